@@ -1,0 +1,43 @@
+# Everything that a user or CI does. `make demo` and `make test` need nothing but Python 3.10+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+# Two busy threads that wait for each other must not spin on a machine that others use as well.
+export OMP_WAIT_POLICY ?= passive
+export TOKENIZERS_PARALLELISM ?= true
+
+.PHONY: help demo test test-slow check style dist clean
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(READY): setup.py constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "torch" --editable ".[dev]"
+	touch $@
+
+demo: $(READY) ## Train on the embedded English-German corpus, score, translate and draw (about five minutes)
+	$(BIN)/python scripts/demo.py --output_dir runs/demo --overwrite_output_dir
+
+test: $(READY) ## Style, types and the fast tests
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(READY) ## The tests that take minutes, the library's own common tests among them
+	$(BIN)/python -m pytest -m slow
+
+check: $(READY) ## Style and types, changing nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+style: $(READY) ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+dist: $(READY) ## Build the wheel and the source distribution
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check build
+	$(BIN)/python -m build
+
+clean: ## Remove the environment, caches and builds; runs stay
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -1,0 +1,47 @@
+"""The package's only metadata."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).parent
+VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
+PLOTS = ["matplotlib>=3.8"]
+TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "sentencepiece>=0.2"]
+
+setup(
+    name="vanilla-transformer",
+    version=VERSION[1],
+    description='The original Transformer ("Attention Is All You Need", 2017) as a Hugging Face model package',
+    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    python_requires=">=3.10",
+    # The recipes lie at the top of the repository, where they are edited, and in the wheel inside the package.
+    packages=[*find_packages(include=["vanilla_transformer", "vanilla_transformer.*"]), "vanilla_transformer.recipes"],
+    package_dir={"vanilla_transformer.recipes": "recipes"},
+    package_data={"vanilla_transformer": ["py.typed"], "vanilla_transformer.recipes": ["*.yaml"]},
+    install_requires=[
+        "torch>=2.6",
+        "transformers>=5.17,<6",
+        "accelerate>=1.1",
+        "tokenizers>=0.22",
+        "datasets>=3.0",
+        "evaluate>=0.4",
+        "safetensors>=0.5",
+        "sacrebleu>=2.4",
+    ],
+    extras_require={
+        "plots": PLOTS,
+        "test": [*TESTS, *PLOTS],
+        "dev": [*TESTS, *PLOTS, "ruff", "mypy", "types-PyYAML"],
+    },
+    entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.commands:main"]},
+    classifiers=[
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

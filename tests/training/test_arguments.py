@@ -1,0 +1,94 @@
+"""Recipes and flags: what does not exist or cannot work is named before anything is read."""
+
+from pathlib import Path
+
+import pytest
+
+from vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.training.arguments import ModelArguments, parse_recipe
+
+FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    def write(text):
+        path = tmp_path / "recipe.yaml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_the_defaults_are_the_papers():
+    recipe = parse_recipe(FILES)
+    assert (recipe.optimization.warmup_steps, recipe.optimization.max_steps) == (4000, 100_000)
+    assert (recipe.optimization.adam_beta1, recipe.optimization.adam_beta2) == (0.9, 0.98)
+    assert (recipe.optimization.adam_epsilon, recipe.optimization.label_smoothing) == (1e-9, 0.1)
+    assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)
+
+
+def test_every_field_of_the_model_is_a_flag_with_the_configurations_default():
+    config = VanillaTransformerConfig()
+    model = ModelArguments()
+    assert {"d_model", "encoder_layers", "dropout", "normalize_before", "sinusoid_layout"} <= set(vars(model))
+    assert all(getattr(config, name) == value for name, value in vars(model).items())
+
+
+def test_flags_win_over_the_recipe_and_the_recipe_over_defaults(recipe_file):
+    path = recipe_file("d_model: 64\ndropout: 0.3\nnormalize_before: true\n")
+    recipe = parse_recipe([path, "--dropout", "0.2", *FILES])
+    assert (recipe.model.d_model, recipe.model.dropout, recipe.model.encoder_layers) == (64, 0.2, 6)
+    assert recipe.model.normalize_before is True
+
+
+def test_an_unknown_flag_is_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="no flag 'warmup_step'. Did you mean 'warmup_steps'?"):
+        parse_recipe([*FILES, "--warmup_step", "3"])
+
+
+def test_an_unknown_recipe_key_is_answered_with_the_nearest(recipe_file):
+    with pytest.raises(ValueError, match="no recipe key 'drop_out'. Did you mean 'dropout'?"):
+        parse_recipe([recipe_file("drop_out: 0.1\n"), *FILES])
+
+
+def test_a_missing_recipe_is_named():
+    with pytest.raises(FileNotFoundError, match="no recipe nowhere.yaml"):
+        parse_recipe(["nowhere.yaml", *FILES])
+
+
+@pytest.mark.parametrize(("text", "message"), [("- 1\n", "got list"), ("a: [\n", "must be YAML")])
+def test_a_recipe_that_is_no_mapping_is_refused(recipe_file, text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([recipe_file(text), *FILES])
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--max_tokens", "0"], "`max_tokens` must be at least 1, got 0"),
+        (["--warmup_steps", "-1"], "`warmup_steps` must not be negative, got -1"),
+        (["--label_smoothing", "1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
+        (["--dataset", "x"], "either `dataset` or text files"),
+        (["--validation_source", "v.en"], "given together"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(flags, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([*FILES, *flags])
+
+
+def test_what_is_missing_is_named():
+    with pytest.raises(ValueError, match="`train_target` must be given"):
+        parse_recipe(["--train_source", "a.en", "--output_dir", "out"])
+    with pytest.raises(ValueError, match="`output_dir` must be given"):
+        parse_recipe(FILES[:4])
+    with pytest.raises(ValueError, match="`source_language` must be given with a `dataset`"):
+        parse_recipe(["--dataset", "x", "--output_dir", "out"])
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_every_shipped_recipe_parses(path):
+    recipe = parse_recipe([str(path), *FILES])
+    VanillaTransformerConfig(**vars(recipe.model))

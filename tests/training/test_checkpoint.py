@@ -1,0 +1,97 @@
+"""Folders on disk are whole or absent, and the average is the mean."""
+
+import pytest
+import torch
+
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training.checkpoint import (
+    average_checkpoints,
+    average_state_dicts,
+    check_output_dir,
+    delete_all_but_last,
+    list_checkpoints,
+    save_model_folder,
+    written_aside,
+)
+
+
+def test_a_folder_that_fails_half_way_is_not_there(tmp_path):
+    with pytest.raises(RuntimeError), written_aside(tmp_path / "model") as aside:
+        (aside / "half").write_text("...")
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_fails_half_way_leaves_the_old_one_alone(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "weights").write_text("old")
+    with pytest.raises(RuntimeError), written_aside(folder) as aside:
+        (aside / "weights").write_text("half of the n")
+        raise RuntimeError
+    assert (folder / "weights").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_files_replace_those_of_their_name_and_leave_others(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "notes").write_text("mine")
+    with written_aside(tmp_path / "model") as aside:
+        (aside / "weights").write_text("new")
+    assert {path.name for path in (tmp_path / "model").iterdir()} == {"notes", "weights"}
+
+
+def test_checkpoints_are_listed_by_step_and_pruned_from_the_oldest(tmp_path):
+    for step in (900, 1000, 20, 300):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-best").mkdir()
+    assert [path.name for path in list_checkpoints(tmp_path)] == [
+        f"checkpoint-{step}" for step in (20, 300, 900, 1000)
+    ]
+    delete_all_but_last(tmp_path, 2)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-900", "checkpoint-1000"]
+
+
+def test_a_folder_with_a_model_is_not_overwritten_unasked(tmp_path):
+    check_output_dir(tmp_path, overwrite=False)
+    (tmp_path / "model.safetensors").write_text("weights")
+    with pytest.raises(ValueError, match="already holds a model"):
+        check_output_dir(tmp_path, overwrite=False)
+    check_output_dir(tmp_path, overwrite=True)
+    with pytest.raises(ValueError, match="must be a folder"):
+        check_output_dir(tmp_path / "model.safetensors", overwrite=True)
+
+
+def test_the_average_is_the_mean_of_each_parameter():
+    states = [{"w": torch.full((2,), value)} for value in (1.0, 2.0, 6.0)]
+    assert average_state_dicts(states)["w"].tolist() == [3.0, 3.0]
+
+
+def test_the_average_of_equals_is_the_same():
+    state = {"w": torch.randn(5), "half": torch.randn(5).bfloat16()}
+    average = average_state_dicts([state, state, state])
+    assert all(torch.equal(average[name], state[name]) and average[name].dtype == state[name].dtype for name in state)
+
+
+def test_different_models_are_not_averaged():
+    with pytest.raises(ValueError, match="w differs"):
+        average_state_dicts([{"w": torch.zeros(2)}, {"w": torch.zeros(3)}])
+    with pytest.raises(ValueError, match="got none"):
+        average_state_dicts([])
+
+
+def test_averaged_folders_reach_tied_weights_too(tiny_model, tiny_tokenizer, tmp_path):
+    folders = []
+    for number in (1, 3):
+        torch.nn.init.constant_(tiny_model.lm_head.weight, float(number))
+        folders.append(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / str(number)))
+    average_checkpoints(tiny_model, folders)
+    assert tiny_model.lm_head.weight is tiny_model.model.decoder.embed_tokens.weight
+    assert torch.all(tiny_model.model.encoder.embed_tokens.weight == 2.0)
+
+
+def test_weights_of_another_model_are_refused(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    tiny_config.encoder_layers += 1
+    with pytest.raises(ValueError, match="of another model"):
+        average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])

@@ -1,0 +1,175 @@
+"""The loop: it learns, it writes what it should, and two processes do what one does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import TrainingRun, train
+
+ROOT = Path(__file__).parents[2]
+TINY = {
+    "vocab_size": 280,
+    "max_tokens": 64,
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 32,
+    "decoder_ffn_dim": 32,
+    "dropout": 0.0,
+    "warmup_steps": 10,
+    "max_steps": 6,
+    "logging_steps": 2,
+    "eval_steps": 4,
+    "save_steps": 3,
+    "average_checkpoints": 2,
+}
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Sentences of letters; the translation is in capitals."""
+    sentences = [" ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)) for number in range(40)]
+    for name, lines in (("train", sentences), ("validation", sentences[:5])):
+        (tmp_path / f"{name}.a").write_text("\n".join(lines) + "\n")
+        (tmp_path / f"{name}.b").write_text("\n".join(lines).upper() + "\n")
+    return tmp_path
+
+
+def flags(corpus, output, **changes):
+    options = {
+        f"{name}_{side}": corpus / f"{name}.{end}"
+        for name in ("train", "validation")
+        for side, end in (("source", "a"), ("target", "b"))
+    }
+    options |= {"output_dir": output} | TINY | changes
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+
+
+def no_scores(model, tokenizer, pairs, **generate_kwargs):
+    return {"bleu": float(generate_kwargs.get("num_beams", model.generation_config.num_beams))}
+
+
+def entries(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=60, eval_steps=30))
+    folder = train(recipe, evaluate=no_scores)
+    losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
+    assert losses[-1] < 0.6 * losses[0]
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+    assert model.generation_config.num_beams == 4
+    assert model.config.max_source_length >= 5
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.json"}
+    assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_validations_are_greedy_and_the_last_is_the_papers(corpus, tmp_path):
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    assert [(entry["step"], entry["bleu"]) for entry in entries(folder) if "bleu" in entry] == [(4, 1.0), (6, 4.0)]
+
+
+def test_the_final_model_is_the_mean_of_the_last_checkpoints(corpus, tmp_path):
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    weights = [load_file(folder / f"checkpoint-{step}" / "model.safetensors") for step in (3, 6)]
+    final = load_file(folder / "model.safetensors")
+    for name, value in final.items():
+        torch.testing.assert_close(value, (weights[0][name] + weights[1][name]) / 2)
+
+
+def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypatch):
+    """Two batches of unequal token counts against the same pairs in one batch: the same weights after one update."""
+    large = train(parse_recipe(flags(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
+    monkeypatch.setattr(TrainingRun, "_grouped_batches", _split_in_uneven_parts)
+    parts = train(parse_recipe(flags(corpus, tmp_path / "parts", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
+    _assert_same_weights(large, parts)
+
+
+def _split_in_uneven_parts(run):
+    for batch in run.loader:
+        yield [{name: tensor[rows] for name, tensor in batch.items()} for rows in (slice(0, 7), slice(7, None))]
+
+
+def _assert_same_weights(one, other):
+    expected = load_file(one / "model.safetensors")
+    for name, value in load_file(other / "model.safetensors").items():
+        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
+
+
+def launch(launcher, arguments):
+    """Starts the training script as a user does, in a process group of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
+    return subprocess.Popen(
+        [sys.executable, "-m", *launcher, str(ROOT / "scripts" / "train.py"), *arguments],
+        env=environment,
+        text=True,
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_two_processes_take_the_steps_of_one(corpus, tmp_path):
+    """One process that accumulates the two batches of a step is the reference."""
+    common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5}
+    launcher = ["torch.distributed.run", "--nproc_per_node", "2"]  # `accelerate launch` has no such mode on a CPU
+    process = launch(launcher, flags(corpus, tmp_path / "two", **common))
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+
+    one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **common))
+    run = train(one, evaluate=no_scores)
+    _assert_same_weights(tmp_path / "two", run)
+    ours, theirs = entries(run), entries(tmp_path / "two")
+    assert [entry["step"] for entry in theirs] == [entry["step"] for entry in ours]
+    assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-4)
+
+
+def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
+    folder = tmp_path / "out"
+    endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
+    process = launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], endless)
+    deadline = time.monotonic() + 120
+    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all that it runs
+    _, errors = process.communicate(timeout=120)
+    assert "Interrupted after update" in errors
+    VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+    assert len([path for path in folder.iterdir() if path.name.startswith("checkpoint-")]) == 1
+
+
+def test_nothing_is_written_where_the_corpus_is_wrong(corpus, tmp_path):
+    (corpus / "train.b").write_text("too short\n")
+    with pytest.raises(ValueError, match="same number of lines"):
+        train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    assert not (tmp_path / "out").exists()
+
+
+def test_max_tokens_below_the_longest_sentence_writes_nothing(corpus, tmp_path):
+    with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", max_tokens=2)), evaluate=no_scores)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_without_padding_is_refused(corpus, tmp_path, tiny_tokenizer):
+    tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    settings = json.loads((tmp_path / "tokenizer" / "tokenizer_config.json").read_text())
+    del settings["pad_token"]
+    (tmp_path / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="must have a `pad_token`"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", tokenizer=tmp_path / "tokenizer")), evaluate=no_scores)

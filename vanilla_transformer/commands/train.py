@@ -1,0 +1,20 @@
+"""Train a model from a recipe."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from vanilla_transformer.evaluation.scores import translate_and_score
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+
+def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
+    """What training logs of a validation: the scores by name."""
+    _, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, **generate_kwargs)
+    return scores._asdict()
+
+
+def main(arguments: Sequence[str]) -> None:
+    recipe = parse_recipe(arguments, program="train")
+    folder = train(recipe, evaluate=validation_scores)
+    print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")

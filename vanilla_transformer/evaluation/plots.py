@@ -1,0 +1,102 @@
+"""Pictures of a run: its learning curve, and what a model attends to."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise OSError("Pictures need matplotlib: pip install 'vanilla-transformer[plots]'.") from error
+    matplotlib.use("Agg")  # a file, never a window
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def plot_learning_curve(metrics_file: str | Path, picture: str | Path) -> Path:
+    """
+    Draws loss and BLEU over minutes of training from the lines of `metrics.jsonl`.
+
+    Raises:
+        OSError: there is no such file, or matplotlib is not installed.
+    """
+    plt = _pyplot()
+    entries = [json.loads(line) for line in Path(metrics_file).read_text(encoding="utf-8").splitlines()]
+    figure, (losses, scores) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    for name, label in (("loss", "training"), ("validation_loss", "validation")):
+        losses.plot(*_curve(entries, name), label=label, marker="o" if name == "validation_loss" else None)
+    losses.set(xlabel="minutes", ylabel="nats a target token", title="Cross-entropy", ylim=(0, None))
+    losses.legend()
+    scores.plot(*_curve(entries, "bleu"), marker="o", color="tab:green")
+    scores.set(xlabel="minutes", ylabel="BLEU", title="Validation (greedy; last point: beam 4)", ylim=(0, 100))
+    for axes in (losses, scores):
+        axes.grid(alpha=0.3)
+    figure.savefig(picture, dpi=120)
+    plt.close(figure)
+    return Path(picture)
+
+
+def _curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
+    """Minutes and values of the entries that have the value."""
+    having = [entry for entry in entries if name in entry]
+    return [entry["minutes"] for entry in having], [entry[name] for entry in having]
+
+
+@torch.no_grad()
+def cross_attention(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, sentence: str
+) -> tuple[list[str], list[str], torch.Tensor]:
+    """
+    Translates `sentence` and returns its tokens, those of the translation, and the attention of the last decoder layer
+    to the source for each of them: `(heads, target_length, source_length)`, rows summing to 1.
+    """
+    source = torch.tensor(encode_sentences(tokenizer, [sentence]), device=model.device)
+    target = model.generate(source)
+    implementation = model.config._attn_implementation
+    model.set_attn_implementation("eager")  # the only one that keeps the probabilities
+    try:
+        outputs = model.eval()(input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True)
+    finally:
+        model.set_attn_implementation(implementation)
+    source_tokens, target_tokens = ([tokenizer.decode(token) for token in ids] for ids in (source[0], target[0, 1:]))
+    return source_tokens, target_tokens, outputs.cross_attentions[-1][0].cpu()
+
+
+def plot_attention(
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    sentence: str,
+    picture: str | Path,
+) -> Path:
+    """
+    Draws which source tokens the last decoder layer looks at while it writes each token of the translation, one panel
+    a head.
+
+    Raises:
+        OSError: matplotlib is not installed.
+    """
+    plt = _pyplot()
+    source, target, heads = cross_attention(model, tokenizer, sentence)
+    width, height = 1.2 + 0.34 * len(source), 1.6 + 0.28 * len(target)
+    figure, panels = plt.subplots(
+        1, len(heads), figsize=(width * len(heads), height), layout="constrained", sharey=True
+    )
+    for number, (panel, head) in enumerate(zip(figure.axes, heads, strict=True), start=1):
+        panel.imshow(head, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+        panel.set_xticks(range(len(source)), source, rotation=60, ha="right")
+        panel.set_yticks(range(len(target)), target)
+        panel.set_title(f"head {number}")
+    figure.suptitle("Encoder-decoder attention of the last layer")
+    figure.savefig(picture, dpi=120)
+    plt.close(figure)
+    return Path(picture)

@@ -1,0 +1,249 @@
+# Copyright 2026 The vanilla-transformer authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
+"""`pipeline("translation")`, which transformers 5 no longer has: raw text in, translated text out."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import torch
+from transformers import AutoModelForSeq2SeqLM
+from transformers.pipelines import Pipeline
+from transformers.utils import logging
+
+from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .tokenization_vanilla_transformer import encode_sentences
+
+_DEFAULT_BATCH_SIZE = 32
+_BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to find sentences of one length
+_LONG_WORK = 256  # sentences from which on a progress bar is shown on a terminal
+_WHITE_SPACE = re.compile(r"\s+")
+# Where sentences of a line part, as the last group: the white space behind a Western, Arabic or Indic mark (and what
+# may close behind it); the place behind a run of CJK marks, which needs none.
+_SENTENCE_GAP = re.compile(
+    r"""[.!?…؟۔।]["'”’»)\]]*(\s+)|(?<![。！？])[。！？][。！？」』”’）]*(\s*)(?=[^\s。！？」』”’）])"""
+)
+
+
+class _Segment(NamedTuple):
+    """A piece of a text that is translated by itself, and the white space between it and the next one."""
+
+    text: str
+    separator: str
+
+
+class _Run(NamedTuple):
+    """How one call is to be done."""
+
+    batch_size: int
+    progress_bar: bool | None
+    generate_kwargs: dict[str, Any]
+
+
+class TranslationPipeline(Pipeline):
+    """
+    Translates raw text with any sequence-to-sequence model of transformers.
+
+        >>> translate = pipeline("translation", model=folder)
+        >>> translate("A man is sleeping.")
+        [{'translation_text': 'Ein Mann schläft.'}]
+
+    Input is a string or a list (or another sequence, such as a dataset's column), answered by a list with one
+    `{"translation_text": …}` each; or any other iterable, answered by a generator that reads it in windows. With
+    `num_return_sequences` over 1 there is a list of them for each text, best first.
+
+    Sentences are sorted by length into batches of `batch_size` (32 by default) and come back in the order given. Line
+    breaks stay. A line with more tokens than `config.max_source_length`, the longest source in training, is split into
+    sentences, none of which is cut. Blank text gives an empty translation.
+
+    `progress_bar` switches the bar on or off; by default it is shown on a terminal for 256 sentences and more. All
+    other keyword arguments are those of `generate()`, whose defaults are the checkpoint's own.
+
+    Raises:
+        ValueError: something that is not a string stands in the input, `batch_size` is not a positive integer, or
+            `generate()` does not know an argument.
+    """
+
+    _load_tokenizer = True
+    _pipeline_calls_generate = True
+
+    def _sanitize_parameters(
+        self, progress_bar: bool | None = None, **generate_kwargs: Any
+    ) -> tuple[dict, dict, dict]:
+        # How a call is run is read by `__call__` from the first of the three, what is generated from the second.
+        if getattr(self, "assistant_model", None) is not None:
+            generate_kwargs.setdefault("assistant_model", self.assistant_model)
+        return {} if progress_bar is None else {"progress_bar": progress_bar}, generate_kwargs, {}
+
+    def __call__(self, inputs: str | Iterable[str], batch_size: int | None = None, **kwargs: Any) -> Any:
+        shown, generate_kwargs, _ = self._sanitize_parameters(**kwargs)
+        run = _Run(
+            batch_size=_first_given(batch_size, self._batch_size, _DEFAULT_BATCH_SIZE),
+            progress_bar={**self._preprocess_params, **shown}.get("progress_bar"),
+            generate_kwargs={**self._forward_params, **generate_kwargs},
+        )
+        if type(run.batch_size) is not int or run.batch_size < 1:
+            raise ValueError(f"`batch_size` must be an integer of 1 or more, got {run.batch_size!r}.")
+        if isinstance(inputs, str):
+            return self._translate([inputs], run)
+        if isinstance(inputs, Mapping | bytes) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
+            raise ValueError(
+                f"Text to translate must be a string or an iterable of strings, got {type(inputs).__name__}."
+            )
+        if hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__"):
+            return self._translate(list(_strings(inputs)), run)
+        return self._stream(_strings(inputs), run)
+
+    def preprocess(self, input_: Sequence[str]) -> dict[str, torch.Tensor]:
+        """One padded batch of sentences: `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
+        padded = self.tokenizer.pad(
+            {"input_ids": self._encode(input_)}, padding_side="right", return_attention_mask=True, return_tensors="pt"
+        )
+        return dict(padded)
+
+    def _forward(self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any) -> torch.Tensor:
+        """Generated ids of shape `(batch_size * num_return_sequences, target_length)`."""
+        generate_kwargs = self._prepare_generate_kwargs(generate_kwargs, return_dict_in_generate=False)
+        was_training = self.model.training
+        self.model.eval()  # a model fresh from training still has its dropout on
+        try:
+            return self.model.generate(**input_tensors, **generate_kwargs)
+        finally:
+            self.model.train(was_training)
+
+    def postprocess(self, model_outputs: torch.Tensor) -> list[str]:
+        return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
+
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Token ids of each text. Models of other kinds want what their tokenizers give, which need not end in EOS."""
+        if self.model.config.model_type == VanillaTransformerConfig.model_type:
+            return encode_sentences(self.tokenizer, texts)
+        return self.tokenizer(list(texts))["input_ids"] if texts else []
+
+    def _stream(self, texts: Iterator[str], run: _Run) -> Iterator:
+        while window := list(islice(texts, run.batch_size * _BATCHES_PER_WINDOW)):
+            yield from self._translate(window, run)
+
+    def _translate(self, texts: list[str], run: _Run) -> list[Any]:
+        split_texts = self._split(texts)
+        translated = iter(self._translate_sentences([part.text for parts in split_texts for part in parts], run))
+        return [self._join(parts, [next(translated) for _ in parts], run) for parts in split_texts]
+
+    def _split(self, texts: list[str]) -> list[list[_Segment]]:
+        """The segments of each text, lines or sentences; none where it is blank."""
+        split_texts = [list(_split_lines(text)) for text in texts]
+        longest = getattr(self.model.config, "max_source_length", None)
+        if longest is None:
+            return split_texts
+        encoded = iter(self._encode([line.text for lines in split_texts for line in lines]))
+        return [
+            [part for line in lines for part in (_split_sentences(line) if len(next(encoded)) > longest else [line])]
+            for lines in split_texts
+        ]
+
+    def _translate_sentences(self, sentences: list[str], run: _Run) -> list[list[str]]:
+        """Translations of each sentence, best first, in the order given; batches hold sentences of like length."""
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
+        translations: list[list[str]] = [[] for _ in sentences]
+        with _progress_bar(len(sentences), run.progress_bar) as bar:
+            for start in range(0, len(order), run.batch_size):
+                batch = order[start : start + run.batch_size]
+                inputs = self.preprocess([sentences[index] for index in batch])
+                texts = self.postprocess(self.forward(inputs, **run.generate_kwargs))
+                each = len(texts) // len(batch)
+                for row, index in enumerate(batch):
+                    translations[index] = texts[row * each : (row + 1) * each]
+                bar.update(len(batch))
+        return translations
+
+    def _join(self, segments: list[_Segment], translations: list[list[str]], run: _Run) -> Any:
+        """One text's answer: its segments' translations with the white space that stood between them."""
+        hypotheses = [()] * self._hypotheses(run) if not segments else zip(*translations, strict=True)
+        answers = [{"translation_text": _join_segments(segments, texts)} for texts in hypotheses]
+        return answers[0] if len(answers) == 1 else answers
+
+    def _hypotheses(self, run: _Run) -> int:
+        """How many translations of each text are asked for."""
+        kwargs = self._prepare_generate_kwargs(run.generate_kwargs)
+        config = kwargs.get("generation_config") or self.model.generation_config
+        return _first_given(kwargs.get("num_return_sequences"), getattr(config, "num_return_sequences", None), 1)
+
+
+def _first_given(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+def _strings(texts: Iterable[Any]) -> Iterator[str]:
+    """Passes texts on, and anything else it refuses."""
+    for position, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise ValueError(
+                f"Text to translate must be a string, got {type(text).__name__} ({text!r}) at position {position}."
+            )
+        yield text
+
+
+def _progress_bar(sentences: int, wanted: bool | None) -> Any:
+    on_terminals_only = None
+    hidden = not wanted if wanted is not None else True if sentences < _LONG_WORK else on_terminals_only
+    return logging.tqdm(total=sentences, unit="sentence", desc="Translating", disable=hidden)
+
+
+def _split_lines(text: str) -> Iterator[_Segment]:
+    """The lines of a text; a line break and all white space around it, blank lines too, separates two of them."""
+    text = text.strip()
+    spaces = (match.span() for match in _WHITE_SPACE.finditer(text))
+    return _cut(text, (span for span in spaces if _breaks_line(text[slice(*span)])))
+
+
+def _breaks_line(white_space: str) -> bool:
+    return white_space.splitlines() != [white_space]
+
+
+def _split_sentences(line: _Segment) -> Iterator[_Segment]:
+    """The sentences of a line; the last one is followed by what followed the line."""
+    gaps = (match.span(match.lastindex or 0) for match in _SENTENCE_GAP.finditer(line.text))
+    return _cut(line.text, gaps, line.separator)
+
+
+def _cut(text: str, gaps: Iterable[tuple[int, int]], last_separator: str = "") -> Iterator[_Segment]:
+    """Cuts `text` at `gaps`, each from start to end, which become the separators."""
+    start = 0
+    for gap_start, gap_end in gaps:
+        yield _Segment(text[start:gap_start], text[gap_start:gap_end])
+        start = gap_end
+    if start < len(text):
+        yield _Segment(text[start:], last_separator)
+
+
+def _join_segments(segments: Sequence[_Segment], translations: Sequence[str]) -> str:
+    """Translations with their separators, or a space where the source's script needs none between sentences."""
+    pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
+    return "".join(pieces).removesuffix(" ")
+
+
+def register_translation_pipeline() -> None:
+    """
+    Makes `pipeline("translation")` and `pipeline("translation_xx_to_yy")` work, in releases of transformers that have
+    removed the task and in those that have not. Called when the package is imported.
+    """
+    from transformers import pipelines
+
+    getattr(pipelines, "REMOVED_TASKS", {}).pop("translation", None)
+    registry = pipelines.PIPELINE_REGISTRY
+    registry.supported_tasks.pop("translation", None)  # registering twice would warn
+    registry.register_pipeline("translation", pipeline_class=TranslationPipeline, pt_model=AutoModelForSeq2SeqLM)
+    # With this mark `save_pretrained` would write the pipeline's code beside the model, which nobody could then load
+    # without `trust_remote_code=True`, not even with this package.
+    del TranslationPipeline._registered_impl
+    plain_check = type(registry).check_task
+
+    def check_task(task: str) -> tuple[str, dict, Any]:
+        """`translation_en_to_de` names the languages for the reader; the checkpoint knows them already."""
+        return plain_check(registry, "translation" if re.fullmatch("translation_.+_to_.+", task) else task)
+
+    registry.check_task = check_task
+
+
+__all__ = ["TranslationPipeline", "register_translation_pipeline"]

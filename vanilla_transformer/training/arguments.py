@@ -1,0 +1,221 @@
+"""What a training run can be told, by a YAML recipe, by flags, or by a recipe with flags on top."""
+
+import difflib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin
+
+import yaml
+from transformers import HfArgumentParser
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+
+# Fields of the configuration that follow from the tokenizer, the corpus or the architecture.
+_DERIVED_FIELDS = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
+_DERIVED_FIELDS |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+
+
+@dataclass
+class DataArguments:
+    """The corpus: either text files or a dataset with a `translation` column."""
+
+    train_source: str | None = field(
+        default=None, metadata={"help": "Training text, source side, one sentence a line."}
+    )
+    train_target: str | None = field(default=None, metadata={"help": "Training text, target side, line by line."})
+    validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
+    validation_target: str | None = field(default=None, metadata={"help": "Validation text, target side."})
+    dataset: str | None = field(
+        default=None,
+        metadata={"help": "In place of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."},
+    )
+    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as en."})
+    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as de."})
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "Folder or Hub name of a tokenizer. By default one is trained on the corpus."}
+    )
+    vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
+    max_tokens: int = field(
+        default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
+    )
+
+
+@dataclass
+class OptimizationArguments:
+    """The paper's training; every default is its value (section 5), except where the help says so."""
+
+    max_steps: int = field(default=100_000, metadata={"help": "Updates of the parameters (section 5.2, base model)."})
+    max_minutes: float | None = field(default=None, metadata={"help": "End after so many minutes. Not in the paper."})
+    warmup_steps: int = field(default=4000, metadata={"help": "Updates of growing learning rate (section 5.3)."})
+    learning_rate_scale: float = field(
+        default=1.0, metadata={"help": "Factor on the learning rate of equation 3. Not in the paper."}
+    )
+    adam_beta1: float = field(default=0.9, metadata={"help": "Section 5.3."})
+    adam_beta2: float = field(default=0.98, metadata={"help": "Section 5.3."})
+    adam_epsilon: float = field(default=1e-9, metadata={"help": "Section 5.3."})
+    label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
+    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and update."})
+    max_grad_norm: float | None = field(default=None, metadata={"help": "Clip gradients to it. Not in the paper."})
+    mixed_precision: str = field(
+        default="no", metadata={"help": "no, bf16 or fp16.", "choices": ["no", "bf16", "fp16"]}
+    )
+    seed: int = field(default=0, metadata={"help": "Of parameters, dropout and batch order."})
+
+
+@dataclass
+class OutputArguments:
+    """Where results go, and how often."""
+
+    output_dir: str | None = field(default=None, metadata={"help": "Folder of the model, its checkpoints and curves."})
+    overwrite_output_dir: bool = field(default=False, metadata={"help": "Replace a model that is there already."})
+    logging_steps: int = field(default=50, metadata={"help": "Updates between lines of metrics.jsonl."})
+    eval_steps: int = field(default=1000, metadata={"help": "Updates between validations."})
+    save_steps: int = field(default=1000, metadata={"help": "Updates between checkpoints."})
+    average_checkpoints: int = field(
+        default=5, metadata={"help": "The final model is the mean of so many last checkpoints (section 6.1)."}
+    )
+
+
+def _argument_type(annotation: Any) -> Any:
+    """The type of a flag for a field's annotation: `float | int` takes a float, `X | None` an optional X."""
+    if get_origin(annotation) in (Union, types.UnionType) and float in get_args(annotation):
+        return float | None if type(None) in get_args(annotation) else float
+    return annotation
+
+
+def _model_arguments() -> type:
+    """One flag for each field of the configuration that a user may choose, with the configuration's own default."""
+    chosen = VanillaTransformerConfig.__annotations__.keys() - _DERIVED_FIELDS
+    return make_dataclass(
+        "ModelArguments",
+        [
+            (item.name, _argument_type(item.type), field(default=item.default, metadata={"help": "See the config."}))
+            for item in fields(VanillaTransformerConfig)
+            if item.name in chosen
+        ],
+    )
+
+
+ModelArguments = _model_arguments()
+ModelArguments.__doc__ = "Shape and regularisation of the model: fields of `VanillaTransformerConfig`."
+
+
+@dataclass
+class Recipe:
+    """Everything one run needs. The four parts have no field name in common, so that a recipe is one flat file."""
+
+    data: DataArguments
+    model: Any  # ModelArguments, made from the configuration's fields
+    optimization: OptimizationArguments
+    output: OutputArguments
+
+    def __post_init__(self) -> None:
+        check_recipe(self)
+
+
+_PARTS = (DataArguments, ModelArguments, OptimizationArguments, OutputArguments)
+
+
+def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
+    """
+    Reads `[recipe.yaml] [--flag value …]`; flags win over the recipe, the recipe over the defaults.
+
+    Raises:
+        ValueError: a flag or key that does not exist (with the nearest that does), or values that do not go together.
+        OSError: the recipe cannot be read.
+    """
+    parser = HfArgumentParser(
+        _PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]", allow_abbrev=False
+    )
+    rest = list(arguments)
+    recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
+    known = {name for part in _PARTS for name in part.__dataclass_fields__}
+    check_names(recipe, known, "recipe key")
+    check_names([flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"], known, "flag")
+    # A recipe is parsed as the flags it stands for, so that both are checked by the same rules; later flags win.
+    return Recipe(*parser.parse_args_into_dataclasses([*_as_flags(recipe), *rest]))
+
+
+def read_recipe(path: str | Path) -> dict[str, Any]:
+    """
+    Keys and values of a YAML recipe.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is not YAML, or not a mapping.
+    """
+    try:
+        recipe = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml."
+        ) from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"The recipe {path} must be YAML: {error}") from error
+    if not isinstance(recipe, dict):
+        raise ValueError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
+    return recipe
+
+
+def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str) -> None:
+    """Raises a `ValueError` for the first unknown name, with the nearest known one."""
+    for name in names:
+        # The parser also takes dashes, and --no_x for a switch that is on by default.
+        if name.replace("-", "_").removeprefix("no_") not in known and name.replace("-", "_") not in known:
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise ValueError(f"There is no {what} {name!r}.{hint}")
+
+
+def _as_flags(recipe: Mapping[str, Any]) -> list[str]:
+    return [part for name, value in recipe.items() if value is not None for part in (f"--{name}", str(value))]
+
+
+def check_recipe(recipe: Recipe) -> None:
+    """
+    Refuses values that cannot work, before anything is read or written.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+    """
+    for part in (recipe.data, recipe.optimization, recipe.output):
+        for item in fields(part):
+            value = getattr(part, item.name)
+            if item.type in (int, float, float | None) and item.name != "seed" and value is not None and value < 0:
+                raise ValueError(f"`{item.name}` must not be negative, got {value}.")
+    for part, name in (
+        (recipe.data, "max_tokens"),
+        (recipe.optimization, "max_steps"),
+        (recipe.optimization, "warmup_steps"),
+        (recipe.optimization, "gradient_accumulation_steps"),
+        (recipe.output, "logging_steps"),
+        (recipe.output, "eval_steps"),
+        (recipe.output, "save_steps"),
+        (recipe.output, "average_checkpoints"),
+    ):
+        if getattr(part, name) < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
+    if not 0.0 <= recipe.optimization.label_smoothing < 1.0:
+        raise ValueError(f"`label_smoothing` must be in [0, 1), got {recipe.optimization.label_smoothing}.")
+    _check_data(recipe.data)
+    if recipe.output.output_dir is None:
+        raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
+
+
+def _check_data(data: DataArguments) -> None:
+    files = {name: getattr(data, name) for name in ("train_source", "train_target")}
+    if data.dataset is None:
+        missing = [name for name, value in files.items() if value is None]
+        if missing:
+            raise ValueError(f"`{missing[0]}` must be given (or a `dataset`): the path of a text file.")
+    else:
+        doubled = [name for name, value in files.items() if value is not None]
+        if doubled:
+            raise ValueError(f"Give either `dataset` or text files, got `dataset` and `{doubled[0]}`.")
+        for name in ("source_language", "target_language"):
+            if getattr(data, name) is None:
+                raise ValueError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
+    if (data.validation_source is None) != (data.validation_target is None):
+        raise ValueError("`validation_source` and `validation_target` must be given together, got only one of them.")

@@ -19,10 +19,18 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.10",
-    # The recipes lie at the top of the repository, where they are edited, and in the wheel inside the package.
-    packages=[*find_packages(include=["vanilla_transformer", "vanilla_transformer.*"]), "vanilla_transformer.recipes"],
-    package_dir={"vanilla_transformer.recipes": "recipes"},
-    package_data={"vanilla_transformer": ["py.typed"], "vanilla_transformer.recipes": ["*.yaml"]},
+    # Recipes and cards lie at the top of the repository, where they are edited, and in the wheel inside the package.
+    packages=[
+        *find_packages(include=["vanilla_transformer", "vanilla_transformer.*"]),
+        "vanilla_transformer.recipes",
+        "vanilla_transformer.model_card",
+    ],
+    package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
+    package_data={
+        "vanilla_transformer": ["py.typed"],
+        "vanilla_transformer.recipes": ["*.yaml"],
+        "vanilla_transformer.model_card": ["*.yaml", "*.md"],
+    },
     install_requires=[
         "torch>=2.6",
         "transformers>=5.17,<6",

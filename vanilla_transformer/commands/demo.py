@@ -6,7 +6,6 @@ from pathlib import Path
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
-import vanilla_transformer
 from vanilla_transformer.embedded_corpus import write_corpus
 from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
 from vanilla_transformer.evaluation.scores import translate_and_score
@@ -16,6 +15,7 @@ from vanilla_transformer.training.corpora import read_text_files
 from vanilla_transformer.training.trainer import METRICS_FILE, train
 
 from .arguments import parse
+from .resources import resource
 from .train import validation_scores
 
 _SENTENCES = (
@@ -33,13 +33,6 @@ class DemoArguments:
     max_minutes: float | None = field(default=None, metadata={"help": "Training time, in place of the recipe's."})
 
 
-def recipe_file(name: str) -> Path:
-    """A recipe of the package: at the top of the repository, or inside an installed wheel."""
-    package = Path(vanilla_transformer.__file__).parent
-    folders = (package.parent / "recipes", package / "recipes")
-    return next(folder for folder in folders if folder.is_dir()) / name
-
-
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
     if words:
@@ -49,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     print("Writing the corpus ...")
     corpus = folder / "corpus"
     write_corpus(corpus)
-    train(parse_recipe([str(recipe_file("demo.yaml")), *_flags(options, corpus)]), evaluate=validation_scores)
+    train(parse_recipe([str(resource("recipes", "demo.yaml")), *_flags(options, corpus)]), evaluate=validation_scores)
     _show(folder, corpus)
 
 

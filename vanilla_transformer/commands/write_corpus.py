@@ -23,5 +23,6 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(CorpusArguments, arguments, "write_corpus --output_dir FOLDER [--flags]")
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
-    write_corpus(options.output_dir, options.train, options.validation, options.test, options.seed)
+    sizes = {"train": options.train, "validation": options.validation, "test": options.test}
+    write_corpus(options.output_dir, **sizes, seed=options.seed)
     print(f"The corpus is in {options.output_dir}.")

@@ -61,6 +61,10 @@ class OptimizationArguments:
     mixed_precision: str = field(
         default="no", metadata={"help": "no, bf16 or fp16.", "choices": ["no", "bf16", "fp16"]}
     )
+    attn_implementation: str | None = field(
+        default=None,
+        metadata={"help": "eager, sdpa, …; for short sentences on a CPU eager is the fastest. The default is sdpa."},
+    )
     seed: int = field(default=0, metadata={"help": "Of parameters, dropout and batch order."})
 
 

@@ -68,6 +68,8 @@ def train(recipe: Recipe, evaluate: Evaluator) -> Path:
     tokenizer = prepare_tokenizer(training_pairs, recipe.data.vocab_size, recipe.data.tokenizer)
     encoded = encode_pairs(tokenizer, training_pairs)
     model = build_model(recipe.model, tokenizer, encoded)
+    if recipe.optimization.attn_implementation is not None:
+        model.set_attn_implementation(recipe.optimization.attn_implementation)
     run = TrainingRun(recipe, accelerator, model, tokenizer, encoded, validation_pairs, evaluate)
     return run.run()
 

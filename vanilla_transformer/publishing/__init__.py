@@ -1,0 +1,1 @@
+"""What a model folder needs before others get it."""

@@ -1,0 +1,217 @@
+"""German words and phrases: articles, adjective endings, nouns, pronouns, verb forms and prepositions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from .lexicon import DEFINITE, NEGATIVE, is_deniable
+from .number_words import german_number
+from .structures import (
+    Adjective,
+    Argument,
+    Both,
+    Case,
+    Determiner,
+    Gender,
+    Interrogative,
+    Modal,
+    Name,
+    Noun,
+    NounPhrase,
+    Preposition,
+    Pronoun,
+    RelativePronoun,
+    Verb,
+)
+
+Declension = Literal["weak", "mixed", "strong"]
+Form = Literal["masculine", "feminine", "neuter", "plural"]
+_FORMS: tuple[Form, ...] = ("masculine", "feminine", "neuter", "plural")
+
+
+def _table(nominative: str, accusative: str, dative: str, genitive: str) -> dict[tuple[Case, Form], str]:
+    """One row of four endings for each case, in the order masculine, feminine, neuter, plural; - is no ending."""
+    rows: tuple[tuple[Case, str], ...] = (
+        ("nominative", nominative),
+        ("accusative", accusative),
+        ("dative", dative),
+        ("genitive", genitive),
+    )
+    return {
+        (case, form): ending.strip("-") for case, row in rows for form, ending in zip(_FORMS, row.split(), strict=True)
+    }
+
+
+_DEFINITE_ARTICLE = _table("der die das die", "den die das die", "dem der dem den", "des der des der")
+_DER_ENDINGS = _table("er e es e", "en e es e", "em er em en", "es er es er")
+_EIN_ENDINGS = _table("- e - e", "en e - e", "em er em en", "es er es er")
+_ADJECTIVE_ENDINGS: dict[Declension, dict[tuple[Case, Form], str]] = {
+    "weak": _table("e e e en", "en e e en", "en en en en", "en en en en"),
+    "mixed": _table("er e es en", "en e es en", "en en en en", "en en en en"),
+    "strong": _table("er e es e", "en e es e", "em er em en", "en er en er"),
+}
+_DECLENSIONS: dict[str, Declension] = {
+    "definite": "weak",
+    "der": "weak",
+    "ein": "mixed",
+    "plural": "strong",
+    "none": "strong",
+}
+_RELATIVE_PRONOUN = _table("der die das die", "den die das die", "dem der dem denen", "dessen deren dessen deren")
+_CONTRACTIONS = {
+    ("in", "dem"): "im",
+    ("in", "das"): "ins",
+    ("an", "dem"): "am",
+    ("zu", "dem"): "zum",
+    ("zu", "der"): "zur",
+    ("bei", "dem"): "beim",
+}
+_PRONOUNS: dict[tuple[int, Form], tuple[str, str, str]] = {
+    (1, "neuter"): ("ich", "mich", "mir"),
+    (2, "neuter"): ("du", "dich", "dir"),
+    (3, "masculine"): ("er", "ihn", "ihm"),
+    (3, "feminine"): ("sie", "sie", "ihr"),
+    (3, "neuter"): ("es", "es", "ihm"),
+    (1, "plural"): ("wir", "uns", "uns"),
+    (3, "plural"): ("sie", "sie", "ihnen"),
+}
+_WHO = {"nominative": "wer", "accusative": "wen", "dative": "wem"}
+
+
+def form_of(gender: Gender, plural: bool) -> Form:
+    """The column of a table of endings: the gender, or plural for all genders alike."""
+    return "plural" if plural else gender
+
+
+def determiner_word(determiner: Determiner, case: Case, form: Form) -> str:
+    """The determiner with its ending ("dem", "meinen", "diese"); empty where there is none."""
+    if determiner.pattern == "definite":
+        return _DEFINITE_ARTICLE[case, form]
+    if determiner.pattern == "none":
+        return ""
+    endings = _EIN_ENDINGS if determiner.pattern == "ein" else _DER_ENDINGS
+    return determiner.stem + endings[case, form]
+
+
+def declension_after(determiner: Determiner) -> Declension:
+    """Which adjective endings stand behind a determiner."""
+    return _DECLENSIONS[determiner.pattern]
+
+
+def adjective_word(adjective: Adjective, declension: Declension, case: Case, form: Form) -> str:
+    """An attributive adjective with its ending ("teures", "dunklen")."""
+    return adjective.stem + _ADJECTIVE_ENDINGS[declension][case, form]
+
+
+def noun_word(noun: Noun, case: Case, plural: bool) -> str:
+    """A noun in its case; the dative plural ends in -n except after -n and -s."""
+    if plural:
+        return noun.plural + ("n" if case == "dative" and noun.plural[-1] not in "ns" else "")
+    if case == "genitive":
+        return noun.genitive
+    return noun.german if case == "nominative" else noun.oblique or noun.german
+
+
+def pronoun_word(pronoun: Pronoun, case: Case) -> str:
+    """A personal pronoun in its case."""
+    form = form_of(pronoun.gender, pronoun.plural)
+    return _PRONOUNS[pronoun.person, form][("nominative", "accusative", "dative").index(case)]
+
+
+def argument_words(argument: Argument, case: Case) -> list[str]:
+    """Spell out an argument of a clause in its case; a relative clause of it is left to `german_clauses`."""
+    if isinstance(argument, NounPhrase):
+        return noun_phrase_words(argument, case)
+    if isinstance(argument, Both):
+        return [*argument_words(argument.first, case), "und", *argument_words(argument.second, case)]
+    return [_single_word(argument, case)]
+
+
+def _single_word(argument: Name | Pronoun | Interrogative | RelativePronoun, case: Case) -> str:
+    if isinstance(argument, Name):
+        return argument.text
+    if isinstance(argument, Pronoun):
+        return pronoun_word(argument, case)
+    if isinstance(argument, RelativePronoun):
+        return _RELATIVE_PRONOUN[case, form_of(argument.noun.gender, argument.plural)]
+    return _WHO[case] if argument.is_person else "was"
+
+
+def noun_phrase_words(phrase: NounPhrase, case: Case) -> list[str]:
+    """Determiner, number word, adjectives and noun, and a genitive behind (or a name's in front)."""
+    form = form_of(phrase.noun.gender, phrase.plural)
+    declension = declension_after(phrase.determiner)
+    words = [determiner_word(phrase.determiner, case, form)]
+    if isinstance(phrase.possessor, Name):
+        words, declension = [phrase.possessor.text + "s"], "strong"
+    words += [german_number(phrase.count)] if phrase.count else []
+    words += [adjective_word(adjective, declension, case, form) for adjective in phrase.adjectives]
+    words.append(noun_word(phrase.noun, case, phrase.plural))
+    if isinstance(phrase.possessor, NounPhrase):
+        words += noun_phrase_words(phrase.possessor, "genitive")
+    return [word for word in words if word]
+
+
+def prepositional_words(preposition: Preposition, argument: Argument) -> list[str]:
+    """A preposition with its argument, run together with the bare article where German does (im, zur)."""
+    words = argument_words(argument, preposition.case)
+    has_article = isinstance(argument, NounPhrase) and argument.determiner is DEFINITE
+    short = _CONTRACTIONS.get((preposition.german, words[0])) if has_article else None
+    return [short, *words[1:]] if short else [preposition.german, *words]
+
+
+def negative(argument: Argument) -> Argument:
+    """What stands for a denied indefinite phrase: kein instead of ein or of no article; anything else as it is."""
+    if not is_deniable(argument):
+        return argument
+    assert isinstance(argument, NounPhrase)
+    return NounPhrase(argument.noun, NEGATIVE, argument.plural, argument.adjectives)
+
+
+def is_definite(argument: Argument) -> bool:
+    """Whether an argument stands early in the middle of the clause, as known things do."""
+    if isinstance(argument, NounPhrase):
+        return argument.determiner.is_definite or argument.possessor is not None
+    return True
+
+
+def finite_verb(verb: Verb, person: int, plural: bool) -> str:
+    """The present form of a verb without its separable prefix."""
+    if verb.infinitive == "sein" and plural:
+        return "sind"
+    if plural:
+        return base_infinitive(verb)
+    return (verb.singular or _regular_singular(verb))[person - 1]
+
+
+def preterite_verb(forms: tuple[str, str, str], person: int, plural: bool) -> str:
+    """A preterite out of its forms for ich and er, for du, and for the plural."""
+    return forms[2] if plural else forms[1] if person == 2 else forms[0]
+
+
+def finite_modal(modal: Modal, person: int, plural: bool) -> str:
+    """The present form of a modal verb."""
+    return modal.plural if plural else modal.singular[person - 1]
+
+
+def base_infinitive(verb: Verb) -> str:
+    """The infinitive without the separable prefix."""
+    return verb.infinitive.removeprefix(verb.prefix)
+
+
+def zu_infinitive(verb: Verb) -> list[str]:
+    """The infinitive with zu, which stands inside a separable verb (aufzumachen)."""
+    return [f"{verb.prefix}zu{base_infinitive(verb)}"] if verb.prefix else ["zu", verb.infinitive]
+
+
+def imperative_verb(verb: Verb) -> str:
+    """The imperative for du: the stem, with -e behind t and d."""
+    stem = base_infinitive(verb).removesuffix("en")
+    return verb.imperative or stem + ("e" if stem[-1] in "td" else "")
+
+
+def _regular_singular(verb: Verb) -> tuple[str, str, str]:
+    """From er liest: ich lese, du liest; behind s and z the -s of -st is lost."""
+    root = verb.third.removesuffix("t")
+    second = root + ("t" if root[-1] in "szß" else "st")
+    return base_infinitive(verb).removesuffix("en") + "e", second, verb.third

@@ -2,7 +2,7 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" here."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
@@ -52,7 +52,8 @@ class VanillaTransformerConfig(PreTrainedConfig):
         dropout (`float`, defaults to 0.1):
             On the output of every sub-layer and on the sums of embeddings and positions (section 5.4).
         attention_dropout (`float`, defaults to 0.0): On attention probabilities. Not in the paper.
-        activation_dropout (`float`, defaults to 0.0): After the activation of the feed-forward layer. Not in the paper.
+        activation_dropout (`float`, defaults to 0.0):
+            After the activation of the feed-forward layer. Not in the paper.
         attention_bias (`bool`, defaults to `False`):
             Biases in the four attention projections; section 3.2.2 has plain matrices.
         lm_head_bias (`bool`, defaults to `False`): A bias on the logits, as in Marian. Not in the paper.
@@ -71,8 +72,8 @@ class VanillaTransformerConfig(PreTrainedConfig):
         max_position_embeddings (`int`, defaults to 1024):
             Rows of learned positions. Sinusoids have no limit and ignore it.
         max_source_length (`int`, *optional*):
-            Longest source, in tokens with EOS, that the weights were trained on. `TranslationPipeline` splits text
-            far beyond it into sentences. The training scripts write it.
+            Longest source, in tokens with EOS, that the weights were trained on. `TranslationPipeline` splits a line
+            beyond it into sentences. The training scripts write it.
         init_std (`float`, *optional*):
             Standard deviation of all initial weights. By default projections start Glorot-uniform and embeddings
             with `d_model ** -0.5`, so that scaled embeddings and tied logits both start at unit scale. The paper gives
@@ -135,33 +136,37 @@ class VanillaTransformerConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int | None = 1
 
-    def __post_init__(self, **kwargs):
+    def __post_init__(self, **kwargs: Any) -> None:
+        # The library would ask for `trust_remote_code` to run a checkpoint's own pipeline; this package has one.
+        if not type(self).__module__.startswith("transformers_modules."):
+            kwargs.pop("custom_pipelines", None)
         super().__post_init__(**kwargs)
         if self.decoder_vocab_size is None:
             self.decoder_vocab_size = self.vocab_size
         self.validate_architecture()
         self.validate_token_ids()
 
-    def validate_architecture(self):
+    def validate_architecture(self) -> None:
         """Checks every rule between fields; run at construction and, since fields can be changed, before saving."""
         self._check_sizes()
         self._check_probabilities()
         self._check_combinations()
 
-    def validate_token_ids(self):
+    def validate_token_ids(self) -> None:
         """Special tokens are rows of the embedding: one outside it would fail deep inside the model."""
+        target_entries = self.decoder_vocab_size or self.vocab_size
         for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
             value = getattr(self, field)
             # Only padding is looked up on both sides by the model itself.
-            entries = min(self.vocab_size, self.decoder_vocab_size) if field == "pad_token_id" else self.decoder_vocab_size
+            entries = min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
             for token_id in value if isinstance(value, list) else [value]:
                 if token_id is not None and not 0 <= token_id < entries:
                     raise ValueError(f"`{field}` must lie in the vocabulary of {entries} entries, got {token_id}.")
 
     def _check_sizes(self) -> None:
-        positive = ("vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads")
-        positive += ("decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings")
-        positive += ("decoder_vocab_size", "max_source_length")
+        positive = ["vocab_size", "decoder_vocab_size", "d_model", "encoder_layers", "decoder_layers"]
+        positive += ["encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim"]
+        positive += ["max_position_embeddings", "max_source_length"]
         for field in positive:
             if getattr(self, field) is not None and getattr(self, field) < 1:
                 raise ValueError(f"`{field}` must be at least 1, got {getattr(self, field)}.")

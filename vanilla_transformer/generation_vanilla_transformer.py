@@ -111,8 +111,9 @@ class PaperGenerationMixin(GenerationMixin):
     def _prepare_model_inputs(self, inputs: Any, bos_token_id: Any, model_kwargs: dict[str, Any]) -> tuple:
         encoder_outputs = model_kwargs.get("encoder_outputs")
         if encoder_outputs is not None:  # a copy, since the library repeats its rows in place for the beams
-            states = encoder_outputs.to_tuple() if isinstance(encoder_outputs, ModelOutput) else encoder_outputs
-            model_kwargs["encoder_outputs"] = BaseModelOutput(*states)
+            named = isinstance(encoder_outputs, ModelOutput)
+            copied = copy.copy(encoder_outputs) if named else BaseModelOutput(*encoder_outputs)
+            model_kwargs["encoder_outputs"] = copied
         inputs, input_name, model_kwargs = super()._prepare_model_inputs(inputs, bos_token_id, model_kwargs)
         if input_name == "input_ids":
             mask = source_mask(self.config, inputs, model_kwargs.get("attention_mask"))

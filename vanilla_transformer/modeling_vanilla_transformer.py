@@ -6,8 +6,8 @@ The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "t
 Read it from top to bottom: positions (section 3.5), attention (3.2), the two layers (3.1), the two stacks, the model
 and the model with its output projection (3.4).
 
-Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K = D / H width of
-a head, F feed-forward width, V target vocabulary.
+Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K = D / H width
+of a head, F feed-forward width, V target vocabulary.
 """
 
 import math
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import initialization as init
 from transformers.activations import ACT2FN
@@ -77,18 +78,25 @@ def shift_tokens_right(labels: torch.Tensor, pad_token_id: int, decoder_start_to
     return shifted.masked_fill(shifted == -100, pad_token_id)
 
 
-def _check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None = None) -> None:
-    """Raises a `ValueError` for ids outside the vocabulary. Only on the CPU, where looking costs no waiting."""
+def _one_outside(ids: torch.Tensor, size: int, ignored: int | None = None) -> int | None:
+    """One of the `ids` that is not in `[0, size)`. Looks only on the CPU, where looking costs no waiting."""
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
-        return
+        return None
     if ignored is not None:
         ids = ids.masked_fill(ids == ignored, 0)
-    lowest, highest = (bound.item() for bound in ids.aminmax())
-    if lowest < 0 or highest >= vocab_size:
-        wrong = lowest if lowest < 0 else highest
+    lowest, highest = (int(bound) for bound in ids.aminmax())
+    if lowest < 0:
+        return lowest
+    return highest if highest >= size else None
+
+
+def _check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None = None) -> None:
+    wrong = _one_outside(ids, vocab_size, ignored)
+    if wrong is not None:
+        allowed = f"from 0 to {vocab_size - 1}" + (f" (or {ignored})" if ignored is not None else "")
         raise ValueError(
-            f"`{name}` must be token ids from 0 to {vocab_size - 1}{f' (or {ignored})' if ignored else ''}, got {wrong}. "
-            "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` makes room for new tokens."
+            f"`{name}` must be token ids {allowed}, got {wrong}. Does the tokenizer fit the model? "
+            "`model.resize_token_embeddings(len(tokenizer))` makes room for new tokens."
         )
 
 
@@ -135,7 +143,12 @@ class VanillaTransformerLearnedPositions(nn.Embedding):
         super().__init__(config.max_position_embeddings, config.d_model)
 
     def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
-        _check_ids("position_ids", position_ids, self.num_embeddings)
+        wrong = _one_outside(position_ids, self.num_embeddings)
+        if wrong is not None:
+            raise ValueError(
+                f"Learned positions go from 0 to {self.num_embeddings - 1}, got {wrong}: the sequence is longer than "
+                f"`max_position_embeddings`={self.num_embeddings}."
+            )
         return super().forward(position_ids)
 
 
@@ -198,7 +211,7 @@ class VanillaTransformerAttention(nn.Module):
         past_key_values: EncoderDecoderCache | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Maps `(B, T, D)` to `(B, T, D)`; the second value is the probabilities, where the implementation has them."""
+        """Maps `(B, T, D)` to `(B, T, D)`; the second value is the probabilities where the implementation has them."""
         query = self._split_heads(self.q_proj(hidden_states))
         key, value = self._keys_and_values(hidden_states, key_value_states, past_key_values)
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
@@ -227,10 +240,9 @@ class VanillaTransformerAttention(nn.Module):
         past_key_values: EncoderDecoderCache | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values, each `(B, H, S, K)`; those of the source are computed once for a whole generation."""
-        is_cross_attention = key_value_states is not None
         if past_key_values is None:
-            return self._project(key_value_states if is_cross_attention else hidden_states)
-        if not is_cross_attention:
+            return self._project(hidden_states if key_value_states is None else key_value_states)
+        if key_value_states is None:
             return past_key_values.self_attention_cache.update(*self._project(hidden_states), self.layer_idx)
         cache = past_key_values.cross_attention_cache
         if past_key_values.is_updated.get(self.layer_idx):
@@ -340,9 +352,25 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     _supports_attention_backend = True
     _can_compile_fullgraph = True
 
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """
+        Loads a model as the library does.
+
+        Raises:
+            OSError: there are no weights, or a file of them is cut off or damaged.
+        """
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+        except SafetensorError as error:
+            raise OSError(
+                f"The weights of {pretrained_model_name_or_path} are cut off or damaged ({error}). Copy or download "
+                "the safetensors files again."
+            ) from error
+
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Glorot-uniform projections and `N(0, 1/d_model)` embeddings, or `N(0, init_std²)` for both where it is set."""
+        """Glorot-uniform projections and `N(0, 1/d_model)` embeddings, or `N(0, init_std²)` for both if it is set."""
         std = self.config.init_std
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight) if std is None else init.normal_(module.weight, std=std)
@@ -359,7 +387,7 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     def _resize_token_embeddings(
         self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
     ) -> nn.Embedding:
-        """Resizes what one source token has a row in, which is more than the library sees in two of the three layouts."""
+        """Resizes what a source token has a row in, which is more than the library sees in two of three layouts."""
         encoder, decoder = self.base_model.encoder, self.base_model.decoder
         if not self.config.share_encoder_decoder_embeddings:  # the output projection belongs to the target alone
             return self._get_resized_embeddings(
@@ -373,12 +401,14 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 
 
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
-    """What encoder and decoder share: embeddings, positions, dropout on their sum, and pre-norm's last normalisation."""
+    """What encoder and decoder share: embeddings, positions, dropout on their sum, pre-norm's last normalisation."""
 
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
         super().__init__(config)
         scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        self.embed_tokens = VanillaTransformerEmbedding(vocab_size, config.d_model, config.pad_token_id, scale)
+        self.embed_tokens: nn.Embedding = VanillaTransformerEmbedding(
+            vocab_size, config.d_model, config.pad_token_id, scale
+        )
         self.embed_positions = _position_embeddings(config)
         self.dropout = nn.Dropout(config.dropout)
         self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
@@ -386,15 +416,16 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
 
     def init_parallel_plans(self) -> None:
         """Leaves this stack without plans of its own: those of the configuration name modules of the whole model."""
-        self._tp_plan, self._ep_plan, self._pp_plan, self._fsdp_plan = {}, {}, {}, {}
+        for plan in ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan"):
+            setattr(self, plan, {})
 
     def embed(self, name: str, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
         """Scaled embeddings of `input_ids`, or `inputs_embeds` as they are: `(B, L, D)`."""
-        if (input_ids is None) == (inputs_embeds is None):
+        if input_ids is None and inputs_embeds is not None:
+            return inputs_embeds
+        if input_ids is None or inputs_embeds is not None:
             given = "neither" if input_ids is None else "both"
             raise ValueError(f"Give exactly one of `{name}_ids` and `{name}s_embeds`, got {given}.")
-        if inputs_embeds is not None:
-            return inputs_embeds
         _check_ids(f"{name}_ids", input_ids, self.embed_tokens.num_embeddings)
         return self.embed_tokens(input_ids)
 
@@ -425,9 +456,9 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutput:
         """
@@ -460,7 +491,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     }
 
     def __init__(self, config: VanillaTransformerConfig):
-        super().__init__(config, config.decoder_vocab_size)
+        super().__init__(config, config.decoder_vocab_size or config.vocab_size)
         self.layers = nn.ModuleList(
             VanillaTransformerDecoderLayer(config, layer_idx) for layer_idx in range(config.decoder_layers)
         )
@@ -470,13 +501,13 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.FloatTensor | None = None,
+        encoder_hidden_states: torch.Tensor | None = None,
         encoder_attention_mask: torch.Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPastAndCrossAttentions:
@@ -488,7 +519,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
                 1 for tokens, 0 for padding. Padding on the right needs none, since no earlier position sees it.
             encoder_hidden_states (`torch.FloatTensor` of shape `(batch_size, source_length, d_model)`):
                 The encoder's output.
-            encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`): 1 for tokens, 0 for padding.
+            encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`):
+                1 for tokens, 0 for padding.
             past_key_values (`EncoderDecoderCache`): Keys and values of earlier steps. Changed in place.
             inputs_embeds (`torch.FloatTensor` of shape `(batch_size, target_length, d_model)`):
                 Continuous inputs in place of `input_ids`. They are not scaled by √d_model.
@@ -496,7 +528,9 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
                 By default counted from the attention mask, or from the cache's length.
         """
         if encoder_hidden_states is None:
-            raise ValueError("`encoder_hidden_states` must be given: every decoder layer attends to the encoder's output.")
+            raise ValueError(
+                "`encoder_hidden_states` must be given: every decoder layer attends to the encoder's output."
+            )
         inputs_embeds = self.embed("decoder_input", input_ids, inputs_embeds)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
@@ -552,15 +586,15 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[torch.FloatTensor] | None = None,
+        encoder_outputs: BaseModelOutput | tuple[torch.Tensor] | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        decoder_inputs_embeds: torch.FloatTensor | None = None,
-        decoder_position_ids: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        decoder_position_ids: torch.Tensor | None = None,
         use_cache: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqModelOutput:
@@ -582,16 +616,17 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             ValueError: ids outside the vocabulary, or both or neither of ids and embeddings on one side.
         """
         attention_mask = source_mask(self.config, input_ids, attention_mask)
+        encoded: BaseModelOutput = encoder_outputs
         if encoder_outputs is None:
-            encoder_outputs = self.encoder(
+            encoded = self.encoder(
                 input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
             )
         elif not isinstance(encoder_outputs, BaseModelOutput):
-            encoder_outputs = BaseModelOutput(*encoder_outputs)
+            encoded = BaseModelOutput(*encoder_outputs)
         decoder_outputs = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
-            encoder_hidden_states=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoded.last_hidden_state,
             encoder_attention_mask=attention_mask,
             past_key_values=past_key_values,
             inputs_embeds=decoder_inputs_embeds,
@@ -605,9 +640,9 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             decoder_hidden_states=decoder_outputs.hidden_states,
             decoder_attentions=decoder_outputs.attentions,
             cross_attentions=decoder_outputs.cross_attentions,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.hidden_states,
-            encoder_attentions=encoder_outputs.attentions,
+            encoder_last_hidden_state=encoded.last_hidden_state,
+            encoder_hidden_states=encoded.hidden_states,
+            encoder_attentions=encoded.attentions,
         )
 
 
@@ -622,22 +657,23 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         shared = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
         self.model = VanillaTransformerModel(config)
-        self.lm_head = nn.Linear(config.d_model, config.decoder_vocab_size, bias=config.lm_head_bias)
+        target_vocab_size = self.model.decoder.embed_tokens.num_embeddings
+        self.lm_head = nn.Linear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
         self.post_init()
 
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.LongTensor | None = None,
+        input_ids: torch.Tensor | None = None,
         attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.LongTensor | None = None,
+        decoder_input_ids: torch.Tensor | None = None,
         decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[torch.FloatTensor] | None = None,
+        encoder_outputs: BaseModelOutput | tuple[torch.Tensor] | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        decoder_inputs_embeds: torch.FloatTensor | None = None,
-        decoder_position_ids: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        decoder_inputs_embeds: torch.Tensor | None = None,
+        decoder_position_ids: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         **kwargs: Unpack[TransformersKwargs],
@@ -649,20 +685,21 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
             labels (`torch.LongTensor` of shape `(batch_size, target_length)`):
                 Target tokens with EOS, -100 where there is none. They are not shifted: `labels[:, t]` is what
                 `logits[:, t]` should be. Where no decoder input is given it is `labels` shifted right.
-            logits_to_keep (`int` or `torch.Tensor`): Compute only that many last logits (or those positions); 0 for all.
+            logits_to_keep (`int` or `torch.Tensor`):
+                Compute only that many last logits (or those positions); 0 for all.
             num_items_in_batch (`int` or `torch.Tensor`, among the keyword arguments):
                 Target tokens of the whole step. The loss is then the sum over tokens divided by it, which makes
                 accumulated batches weigh the same as one large batch. Without it the loss is the mean over tokens.
 
         Returns:
-            `Seq2SeqLMOutput` with `logits` of shape `(batch_size, target_length, decoder_vocab_size)` and, where labels
-            are given, `loss` in nats a token.
+            `Seq2SeqLMOutput` with `logits` of shape `(batch_size, target_length, decoder_vocab_size)` and, where
+            labels are given, `loss` in nats a token.
 
         Raises:
             ValueError: ids or labels outside the vocabulary, or both or neither of ids and embeddings on one side.
         """
         if labels is not None:
-            _check_ids("labels", labels, self.config.decoder_vocab_size, ignored=-100)
+            _check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -698,7 +735,11 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         )
 
     def prepare_inputs_for_generation(
-        self, input_ids: torch.LongTensor, *args: Any, decoder_attention_mask: torch.Tensor | None = None, **kwargs: Any
+        self,
+        input_ids: torch.Tensor,
+        *args: Any,
+        decoder_attention_mask: torch.Tensor | None = None,
+        **kwargs: Any,
     ) -> dict[str, Any]:
         """Counts positions while the mask of a padded prompt is still there: static caches turn it into a 4D mask."""
         if decoder_attention_mask is not None and kwargs.get("decoder_position_ids") is None:
@@ -710,15 +751,18 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
 
     def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
         """
-        The decoder's input for `labels` of shape `(batch_size, target_length)`; the library's label smoothing needs it.
+        The decoder's input for `labels` of shape `(batch_size, target_length)`; the library's label smoothing uses it.
 
         Raises:
             ValueError: the configuration has no `pad_token_id` or no `decoder_start_token_id`.
         """
-        for field in ("pad_token_id", "decoder_start_token_id"):
-            if getattr(self.config, field) is None:
-                raise ValueError(f"`config.{field}` must be set to shift labels right, got None.")
-        return shift_tokens_right(labels, self.config.pad_token_id, self.config.decoder_start_token_id)
+        pad, start = self.config.pad_token_id, self.config.decoder_start_token_id
+        if pad is None or start is None:
+            raise ValueError(
+                "`config.pad_token_id` and `config.decoder_start_token_id` must be set to shift labels right, "
+                f"got {pad} and {start}."
+            )
+        return shift_tokens_right(labels, pad, start)
 
     def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """
@@ -730,8 +774,8 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         """
         if self.config.share_encoder_decoder_embeddings:
             raise ValueError(
-                "`resize_decoder_token_embeddings` is for separate vocabularies, but this model shares its embeddings. "
-                "Call `resize_token_embeddings` instead."
+                "`resize_decoder_token_embeddings` is for separate vocabularies, but this model shares its "
+                "embeddings. Call `resize_token_embeddings` instead."
             )
         decoder = self.model.decoder
         decoder.embed_tokens = self._get_resized_embeddings(decoder.embed_tokens, new_num_tokens)

@@ -66,22 +66,21 @@ class TranslationPipeline(Pipeline):
     """
 
     _load_tokenizer = True
-    _pipeline_calls_generate = True
 
     def _sanitize_parameters(
         self, progress_bar: bool | None = None, **generate_kwargs: Any
     ) -> tuple[dict, dict, dict]:
         # How a call is run is read by `__call__` from the first of the three, what is generated from the second.
-        if getattr(self, "assistant_model", None) is not None:
-            generate_kwargs.setdefault("assistant_model", self.assistant_model)
         return {} if progress_bar is None else {"progress_bar": progress_bar}, generate_kwargs, {}
 
     def __call__(self, inputs: str | Iterable[str], batch_size: int | None = None, **kwargs: Any) -> Any:
         shown, generate_kwargs, _ = self._sanitize_parameters(**kwargs)
+        if "generation_config" not in generate_kwargs:  # a whole config leaves nothing of what construction said
+            generate_kwargs = {**self._forward_params, **generate_kwargs}
         run = _Run(
             batch_size=_first_given(batch_size, self._batch_size, _DEFAULT_BATCH_SIZE),
             progress_bar={**self._preprocess_params, **shown}.get("progress_bar"),
-            generate_kwargs={**self._forward_params, **generate_kwargs},
+            generate_kwargs=generate_kwargs,
         )
         if type(run.batch_size) is not int or run.batch_size < 1:
             raise ValueError(f"`batch_size` must be an integer of 1 or more, got {run.batch_size!r}.")
@@ -104,13 +103,13 @@ class TranslationPipeline(Pipeline):
 
     def _forward(self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any) -> torch.Tensor:
         """Generated ids of shape `(batch_size * num_return_sequences, target_length)`."""
-        generate_kwargs = self._prepare_generate_kwargs(generate_kwargs, return_dict_in_generate=False)
         was_training = self.model.training
         self.model.eval()  # a model fresh from training still has its dropout on
         try:
-            return self.model.generate(**input_tensors, **generate_kwargs)
+            outputs = self.model.generate(**input_tensors, **generate_kwargs)
         finally:
             self.model.train(was_training)
+        return getattr(outputs, "sequences", outputs)
 
     def postprocess(self, model_outputs: torch.Tensor) -> list[str]:
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
@@ -165,9 +164,9 @@ class TranslationPipeline(Pipeline):
 
     def _hypotheses(self, run: _Run) -> int:
         """How many translations of each text are asked for."""
-        kwargs = self._prepare_generate_kwargs(run.generate_kwargs)
-        config = kwargs.get("generation_config") or self.model.generation_config
-        return _first_given(kwargs.get("num_return_sequences"), getattr(config, "num_return_sequences", None), 1)
+        kwargs, name = run.generate_kwargs, "num_return_sequences"
+        passed = getattr(kwargs.get("generation_config"), name, None)
+        return _first_given(kwargs.get(name), passed, self.model.generation_config.num_return_sequences, 1)
 
 
 def _first_given(*values: Any) -> Any:

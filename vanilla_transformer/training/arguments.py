@@ -72,7 +72,7 @@ class OptimizationArguments:
 class OutputArguments:
     """Where results go, and how often."""
 
-    output_dir: str | None = field(default=None, metadata={"help": "Folder of the model, its checkpoints and curves."})
+    output_dir: str = field(default="", metadata={"help": "Folder of the model, its checkpoints and curves."})
     overwrite_output_dir: bool = field(default=False, metadata={"help": "Replace a model that is there already."})
     logging_steps: int = field(default=50, metadata={"help": "Updates between lines of metrics.jsonl."})
     eval_steps: int = field(default=1000, metadata={"help": "Updates between validations."})
@@ -135,7 +135,7 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
     )
     rest = list(arguments)
     recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
-    known = {name for part in _PARTS for name in part.__dataclass_fields__}
+    known = {item.name for part in _PARTS for item in fields(part)}
     check_names(recipe, known, "recipe key")
     check_names([flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"], known, "flag")
     # A recipe is parsed as the flags it stands for, so that both are checked by the same rules; later flags win.
@@ -204,7 +204,7 @@ def check_recipe(recipe: Recipe) -> None:
     if not 0.0 <= recipe.optimization.label_smoothing < 1.0:
         raise ValueError(f"`label_smoothing` must be in [0, 1), got {recipe.optimization.label_smoothing}.")
     _check_data(recipe.data)
-    if recipe.output.output_dir is None:
+    if not recipe.output.output_dir:
         raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
 
 

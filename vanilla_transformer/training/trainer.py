@@ -77,10 +77,12 @@ def train(recipe: Recipe, evaluate: Evaluator) -> Path:
 def read_corpus(data: DataArguments) -> tuple[list[SentencePair], list[SentencePair]]:
     """Training and validation pairs; there are none of the latter where the recipe names none."""
     if data.dataset is not None:
+        assert data.source_language and data.target_language  # `Recipe` has seen to it, as it has to files below
         languages = (data.source_language, data.target_language)
         return read_dataset(data.dataset, "train", *languages), read_dataset(data.dataset, "validation", *languages)
+    assert data.train_source and data.train_target
     training_pairs = read_text_files(data.train_source, data.train_target)
-    if data.validation_source is None:
+    if not (data.validation_source and data.validation_target):
         return training_pairs, []
     return training_pairs, read_text_files(data.validation_source, data.validation_target)
 
@@ -132,7 +134,8 @@ class TrainingRun:
             accelerator.num_processes,
             accelerator.process_index,
         )
-        self.loader = DataLoader(pairs, batch_sampler=self.sampler, collate_fn=self._collate)
+        # Any sequence is a data set to it, though its annotation says otherwise.
+        self.loader: DataLoader = DataLoader(pairs, batch_sampler=self.sampler, collate_fn=self._collate)  # type: ignore
         optimizer = torch.optim.Adam(
             model.parameters(),
             lr=1.0,  # the schedule gives the rate itself, not a factor

@@ -1,0 +1,154 @@
+"""
+transformers' own common tests (`tests/test_modeling_common.py` and its relatives) find nothing wrong with our classes.
+
+They are not installed with the library, so the source distribution of the installed version is fetched once, with pip,
+into `build/`. It lacks a few files that those tests import; `STAND_INS` says what takes their place. In particular
+`GenerationTesterMixin` is not published: `tests/test_generation_vanilla_transformer.py` is our own.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import transformers
+
+pytestmark = pytest.mark.slow
+
+REPOSITORY = Path(__file__).parents[2]
+SOURCES = REPOSITORY / "build" / f"transformers-{transformers.__version__}-tests"
+
+# Files of the library's repository that its source distribution leaves out, as far as the common tests need them.
+STAND_INS = {
+    "__init__.py": "",
+    "exporters/__init__.py": "",
+    "exporters/test_export.py": "class ExportTesterMixin:\n    pass\n",
+    "generation/__init__.py": "",
+    "generation/test_utils.py": "class GenerationTesterMixin:\n    pass\n",
+    "utils/__init__.py": "",
+    "utils/test_configuration_utils.py": "config_common_kwargs = {'return_dict': False, 'num_labels': 5}\n",
+    "distributed_testing_utils.py": "run_distributed = None\n",
+}
+
+# What the library says when it skips a test → why that is right for this model. Nothing else may be skipped.
+NOT_FOR_THIS_ARCHITECTURE = {
+    "RoPE": "Positions are added to the embeddings (section 3.5), not rotated into queries and keys.",
+    "sparse experts|MoE|router_logits|grouped_mm": "One feed-forward layer for all tokens (section 3.3), no experts.",
+    "sliding window": "Every position attends to all that it may see (section 3.2.3).",
+    "not composite|not a composite|No subconfigs|does not support SDPA": "One configuration, not several in one. "
+    "(The last text is of a test for composite models and is said of all others.)",
+    "_keep_in_fp32_modules": "No weight must stay in float32.",
+    "No conversion found": "Checkpoints have the names of the modules; none is renamed on loading.",
+    "does not propagate hidden states": "Those of an encoder-decoder are `encoder_hidden_states` and "
+    "`decoder_hidden_states`; Marian's test is skipped alike.",
+    "does not have position embeddings": "Sinusoids have no rows to resize.",
+    "No decoder-only language modeling head": "It is an encoder-decoder.",
+    "neither causal_lm_class nor": "Those feed a decoder alone. Our own test with two processes is "
+    "`test_two_tensor_parallel_processes_compute_the_logits_of_one`.",
+    "embeds both sides|expects the target's vocabulary": "Said in `common_model_tests.py` of separate vocabularies.",
+}
+NOT_ON_EVERY_MACHINE = {
+    "requires (multiple )?accelerator|requires MPS": "Needs a GPU, more than one, or Apple's.",
+    "requires Flash Attention|requires the kernels library": "Needs an NVIDIA GPU and its kernels.",
+    "requires deepspeed": "Needs DeepSpeed.",
+}
+
+
+def fetch_library_tests():
+    """Puts the library's `tests` into `SOURCES`, unless they are there already."""
+    if (SOURCES / "tests" / "test_modeling_common.py").exists():
+        return
+    requirement = f"transformers=={transformers.__version__}"
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--no-deps", "--no-binary", ":all:", "--dest", folder, requirement]
+        command = [sys.executable, "-m", "pip", "download", *options]
+        download = subprocess.run(command, capture_output=True, text=True)
+        if download.returncode != 0:
+            pytest.skip(f"pip could not fetch the source distribution of {requirement}: {download.stderr[-500:]}")
+        with tarfile.open(next(Path(folder).glob("*.tar.gz"))) as archive:
+            for member in archive.getmembers():
+                _, _, name = member.name.partition("/")
+                if name.startswith("tests/") and member.isfile():
+                    target = SOURCES / name
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.write_bytes(archive.extractfile(member).read())
+
+
+def write_stand_ins():
+    for name, text in STAND_INS.items():
+        file = SOURCES / "tests" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
+def verdict_and_reasons(testcase):
+    """Failed with the failures' texts, skipped (all or a part of it) with the reasons, or passed."""
+    for verdict, elements in (("failed", ("failure", "error")), ("skipped", ("skipped",))):
+        reasons = [element.get("message") for name in elements for element in testcase.findall(name)]
+        if reasons:
+            return verdict, reasons
+    return "passed", []
+
+
+def run_library_tests(report):
+    """Runs `common_model_tests.py` in a pytest process of its own, in which `tests` is the library's package."""
+    tests = Path(__file__).with_name("common_model_tests.py")
+    # Neither our folder of that name nor our settings may be in the way.
+    options = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode", "importlib"]
+    command = [sys.executable, "-m", "pytest", *options, "--junitxml", report, tests]
+    paths = f"{SOURCES}{os.pathsep}{REPOSITORY}"
+    environment = {**os.environ, "PYTHONPATH": paths, "RUN_SLOW": "1", "HF_HUB_OFFLINE": "1"}
+    run = subprocess.run(command, cwd=SOURCES, env=environment, capture_output=True, text=True)
+    assert run.returncode in (0, 1), run.stdout[-5000:] + run.stderr[-5000:]  # 1: some tests failed
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """For each class of `common_model_tests.py` the verdict on each test with its reasons."""
+    fetch_library_tests()
+    write_stand_ins()
+    report = tmp_path_factory.mktemp("common") / "report.xml"
+    run_library_tests(report)
+    results = {}
+    for testcase in ElementTree.parse(report).iter("testcase"):
+        family = testcase.get("classname").rpartition(".")[2]
+        results.setdefault(family, {})[testcase.get("name")] = verdict_and_reasons(testcase)
+    return results
+
+
+def reasons_of(verdict, results_of_family):
+    """The reasons of every test with that verdict, by its name."""
+    return {name: reasons for name, (given, reasons) in results_of_family.items() if given == verdict}
+
+
+our_families = pytest.mark.parametrize("family", ["VanillaTransformerTest", "OtherArchitectureTest"])
+
+
+@our_families
+def test_our_classes_fail_none_of_the_librarys_tests(results, family):
+    assert reasons_of("failed", results[family]) == {}
+    assert len(reasons_of("passed", results[family])) > 100
+
+
+def test_our_classes_pass_whatever_marian_passes(results):
+    marian = reasons_of("passed", results["MarianTest"]).keys()
+    assert len(marian) > 100
+    assert marian - reasons_of("passed", results["VanillaTransformerTest"]).keys() == set()
+
+
+@our_families
+def test_every_skipped_test_has_a_reason_why_it_does_not_apply(results, family):
+    known = re.compile("|".join([*NOT_FOR_THIS_ARCHITECTURE, *NOT_ON_EVERY_MACHINE]))
+    skipped = reasons_of("skipped", results[family])
+    assert {name: reasons for name, reasons in skipped.items() if not all(map(known.search, reasons))} == {}
+
+
+def test_every_reason_is_that_of_some_skipped_test(results):
+    families = (results["VanillaTransformerTest"], results["OtherArchitectureTest"])
+    said = [reason for family in families for reasons in reasons_of("skipped", family).values() for reason in reasons]
+    assert [text for text in NOT_FOR_THIS_ARCHITECTURE if not any(re.search(text, reason) for reason in said)] == []

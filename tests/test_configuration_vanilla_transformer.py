@@ -1,0 +1,216 @@
+"""The configuration is data: the paper's base model by default, and impossible values fail where they are written."""
+
+import dataclasses
+import json
+
+import pytest
+from huggingface_hub.errors import StrictDataclassFieldValidationError
+from transformers import AutoConfig
+
+from vanilla_transformer import VanillaTransformerConfig
+
+# The base model of table 3, with the places its numbers come from.
+PAPER_BASE = {
+    "vocab_size": 37000,  # section 5.1
+    "d_model": 512,
+    "encoder_layers": 6,
+    "decoder_layers": 6,
+    "encoder_attention_heads": 8,
+    "decoder_attention_heads": 8,
+    "encoder_ffn_dim": 2048,
+    "decoder_ffn_dim": 2048,
+    "activation_function": "relu",  # section 3.3
+    "dropout": 0.1,  # section 5.4
+    "attention_dropout": 0.0,
+    "activation_dropout": 0.0,
+    "attention_bias": False,  # section 3.2.2
+    "lm_head_bias": False,
+    "normalize_before": False,  # section 3.1
+    "scale_embedding": True,  # section 3.4
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+    "position_embedding_type": "sinusoidal",  # section 3.5
+    "sinusoid_layout": "interleaved",
+}
+
+# The field, a value it must refuse, and words of the rule. Further fields of a case are given beside it.
+IMPOSSIBLE = [
+    *[
+        (field, value, "at least 1", {})
+        for field in (
+            "vocab_size",
+            "d_model",
+            "encoder_layers",
+            "decoder_layers",
+            "encoder_attention_heads",
+            "decoder_attention_heads",
+            "encoder_ffn_dim",
+            "decoder_ffn_dim",
+            "max_position_embeddings",
+            "max_source_length",
+            "decoder_vocab_size",
+        )
+        for value in (0, -3)
+    ],
+    ("encoder_attention_heads", 7, "`d_model` must be a multiple of", {}),
+    ("decoder_attention_heads", 7, "`d_model` must be a multiple of", {}),
+    (
+        "d_model",
+        9,
+        "must be even for sinusoidal positions",
+        {"encoder_attention_heads": 3, "decoder_attention_heads": 3},
+    ),
+    *[
+        (field, value, r"probability in \[0, 1\)", {})
+        for field in ("dropout", "attention_dropout", "activation_dropout")
+        for value in (-0.1, 1.0, 7, float("nan"))
+    ],
+    *[
+        (field, value, "greater than 0", {})
+        for field in ("layer_norm_eps", "init_std")
+        for value in (0.0, -0.5, float("nan"))
+    ],
+    ("activation_function", "rellu", "must be one of .*relu", {}),
+    ("decoder_vocab_size", 36000, "must equal `vocab_size`=37000 while `share_encoder_decoder_embeddings`", {}),
+    *[
+        (field, value, "must lie in the vocabulary of 37000 entries", {})
+        for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+        for value in (37000, -1)
+    ],
+    ("eos_token_id", [2, 40000], "must lie in the vocabulary of 37000 entries", {}),
+    (
+        "decoder_start_token_id",
+        37000,
+        "must lie in the vocabulary of 100 entries",
+        {"decoder_vocab_size": 100, "share_encoder_decoder_embeddings": False},
+    ),
+    (
+        "pad_token_id",
+        150,
+        "must lie in the vocabulary of 100 entries",
+        {"vocab_size": 100, "decoder_vocab_size": 200, "share_encoder_decoder_embeddings": False},
+    ),
+]
+
+WRONG_TYPES = [
+    ("d_model", "512"),
+    ("d_model", 512.0),
+    ("encoder_layers", None),
+    ("dropout", "a little"),
+    ("attention_bias", "no"),
+    ("normalize_before", 1),
+    ("layer_norm_eps", "1e-6"),
+    ("activation_function", 3),
+    ("position_embedding_type", "rotary"),
+    ("sinusoid_layout", "shuffled"),
+    ("eos_token_id", "</s>"),
+]
+
+
+def test_the_defaults_are_the_base_model_of_the_paper():
+    config = VanillaTransformerConfig()
+    assert {field: getattr(config, field) for field in PAPER_BASE} == PAPER_BASE
+    assert config.decoder_vocab_size == config.vocab_size
+    assert config.is_encoder_decoder and config.use_cache
+
+
+def test_it_is_a_dataclass_whose_fields_have_types_and_defaults():
+    fields = {field.name: field for field in dataclasses.fields(VanillaTransformerConfig)}
+    assert set(PAPER_BASE) <= set(fields)
+    assert fields["d_model"].type is int and fields["d_model"].default == 512
+
+
+@pytest.mark.parametrize(("field", "value", "rule", "beside"), IMPOSSIBLE)
+def test_an_impossible_value_fails_at_construction_and_the_text_names_field_value_and_rule(field, value, rule, beside):
+    with pytest.raises(ValueError, match=rule) as failure:
+        VanillaTransformerConfig(**{field: value}, **beside)
+    assert f"`{field}`" in str(failure.value)
+    assert str(value[-1] if isinstance(value, list) else value) in str(failure.value)
+
+
+@pytest.mark.parametrize(("field", "value"), WRONG_TYPES)
+def test_a_wrong_type_fails_at_construction_and_the_text_names_field_and_value(field, value):
+    with pytest.raises(StrictDataclassFieldValidationError) as failure:
+        VanillaTransformerConfig(**{field: value})
+    assert field in str(failure.value) and str(value) in str(failure.value)
+
+
+def test_a_wrong_type_fails_when_a_field_is_set_later():
+    config = VanillaTransformerConfig()
+    with pytest.raises(StrictDataclassFieldValidationError, match="d_model"):
+        config.d_model = "512"
+
+
+def test_a_field_made_impossible_later_fails_when_saved(tmp_path):
+    config = VanillaTransformerConfig()
+    config.encoder_attention_heads = 7
+    with pytest.raises(Exception, match="encoder_attention_heads.*7"):
+        config.save_pretrained(tmp_path)
+
+
+def test_separate_vocabularies_may_differ_in_size():
+    config = VanillaTransformerConfig(vocab_size=100, decoder_vocab_size=60, share_encoder_decoder_embeddings=False)
+    assert (config.vocab_size, config.decoder_vocab_size) == (100, 60)
+
+
+def test_odd_widths_are_possible_with_learned_positions():
+    config = VanillaTransformerConfig(
+        d_model=9, encoder_attention_heads=3, decoder_attention_heads=3, position_embedding_type="learned"
+    )
+    assert config.d_model == 9
+
+
+def test_saving_and_loading_keeps_every_field(tmp_path):
+    changes = {
+        "vocab_size": 50,
+        "decoder_vocab_size": 60,
+        "share_encoder_decoder_embeddings": False,
+        "tie_word_embeddings": False,
+        "d_model": 24,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "encoder_attention_heads": 4,
+        "decoder_attention_heads": 3,
+        "encoder_ffn_dim": 40,
+        "decoder_ffn_dim": 48,
+        "activation_function": "gelu",
+        "dropout": 0.3,
+        "attention_dropout": 0.2,
+        "activation_dropout": 0.15,
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "normalize_before": True,
+        "layer_norm_eps": 1e-5,
+        "scale_embedding": False,
+        "position_embedding_type": "learned",
+        "sinusoid_layout": "halves",
+        "max_position_embeddings": 77,
+        "max_source_length": 66,
+        "init_std": 0.02,
+        "use_cache": False,
+        "pad_token_id": 4,
+        "bos_token_id": 5,
+        "eos_token_id": [6, 7],
+        "decoder_start_token_id": 4,
+    }
+    own_fields = set(VanillaTransformerConfig.__annotations__) - {"is_encoder_decoder"}
+    assert set(changes) == own_fields, "every field of the configuration is part of this round trip"
+    VanillaTransformerConfig(**changes).save_pretrained(tmp_path)
+    loaded = VanillaTransformerConfig.from_pretrained(tmp_path)
+    assert {field: getattr(loaded, field) for field in changes} == changes
+    assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
+
+
+def test_the_names_common_to_all_models_read_and_write_our_fields():
+    config = VanillaTransformerConfig(hidden_size=64, num_attention_heads=4, num_hidden_layers=3)
+    assert (config.d_model, config.encoder_attention_heads, config.encoder_layers) == (64, 4, 3)
+    config.hidden_size = 128
+    assert config.d_model == 128 and config.num_attention_heads == 4 and config.num_hidden_layers == 3
+
+
+def test_auto_config_makes_and_loads_it(tmp_path):
+    made = AutoConfig.for_model("vanilla_transformer", d_model=64)
+    assert type(made) is VanillaTransformerConfig and made.d_model == 64
+    made.save_pretrained(tmp_path)
+    loaded = AutoConfig.from_pretrained(tmp_path)
+    assert type(loaded) is VanillaTransformerConfig and loaded.d_model == 64

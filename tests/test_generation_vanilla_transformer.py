@@ -1,0 +1,623 @@
+"""
+`generate()` finds what the paper's formula calls best, stops each sentence by its own source, and everything else that
+transformers' `generate()` can do gives the same with these models as without caches, batches and shortcuts.
+"""
+
+import copy
+import logging
+from itertools import product
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers.generation import GenerationMixin
+from transformers.generation.streamers import BaseStreamer
+
+from vanilla_transformer import (
+    PaperGenerationMixin,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    paper_generation_config,
+)
+
+PAD, START, EOS = 0, 1, 2
+MARGIN = 4
+SOURCES = [[5, 6, 7, 8, 9, 10, EOS], [7, 8, EOS], [11, 5, 3, 9, EOS], [EOS]]
+GREEDY = {"num_beams": 1}
+BEAM = {"num_beams": 4}
+SAMPLING = {"num_beams": 1, "do_sample": True}
+every_mode = pytest.mark.parametrize("mode", [GREEDY, BEAM, SAMPLING], ids=["greedy", "beam", "sampling"])
+
+
+class PlainGeneration(VanillaTransformerForConditionalGeneration):
+    """The same network with nothing but the library's `generate()`."""
+
+
+for name in [name for name in vars(PaperGenerationMixin) if name.startswith("_") and not name.startswith("__")]:
+    setattr(PlainGeneration, name, getattr(GenerationMixin, name, None))
+
+
+def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **changes):
+    """A random model over few tokens."""
+    sizes = {"vocab_size": 12, "d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
+    sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    torch.manual_seed(seed)
+    model = model_class(VanillaTransformerConfig(**{**sizes, **changes})).eval()
+    model.generation_config = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=MARGIN)
+    return model
+
+
+def half_trained(seed=0, **changes):
+    """
+    A model that has almost learnt a random target for each of the sources: it says different things about them, some
+    with an end and some without, and likes several of them nearly as well.
+    """
+    model = build(seed, **changes)
+    generator = torch.Generator().manual_seed(seed)
+    targets = [torch.randint(4, 12, (length,), generator=generator).tolist() + [EOS] for length in (8, 5, 3, 2)]
+    labels = padded(targets).masked_fill(padded(targets) == PAD, -100)
+    input_ids = padded(SOURCES)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(30):
+        model(input_ids=input_ids, attention_mask=input_ids.ne(PAD).long(), labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model
+
+
+def without_end(model):
+    """The same model, which never ends a sentence by itself."""
+    model.lm_head.bias.data[EOS] = -1e4
+    return model
+
+
+def padded(sources, pad=PAD):
+    width = max(map(len, sources))
+    return torch.tensor([source + [pad] * (width - len(source)) for source in sources])
+
+
+def new_tokens(row, prompt=1):
+    """What was generated: up to EOS, or up to the padding that follows a hypothesis cut by the limit."""
+    tokens = row.tolist()[prompt:]
+    if EOS in tokens:
+        return tokens[: tokens.index(EOS) + 1]
+    while tokens and tokens[-1] == PAD:
+        tokens.pop()
+    return tokens
+
+
+def seeded(model, *args, **kwargs):
+    torch.manual_seed(1)
+    return model.generate(*args, **kwargs)
+
+
+def assert_same_rows(outputs, expected):
+    assert [new_tokens(row) for row in outputs] == [new_tokens(row) for row in expected]
+
+
+@pytest.fixture
+def library_warnings():
+    """Texts of what transformers logs, once-only warnings included."""
+    texts = []
+    handler = logging.Handler()
+    handler.emit = lambda record: texts.append(record.getMessage())
+    logger = logging.getLogger("transformers")
+    logging.Logger.warning_once.cache_clear()
+    logger.addHandler(handler)
+    yield texts
+    logger.removeHandler(handler)
+
+
+# --- The paper's decoding -------------------------------------------------------------------------------------------
+
+
+def test_the_defaults_are_those_of_section_6_1():
+    config = paper_generation_config(PAD, EOS, START)
+    assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
+    assert config.max_new_tokens_beyond_source == 50
+    assert (config.pad_token_id, config.eos_token_id, config.decoder_start_token_id) == (PAD, EOS, START)
+
+
+def penalty(kind, alpha, length):
+    return ((5 + length) / 6) ** alpha if kind == "wu" else length**alpha
+
+
+@torch.no_grad()
+def all_hypotheses(model, source, limit, kind, alpha):
+    """(score, tokens) of each hypothesis that ends in EOS or at `limit` tokens, best first; no cache, no beams."""
+    vocabulary = range(model.config.vocab_size)
+    going_on = [token for token in vocabulary if token != EOS]
+    scored = []
+    for length in range(1, limit + 1):
+        ends = vocabulary if length == limit else [EOS]
+        hypotheses = [[*start, end] for start in product(going_on, repeat=length - 1) for end in ends]
+        targets = torch.tensor(hypotheses)
+        decoder_input_ids = torch.cat([torch.full((len(targets), 1), START), targets[:, :-1]], dim=1)
+        input_ids = torch.tensor([source]).expand(len(targets), -1)
+        logits = model(input_ids=input_ids, decoder_input_ids=decoder_input_ids, use_cache=False).logits
+        log_probabilities = logits.double().log_softmax(-1).gather(-1, targets[..., None]).sum(dim=(1, 2))
+        scored += zip((log_probabilities / penalty(kind, alpha, length)).tolist(), hypotheses, strict=True)
+    return sorted(scored, reverse=True)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
+@pytest.mark.parametrize("kind", ["wu", "power"])
+def test_beam_search_with_enough_beams_finds_the_best_of_all_hypotheses(kind, alpha, seed):
+    model = build(seed, vocab_size=5)
+    sources = [[3, 4, EOS], [EOS]]
+    outputs = model.generate(
+        padded(sources),
+        num_beams=350,  # more than there are hypotheses, and than a vocabulary of 5 has first tokens
+        num_return_sequences=12,
+        length_penalty=alpha,
+        length_penalty_type=kind,
+        max_new_tokens_beyond_source=1,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    for index, source in enumerate(sources):
+        expected = all_hypotheses(model, source, len(source) + 1, kind, alpha)[:12]
+        rows = slice(index * 12, index * 12 + len(expected))
+        tokens = [row.tolist()[1:] for row in outputs.sequences[rows]]
+        length = outputs.sequences.shape[1] - 1
+        assert tokens == [hypothesis + [PAD] * (length - len(hypothesis)) for _, hypothesis in expected]
+        scores = torch.tensor([score for score, _ in expected])
+        torch.testing.assert_close(outputs.sequences_scores[rows], scores, atol=1e-4, rtol=1e-5)
+
+
+@torch.no_grad()
+def plain_beam_search(model, source, limit, beams, kind, alpha):
+    """Beam search in plain Python that goes on to the limit, whatever is finished."""
+    running, finished = [(0.0, [])], []
+    for length in range(1, limit + 1):
+        candidates = []
+        for score, tokens in running:
+            logits = model(input_ids=torch.tensor([source]), decoder_input_ids=torch.tensor([[START, *tokens]])).logits
+            log_probabilities = logits[0, -1].log_softmax(-1).tolist()
+            candidates += [(score + value, [*tokens, token]) for token, value in enumerate(log_probabilities)]
+        candidates = sorted(candidates, reverse=True)[: 2 * beams]
+        ended = [tokens[-1] == EOS or length == limit for _, tokens in candidates]
+        finished += [
+            (score / penalty(kind, alpha, length), tokens)
+            for (score, tokens), end in list(zip(candidates, ended, strict=True))[:beams]
+            if end
+        ]
+        running = [candidate for candidate, end in zip(candidates, ended, strict=True) if not end][:beams]
+    return sorted(finished, reverse=True)[:beams]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("kind", "alpha"), [("wu", 0.6), ("wu", 2.0), ("power", 0.6)])
+def test_stopping_early_never_loses_a_hypothesis(kind, alpha, seed):
+    model = half_trained(seed)
+    outputs = model.generate(
+        padded(SOURCES),
+        length_penalty=alpha,
+        length_penalty_type=kind,
+        num_return_sequences=4,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    length = outputs.sequences.shape[1] - 1
+    for index, source in enumerate(SOURCES):
+        expected = plain_beam_search(model, source, len(source) + MARGIN, 4, kind, alpha)
+        rows = slice(4 * index, 4 * index + 4)
+        tokens = [hypothesis + [PAD] * (length - len(hypothesis)) for _, hypothesis in expected]
+        assert [row.tolist()[1:] for row in outputs.sequences[rows]] == tokens
+        scores = torch.tensor([score for score, _ in expected])
+        torch.testing.assert_close(outputs.sequences_scores[rows], scores, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -1.0])
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+def test_the_penalty_called_power_is_the_library_s_own(early_stopping, alpha):
+    padding = {"pad_token_id": 3}  # not 0, where the library's beam search fills up with EOS instead
+    paper, plain = half_trained(**padding), half_trained(model_class=PlainGeneration, **padding)
+    ids = padded(SOURCES, pad=3)
+    results = []
+    for model, ours in ((paper, {"length_penalty_type": "power"}), (plain, {})):
+        model.generation_config = GenerationConfig(
+            num_beams=4, length_penalty=alpha, early_stopping=early_stopping, max_new_tokens=9, pad_token_id=3
+        )
+        model.generation_config.update(eos_token_id=EOS, decoder_start_token_id=START, num_return_sequences=3)
+        mask = ids.ne(3).long()
+        results.append(
+            model.generate(ids, attention_mask=mask, return_dict_in_generate=True, output_scores=True, **ours)
+        )
+    assert torch.equal(results[0].sequences, results[1].sequences)
+    assert torch.equal(results[0].sequences_scores, results[1].sequences_scores)
+    assert torch.equal(results[0].beam_indices, results[1].beam_indices)
+
+
+@every_mode
+def test_each_sentence_may_grow_by_its_own_source_length(mode):
+    model = without_end(build(lm_head_bias=True, pad_token_id=None))
+    model.generation_config.max_new_tokens_beyond_source = 50
+    mask = padded(SOURCES).ne(PAD).long()
+    outputs = seeded(model, padded(SOURCES), attention_mask=mask, bad_words_ids=[[PAD]], **mode)
+    lengths = outputs[:, 1:].ne(PAD).sum(dim=1).tolist()
+    assert lengths == [len(source) + 50 for source in SOURCES]
+
+
+def test_the_limit_counts_no_prompt_and_holds_for_each_returned_sequence():
+    model = without_end(build(lm_head_bias=True))
+    ids, prompt = padded(SOURCES), torch.tensor([[START, 5, 6]] * len(SOURCES))
+    outputs = seeded(
+        model,
+        ids,
+        decoder_input_ids=prompt,
+        do_sample=True,
+        num_beams=1,
+        num_return_sequences=2,
+        bad_words_ids=[[PAD]],
+    )
+    lengths = outputs[:, 3:].ne(PAD).sum(dim=1).tolist()
+    assert lengths == [len(source) + MARGIN for source in SOURCES for _ in range(2)]
+
+
+def test_a_hypothesis_cut_by_the_limit_is_followed_by_padding_and_not_by_eos():
+    model = without_end(build(lm_head_bias=True))
+    outputs = model.generate(padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]])
+    assert EOS not in outputs
+    assert PAD in outputs
+    in_dict = model.generate(
+        padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]], return_dict_in_generate=True
+    )
+    assert torch.equal(in_dict.sequences, outputs)
+
+
+def test_learned_positions_end_the_limit_where_they_end():
+    model = without_end(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9))
+    outputs = model.generate(padded(SOURCES), bad_words_ids=[[PAD]])
+    assert outputs.shape[1] == 9
+    assert outputs[3].ne(PAD).sum() == 1 + len(SOURCES[3]) + MARGIN
+
+
+# --- The same, however it is computed -------------------------------------------------------------------------------
+
+
+@every_mode
+def test_the_cache_changes_nothing(mode):
+    model = half_trained()
+    cached = seeded(model, padded(SOURCES), use_cache=True, **mode)
+    assert torch.equal(cached, seeded(model, padded(SOURCES), use_cache=False, **mode))
+    assert len({tuple(row) for row in cached.tolist()}) == len(SOURCES)
+
+
+@every_mode
+def test_a_static_cache_changes_nothing(mode):
+    model = half_trained()
+    expected = seeded(model, padded(SOURCES), **mode)
+    for _ in range(2):  # the second call meets what the first has left behind
+        assert torch.equal(seeded(model, padded(SOURCES), cache_implementation="static", **mode), expected)
+
+
+@pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_batch_gives_what_its_sentences_give_one_by_one(mode, seed):
+    model = half_trained(seed)
+    together = model.generate(padded(SOURCES), **mode)
+    alone = [model.generate(torch.tensor([source]), **mode)[0] for source in SOURCES]
+    assert_same_rows(together, alone)
+
+
+def test_the_n_best_come_in_order_with_their_scores():
+    model = half_trained()
+    best = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
+    four = model.generate(padded(SOURCES), num_return_sequences=4, return_dict_in_generate=True, output_scores=True)
+    scores = four.sequences_scores.view(len(SOURCES), 4)
+    assert torch.equal(scores, scores.sort(dim=1, descending=True).values)
+    assert torch.equal(scores[:, 0], best.sequences_scores)
+    assert_same_rows(four.sequences[::4], best.sequences)
+    assert len({tuple(row) for row in four.sequences[:4].tolist()}) == 4
+
+
+def test_transition_scores_add_up_to_the_penalised_score():
+    model = half_trained()
+    outputs = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
+    transitions = model.compute_transition_scores(outputs.sequences, outputs.scores, outputs.beam_indices)
+    lengths = (outputs.beam_indices >= 0).sum(dim=1)
+    torch.testing.assert_close(transitions.sum(dim=1) / ((5 + lengths) / 6) ** 0.6, outputs.sequences_scores)
+
+
+@every_mode
+def test_a_prefix_is_kept_and_continued(mode):
+    model = half_trained()
+    prompt = torch.tensor([[START, 9, 9, 4]] * len(SOURCES))
+    outputs = seeded(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
+    assert torch.equal(outputs[:, :4], prompt)
+    assert torch.equal(outputs, seeded(model, padded(SOURCES), decoder_input_ids=prompt, use_cache=False, **mode))
+    without_start = seeded(model, padded(SOURCES), decoder_input_ids=prompt[:, 1:], **mode)
+    assert torch.equal(without_start, outputs)
+
+
+@pytest.mark.parametrize("cache", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str)
+@pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_prefixes_of_unlike_length_padded_on_the_left_do_as_alone(mode, cache):
+    model = half_trained()
+    prompts = [[START, 9, 4], [START], [START, 3, 3, 8], [START, 5]]
+    rows = [[PAD] * (4 - len(prompt)) + prompt for prompt in prompts]
+    mask = torch.tensor([[0] * (4 - len(prompt)) + [1] * len(prompt) for prompt in prompts])
+    # A first column of start symbols keeps the library from putting another one in front.
+    ids = torch.tensor(rows)
+    ids[:, 0] = START
+    together = model.generate(padded(SOURCES), decoder_input_ids=ids, decoder_attention_mask=mask, **mode, **cache)
+    for row, source, prompt in zip(together, SOURCES, prompts, strict=True):
+        alone = model.generate(torch.tensor([source]), decoder_input_ids=torch.tensor([prompt]), **mode)[0]
+        assert new_tokens(row, prompt=4) == new_tokens(alone, prompt=len(prompt))
+
+
+@every_mode
+def test_known_encoder_outputs_replace_the_source(mode):
+    model, ids = half_trained(), padded(SOURCES)
+    mask = ids.ne(PAD).long()
+    encoder_outputs = model.get_encoder()(ids)
+    states = encoder_outputs.last_hidden_state.clone()
+    expected = seeded(model, ids, **mode)
+    for given in (encoder_outputs, encoder_outputs, (states,)):  # twice, since the library repeats rows in place
+        assert torch.equal(seeded(model, encoder_outputs=given, attention_mask=mask, **mode), expected)
+    assert torch.equal(encoder_outputs.last_hidden_state, states)
+    assert torch.equal(seeded(model, ids, encoder_outputs=encoder_outputs, **mode), expected)
+
+
+def test_what_else_the_encoder_gave_out_stays_with_its_name():
+    model, ids = half_trained(attn_implementation="eager"), padded(SOURCES)
+    encoder_outputs = model.get_encoder()(ids, output_attentions=True)
+    assert encoder_outputs.hidden_states is None
+    asked = {"output_attentions": True, "return_dict_in_generate": True, "num_beams": 1}
+    outputs = model.generate(encoder_outputs=encoder_outputs, **asked)
+    assert torch.equal(outputs.encoder_attentions[0], encoder_outputs.attentions[0])
+
+
+def test_encoder_outputs_without_a_mask_count_as_tokens_throughout():
+    model, ids = without_end(build(lm_head_bias=True)), padded([[5, 6, 7, EOS], [8, 9, 3, EOS]])
+    outputs = model.generate(encoder_outputs=model.get_encoder()(ids))
+    assert torch.equal(outputs, model.generate(ids))
+    assert outputs.shape == (2, 1 + 4 + MARGIN)
+
+
+@every_mode
+def test_embeddings_replace_the_source(mode):
+    model, ids = half_trained(), padded(SOURCES)
+    embeddings = model.get_input_embeddings()(ids)
+    outputs = seeded(model, inputs_embeds=embeddings, attention_mask=ids.ne(PAD).long(), **mode)
+    assert torch.equal(outputs, seeded(model, ids, **mode))
+
+
+# --- Parameters -----------------------------------------------------------------------------------------------------
+
+
+def length_of(model, *args, **kwargs):
+    """New tokens for a source of 3, by a model that never ends a sentence."""
+    return model.generate(torch.tensor([[5, 6, EOS]]), *args, num_beams=1, **kwargs).shape[1] - 1
+
+
+@pytest.mark.parametrize(
+    ("own", "passed", "keywords", "expected"),
+    [
+        ({}, None, {}, 3 + MARGIN),
+        ({}, None, {"max_new_tokens": 2}, 2),
+        ({}, None, {"max_length": 6}, 5),
+        ({}, None, {"max_length": 20}, 19),
+        ({}, {"max_new_tokens": 2}, {}, 2),
+        ({}, {"max_length": 20}, {}, 19),
+        ({}, {"max_new_tokens_beyond_source": 1}, {}, 4),
+        ({}, {"num_beams": 1}, {}, 3 + MARGIN),
+        ({"max_new_tokens": 2}, None, {}, 2),
+        ({"max_length": 6}, None, {}, 5),
+        ({"max_new_tokens": 2}, None, {"max_new_tokens_beyond_source": 3}, 6),
+        ({"max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
+        ({}, {"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 3}, 6),
+        ({}, None, {"max_new_tokens": 2, "max_new_tokens_beyond_source": 3}, 2),
+        ({}, None, {"max_new_tokens": None, "max_new_tokens_beyond_source": None, "length_penalty_type": None}, 7),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Passing `generation_config` together")
+def test_the_limit_given_closest_to_the_call_holds(own, passed, keywords, expected):
+    model = without_end(build(lm_head_bias=True))
+    model.generation_config.update(**own)
+    passed = None if passed is None else GenerationConfig(**passed)
+    assert length_of(model, generation_config=passed, **keywords) == expected
+
+
+def test_a_model_whose_config_lacks_them_takes_both_parameters_by_keyword():
+    model = without_end(build(lm_head_bias=True))
+    model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START)
+    assert length_of(model, max_new_tokens_beyond_source=2) == 5
+    model = half_trained()
+    scored = {"return_dict_in_generate": True, "output_scores": True, "max_new_tokens": 6, "num_beams": 4}
+    ids = padded(SOURCES)
+    power, wu = (model.generate(ids, length_penalty_type=kind, **scored) for kind in ("power", "wu"))
+    model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START)
+    library = model.generate(ids, length_penalty=0.6, early_stopping="never", **scored)
+    assert torch.equal(library.sequences_scores, power.sequences_scores)
+    assert not torch.equal(power.sequences_scores, wu.sequences_scores)
+
+
+def test_a_call_leaves_the_configs_as_they_were():
+    model = build()
+    passed = paper_generation_config(PAD, EOS, START, num_beams=2)
+    before = copy.deepcopy((model.generation_config.to_dict(), passed.to_dict()))
+    model.generate(padded(SOURCES))
+    model.generate(padded(SOURCES), generation_config=passed)
+    assert (model.generation_config.to_dict(), passed.to_dict()) == before
+
+
+def test_both_parameters_survive_saving(tmp_path):
+    model = half_trained()
+    model.generation_config = paper_generation_config(
+        PAD, EOS, START, max_new_tokens_beyond_source=7, length_penalty=0.9
+    )
+    model.save_pretrained(tmp_path / "model")
+    model.generation_config.save_pretrained(tmp_path / "config")
+    for config in (
+        AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model").generation_config,
+        GenerationConfig.from_pretrained(tmp_path / "config"),
+    ):
+        assert config.max_new_tokens_beyond_source == 7
+        assert config.length_penalty_type == "wu"
+        assert (config.length_penalty, config.num_beams, config.early_stopping) == (0.9, 4, "never")
+    loaded = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "model")
+    assert torch.equal(loaded.generate(padded(SOURCES)), model.generate(padded(SOURCES)))
+
+
+def test_a_whole_generation_config_may_be_passed():
+    model, paper = half_trained(1), half_trained(1)
+    model.generation_config = paper_generation_config(PAD, EOS, START, num_beams=1, max_new_tokens_beyond_source=1)
+    given = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=MARGIN)
+    outputs = model.generate(padded(SOURCES), generation_config=given)
+    assert torch.equal(outputs, paper.generate(padded(SOURCES)))
+    assert not torch.equal(outputs, model.generate(padded(SOURCES)))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("length_penalty_type", "gnmt"),
+        ("length_penalty_type", 0.6),
+        ("max_new_tokens_beyond_source", -1),
+        ("max_new_tokens_beyond_source", 2.5),
+        ("max_new_tokens_beyond_source", True),
+        ("max_new_tokens_beyond_source", "50"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(name, value):
+    model = build()
+    with pytest.raises(ValueError, match=f"`{name}` must .*got {value!r}"):
+        model.generate(padded(SOURCES), **{name: value})
+    setattr(model.generation_config, name, value)
+    with pytest.raises(ValueError, match=f"`{name}` must .*got {value!r}"):
+        model.generate(padded(SOURCES))
+
+
+def test_a_misspelt_parameter_is_refused():
+    with pytest.raises(ValueError, match="max_new_tokens_beyond_sauce"):
+        build().generate(padded(SOURCES), max_new_tokens_beyond_sauce=3)
+
+
+# --- What else `generate()` is asked for ----------------------------------------------------------------------------
+
+
+class Collector(BaseStreamer):
+    def __init__(self):
+        self.tokens, self.ended = [], False
+
+    def put(self, value):
+        self.tokens += value.flatten().tolist()
+
+    def end(self):
+        self.ended = True
+
+
+def test_a_streamer_gets_each_token_of_greedy_decoding():
+    model, streamer = half_trained(), Collector()
+    outputs = model.generate(torch.tensor(SOURCES[:1]), num_beams=1, streamer=streamer)
+    assert streamer.tokens == outputs[0].tolist()
+    assert streamer.ended
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_an_assistant_does_not_change_what_greedy_decoding_says(seed):
+    model, assistant = half_trained(seed), half_trained(seed + 10, decoder_layers=1, d_model=8)
+    for source in SOURCES:
+        ids = torch.tensor([source])
+        expected = model.generate(ids, num_beams=1)
+        for helper in (assistant, model):  # one that is mostly wrong and one that is always right
+            assert torch.equal(model.generate(ids, num_beams=1, assistant_model=helper), expected)
+
+
+def test_the_limit_by_source_holds_with_an_assistant_and_padding():
+    model = without_end(build(lm_head_bias=True))
+    ids = torch.tensor([[5, 6, EOS] + [PAD] * 9])
+    outputs = model.generate(ids, num_beams=1, assistant_model=copy.deepcopy(model))
+    assert outputs.shape[1] - 1 == 3 + MARGIN
+
+
+def test_sinusoids_are_not_warned_of_a_longest_position(library_warnings):
+    model = without_end(build(lm_head_bias=True, max_position_embeddings=5))
+    model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
+    assert library_warnings == []
+
+
+def test_learned_positions_are_warned_of_the_longest(library_warnings):
+    model = without_end(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
+    with pytest.raises(ValueError, match="position"):
+        model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
+    assert any("predefined maximum length (5)" in text for text in library_warnings)
+
+
+def test_the_paper_s_decoding_warns_of_nothing_even_when_switched_to_greedy(library_warnings, recwarn):
+    model = half_trained()
+    model.generate(padded(SOURCES))
+    model.generate(padded(SOURCES), num_beams=1)
+    assert (library_warnings, list(recwarn)) == ([], [])
+
+
+def test_a_source_longer_than_any_position_table_is_translated():
+    model = without_end(build(lm_head_bias=True))
+    ids = torch.randint(3, 12, (1, 1200))
+    outputs = model.generate(ids, num_beams=1, max_new_tokens=3)
+    assert outputs.shape == (1, 4)
+    kept = model.generate(torch.cat([ids, torch.zeros_like(ids)], dim=1), num_beams=1, max_new_tokens=3)
+    assert torch.equal(kept, outputs)
+
+
+def test_attentions_and_scores_are_returned_for_every_step():
+    model = build(attn_implementation="eager")
+    outputs = model.generate(padded(SOURCES), output_attentions=True, output_scores=True, return_dict_in_generate=True)
+    rows, width = 4 * len(SOURCES), padded(SOURCES).shape[1]
+    steps = len(outputs.scores)
+    assert len(outputs.cross_attentions) == len(outputs.decoder_attentions) == steps
+    assert outputs.scores[0].shape == (rows, 12)
+    assert outputs.cross_attentions[0][1].shape == (rows, 2, 1, width)
+    assert outputs.decoder_attentions[-1][0].shape == (rows, 2, 1, steps)
+    padding = padded(SOURCES).eq(PAD).repeat_interleave(4, dim=0)
+    assert outputs.cross_attentions[0][1].sum(dim=(1, 2))[padding].abs().max() == 0
+
+
+@pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
+def test_any_of_several_end_tokens_ends_a_sentence(mode):
+    model = half_trained()
+    free = model.generate(torch.tensor(SOURCES[:1]), eos_token_id=[EOS], **mode)[0, 1:].tolist()
+    second = next(token for token in free[:-1] if token not in (EOS, PAD))
+    outputs = model.generate(padded(SOURCES), eos_token_id=[EOS, second], **mode)
+    for row in outputs[:, 1:].tolist():
+        ends = [position for position, token in enumerate(row) if token in (EOS, second)]
+        assert not ends or all(token == PAD for token in row[ends[0] + 1 :])
+    assert any(second in row for row in outputs[:, 1:].tolist())
+    alone = torch.cat([model.generate(torch.tensor([s]), eos_token_id=[EOS, second], **mode)[0] for s in SOURCES[:1]])
+    assert new_tokens(outputs[0]) == new_tokens(alone)
+
+
+def test_padding_that_is_also_eos_needs_and_heeds_the_mask():
+    model = half_trained()
+    alike = half_trained(pad_token_id=EOS)
+    alike.load_state_dict(model.state_dict())
+    alike.generation_config.pad_token_id = EOS
+    ids, mask = padded(SOURCES, pad=EOS), padded(SOURCES).ne(PAD).long()
+    expected = model.generate(padded(SOURCES))
+    assert torch.equal(alike.generate(ids, attention_mask=mask), expected.masked_fill(expected == PAD, EOS))
+
+
+def test_seq2seq_trainer_decodes_with_the_source_limit_from_first_batch_to_last(tmp_path):
+    model = without_end(build(lm_head_bias=True))
+    sources = [torch.randint(3, 12, (length,)).tolist() + [EOS] for length in (30, 25, 22, 19)]
+    rows = [{"input_ids": source, "attention_mask": [1] * len(source), "labels": [5, EOS]} for source in sources]
+
+    def collate(batch):
+        return {
+            "input_ids": padded([row["input_ids"] for row in batch]),
+            "attention_mask": padded([row["attention_mask"] for row in batch]),
+            "labels": padded([row["labels"] for row in batch]),
+        }
+
+    arguments = Seq2SeqTrainingArguments(
+        output_dir=str(tmp_path), predict_with_generate=True, per_device_eval_batch_size=1, report_to=[], use_cpu=True
+    )
+    trainer = Seq2SeqTrainer(model=model, args=arguments, data_collator=collate)
+    predictions = trainer.predict(rows, max_length=None, num_beams=None).predictions
+    expected = [model.generate(torch.tensor([source]), num_beams=4)[0].tolist() for source in sources]
+    assert [len(row) for row in expected] == [1 + len(source) + MARGIN for source in sources]
+    for row, tokens in zip(predictions, expected, strict=True):
+        assert row[: len(tokens)].tolist() == tokens

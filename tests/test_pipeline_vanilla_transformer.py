@@ -1,0 +1,524 @@
+"""`pipeline("translation")` is back: any text of any length in any container, in order, and nothing gets lost."""
+
+import copy
+import json
+import logging
+import time
+from pathlib import Path
+
+import datasets
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    GPT2Config,
+    GPT2LMHeadModel,
+    MarianConfig,
+    MarianMTModel,
+    PreTrainedTokenizerFast,
+    pipeline,
+)
+from transformers.pipelines import PIPELINE_REGISTRY
+from transformers.pipelines.pt_utils import KeyDataset
+
+from vanilla_transformer import (
+    TranslationPipeline,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+    VanillaTransformerTokenizer,
+    paper_generation_config,
+    pipeline_vanilla_transformer,
+)
+from vanilla_transformer.pipeline_vanilla_transformer import (
+    _join_segments,
+    _Segment,
+    _split_lines,
+    _split_sentences,
+    register_translation_pipeline,
+)
+
+TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "grass grass", "Zwei Hunde."]
+
+
+@pytest.fixture
+def translate(tiny_model, tiny_tokenizer):
+    return pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)
+
+
+@pytest.fixture
+def folder(tmp_path, tiny_model, tiny_tokenizer):
+    tiny_model.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    return str(tmp_path)
+
+
+class Echo:
+    """Stands for the model: every sentence is its own translation, and what arrived is kept."""
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self.batches, self.kwargs = [], []
+
+    def __call__(self, input_ids, attention_mask, **kwargs):
+        self.batches.append(self.tokenizer.batch_decode(input_ids, skip_special_tokens=True))
+        self.kwargs.append(kwargs)
+        return input_ids
+
+    @property
+    def sentences(self):
+        return [sentence for batch in self.batches for sentence in batch]
+
+
+@pytest.fixture
+def echo(translate, tiny_tokenizer):
+    translate.model.generate = Echo(tiny_tokenizer)
+    return translate.model.generate
+
+
+def texts_of(answers):
+    return [answer["translation_text"] for answer in answers]
+
+
+# --- Ways to build it -----------------------------------------------------------------------------------------------
+
+
+def test_every_way_to_build_the_pipeline_gives_the_same_translations(folder, tiny_model, tiny_tokenizer):
+    pipelines = [
+        pipeline("translation", model=folder),
+        pipeline("translation_en_to_de", model=folder),
+        pipeline("translation_zh-Hans_to_en", model=folder),
+        pipeline("translation", model=folder, pipeline_class=TranslationPipeline),
+        pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer),
+        TranslationPipeline(model=tiny_model, tokenizer=tiny_tokenizer),
+    ]
+    assert {type(translate) for translate in pipelines} == {TranslationPipeline}
+    expected, *others = (texts_of(translate(TEXTS)) for translate in pipelines)
+    assert len(set(expected)) > 3
+    assert others == [expected] * 5
+
+
+def test_the_auto_classes_load_this_package_s_classes(folder):
+    assert type(AutoConfig.from_pretrained(folder)) is VanillaTransformerConfig
+    assert type(AutoModel.from_pretrained(folder)) is VanillaTransformerModel
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(folder)) is VanillaTransformerForConditionalGeneration
+    assert type(AutoTokenizer.from_pretrained(folder)) is VanillaTransformerTokenizer
+
+
+def test_a_saved_pipeline_loads_without_trusting_remote_code(translate, tmp_path):
+    expected = translate(TEXTS)
+    translate.save_pretrained(tmp_path)
+    assert "custom_pipelines" not in json.loads((tmp_path / "config.json").read_text())
+    assert not list(tmp_path.glob("*.py"))
+    loaded = pipeline("translation", model=str(tmp_path))
+    assert loaded(TEXTS) == expected
+    loaded.save_pretrained(tmp_path / "again")
+    assert pipeline("translation", model=str(tmp_path / "again"))(TEXTS) == expected
+
+
+def test_a_checkpoint_that_brings_its_own_pipeline_needs_no_trust_beside_the_package(folder):
+    path = Path(folder) / "config.json"
+    custom = {"translation": {"impl": "pipeline_vanilla_transformer.TranslationPipeline", "pt": []}}
+    path.write_text(json.dumps({**json.loads(path.read_text()), "custom_pipelines": custom}))
+    assert type(pipeline("translation", model=folder)) is TranslationPipeline
+
+
+def test_the_paper_s_parameters_travel_with_a_saved_pipeline(translate, tmp_path):
+    translate.save_pretrained(tmp_path)
+    config = pipeline("translation", model=str(tmp_path)).model.generation_config
+    assert (config.length_penalty_type, config.max_new_tokens_beyond_source) == ("wu", 4)
+
+
+def test_models_of_other_kinds_translate_with_what_their_tokenizer_gives(tiny_tokenizer, tmp_path):
+    sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
+    ids = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": 2}
+    torch.manual_seed(0)
+    model = MarianMTModel(
+        MarianConfig(vocab_size=300, max_position_embeddings=64, init_std=0.5, **sizes, **heads, **ids)
+    )
+    bare = PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="<pad>")
+    bare.backend_tokenizer.post_processor = None  # no EOS, and none known
+    translate = pipeline("translation", model=model, tokenizer=bare, max_new_tokens=5, num_beams=2)
+    for text in ("A man", "grass"):
+        encoded = bare(text, return_tensors="pt")["input_ids"]
+        expected = model.eval().generate(
+            encoded, attention_mask=torch.ones_like(encoded), max_new_tokens=5, num_beams=2
+        )
+        answer = bare.decode(expected[0], skip_special_tokens=True).strip()
+        assert translate(text) == [{"translation_text": answer}]
+    assert texts_of(translate(["A man", "", "grass\n\nA man"]))[1] == ""
+    translate.save_pretrained(tmp_path)
+    assert texts_of(pipeline("translation", model=str(tmp_path), max_new_tokens=5, num_beams=2)("A man")) == texts_of(
+        translate("A man")
+    )
+
+
+def test_the_other_tasks_are_as_they_were(tiny_tokenizer):
+    config = GPT2Config(vocab_size=300, n_positions=32, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2)
+    model = GPT2LMHeadModel(config)
+    # A copy, since some releases make the tokenizer pad on the left.
+    generate = pipeline("text-generation", model=model, tokenizer=copy.deepcopy(tiny_tokenizer))
+    assert generate("A man", max_new_tokens=2)[0]["generated_text"].startswith("A man")
+    assert PIPELINE_REGISTRY.check_task("sentiment-analysis")[0] == "text-classification"
+    assert "translation" in PIPELINE_REGISTRY.get_supported_tasks()
+    with pytest.raises(KeyError, match="Unknown task nonsense"):
+        PIPELINE_REGISTRY.check_task("nonsense")
+
+
+@pytest.mark.parametrize("task", ["summarization", "text2text-generation"])
+def test_a_removed_task_still_says_so(task, tiny_model, tiny_tokenizer):
+    with pytest.raises(KeyError, match=task):
+        pipeline(task, model=tiny_model, tokenizer=tiny_tokenizer)
+
+
+def test_registering_again_changes_nothing_and_warns_of_nothing(folder):
+    texts = []
+    handler = logging.Handler()
+    handler.emit = lambda record: texts.append(record.getMessage())
+    logging.getLogger("transformers").addHandler(handler)
+    try:
+        register_translation_pipeline()
+    finally:
+        logging.getLogger("transformers").removeHandler(handler)
+    assert texts == []
+    assert type(pipeline("translation_en_to_de", model=folder)) is TranslationPipeline
+
+
+# --- Input ----------------------------------------------------------------------------------------------------------
+
+
+def containers():
+    rows = datasets.Dataset.from_dict({"en": TEXTS})
+    return {
+        "list": TEXTS,
+        "tuple": tuple(TEXTS),
+        "column": rows["en"],
+        "key dataset": KeyDataset(rows, "en"),
+    }
+
+
+@pytest.mark.parametrize("name", ["list", "tuple", "column", "key dataset"])
+def test_a_sequence_is_answered_by_a_list(echo, translate, name):
+    answers = translate(containers()[name])
+    assert isinstance(answers, list)
+    assert texts_of(answers) == TEXTS
+
+
+def test_a_string_is_answered_by_a_list_of_one(echo, translate):
+    assert translate("A man") == [{"translation_text": "A man"}]
+    assert translate([]) == []
+
+
+def test_an_iterable_dataset_s_column_is_answered_by_a_generator(echo, translate):
+    column = datasets.Dataset.from_dict({"en": TEXTS}).to_iterable_dataset()["en"]
+    answers = translate(column)
+    assert not isinstance(answers, list)
+    assert texts_of(answers) == TEXTS
+
+
+def test_a_generator_is_read_no_further_than_a_window_ahead(echo, translate):
+    read = []
+    answers = translate((read.append(number) or str(number) for number in range(1000)), batch_size=2)
+    assert read == []
+    assert next(answers) == {"translation_text": "0"}
+    assert len(read) == 128
+    assert texts_of(answers) == [str(number) for number in range(1, 1000)]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, b"bytes", {"en": "A man"}], ids=str)
+def test_what_holds_no_texts_is_refused(translate, wrong):
+    with pytest.raises(ValueError, match=f"iterable of strings, got {type(wrong).__name__}"):
+        translate(wrong)
+
+
+def test_what_is_not_a_string_is_refused_with_its_position(translate):
+    with pytest.raises(ValueError, match=r"got int \(3\) at position 1"):
+        translate(["A", 3])
+    with pytest.raises(ValueError, match=r"got list .* at position 0"):
+        translate([["A"]])
+
+
+def test_in_a_stream_the_position_is_that_in_the_whole_stream(echo, translate):
+    answers = translate(iter(["A"] * 100 + [None]), batch_size=1)
+    with pytest.raises(ValueError, match=r"got NoneType \(None\) at position 100"):
+        list(answers)
+
+
+# --- Batches --------------------------------------------------------------------------------------------------------
+
+
+def test_work_is_batched_by_length_and_comes_back_in_order(echo, translate):
+    texts = ["a " * (7 * number % 23 + 1) + "b" for number in range(23)]
+    assert texts_of(translate(texts, batch_size=4)) == texts
+    assert [len(batch) for batch in echo.batches] == [4, 4, 4, 4, 4, 3]
+    lengths = [len(sentence) for sentence in echo.sentences]
+    assert lengths == sorted(lengths, reverse=True)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5, 32])
+def test_the_result_does_not_depend_on_the_batch_size(translate, batch_size):
+    expected = [translate(text)[0] for text in TEXTS]
+    assert translate(TEXTS, batch_size=batch_size) == expected
+
+
+def test_the_batch_size_is_taken_from_call_or_construction(echo, translate, tiny_model, tiny_tokenizer):
+    translate = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, batch_size=3)
+    translate(["a"] * 6)
+    translate(["a"] * 6, batch_size=2)
+    assert [len(batch) for batch in echo.batches] == [3, 3, 2, 2, 2]
+
+
+@pytest.mark.parametrize("batch_size", [0, -1, 2.5, True])
+def test_an_impossible_batch_size_is_refused(translate, tiny_model, tiny_tokenizer, batch_size):
+    with pytest.raises(ValueError, match=f"`batch_size` must be .*got {batch_size}"):
+        translate("A", batch_size=batch_size)
+    with pytest.raises(ValueError, match=f"`batch_size` must be .*got {batch_size}"):
+        pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, batch_size=batch_size)("A")
+
+
+def test_a_progress_bar_is_shown_where_it_is_wanted(echo, translate, tiny_model, tiny_tokenizer, capsys):
+    translate(["A"] * 3)
+    translate(["A"] * 300)  # no terminal here
+    translate(["A"] * 3, progress_bar=False)
+    assert "Translating" not in capsys.readouterr().err
+    translate(["A"] * 3, progress_bar=True)
+    assert "3/3" in capsys.readouterr().err
+    talkative = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, progress_bar=True)
+    talkative("A")
+    assert "1/1" in capsys.readouterr().err
+    talkative("A", progress_bar=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_by_default_a_bar_is_left_to_the_terminal_for_long_work_only(echo, translate, monkeypatch):
+    disabled = []
+    plain = pipeline_vanilla_transformer.logging.tqdm
+    monkeypatch.setattr(
+        pipeline_vanilla_transformer.logging, "tqdm", lambda **kw: disabled.append(kw["disable"]) or plain(**kw)
+    )
+    translate(["A"] * 255)
+    translate(["A"] * 256)
+    assert disabled == [True, None]  # tqdm: never, and where there is a terminal
+
+
+# --- Texts of any length --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n \t\n"])
+def test_blank_text_is_translated_by_nothing(echo, translate, text):
+    assert translate([text, "A"]) == [{"translation_text": ""}, {"translation_text": "A"}]
+    assert echo.sentences == ["A"]
+
+
+def test_blank_text_has_as_many_translations_as_any_other(translate):
+    blank, other = translate(["", "A"], num_return_sequences=2)
+    assert blank == [{"translation_text": ""}] * 2
+    assert len(other) == 2
+    assert translate(" ", num_return_sequences=2) == [blank]
+    assert translate(" ", generation_config=GenerationConfig(num_beams=3, num_return_sequences=3)) == [blank[:1] * 3]
+
+
+def test_translations_have_no_white_space_around_them(translate, tiny_tokenizer):
+    translate.model.generate = lambda **kwargs: tiny_tokenizer(["  Ein Mann\n"], return_tensors="pt")["input_ids"]
+    assert translate("A man") == [{"translation_text": "Ein Mann"}]
+
+
+def test_line_breaks_stay(echo, translate):
+    text = "One line.\n\n  Another, indented. \r\nLast\u2028line"
+    assert texts_of(translate(f"\n {text}\n")) == [text]
+    assert sorted(echo.sentences) == ["Another, indented.", "Last", "One line.", "line"]
+
+
+def test_a_text_beyond_the_longest_source_is_split_into_sentences_and_nothing_is_cut(echo, translate, tiny_tokenizer):
+    sentences = [f"Sentence number {number} (of many)." for number in range(40)]
+    translate.model.config.max_source_length = 60
+    assert len(tiny_tokenizer(" ".join(sentences))["input_ids"]) > 60 > len(tiny_tokenizer(sentences[0])["input_ids"])
+    assert texts_of(translate(["A man.", " ".join(sentences)])) == ["A man.", " ".join(sentences)]
+    assert sorted(echo.sentences) == sorted(["A man.", *sentences])
+
+
+def test_a_split_text_is_what_its_sentences_are_singly(translate):
+    translate.model.config.max_source_length = 20
+    sentences = ["A man is sleeping.", "Two dogs run!", "Zwei Hunde laufen?"]
+    assert texts_of(translate(" ".join(sentences))) == [" ".join(texts_of(translate(sentences)))]
+
+
+def test_only_what_is_longer_than_the_longest_source_is_split(echo, translate, tiny_tokenizer):
+    text = "A man. A man."
+    length = len(tiny_tokenizer(text)["input_ids"])
+    for longest, expected in ((None, [text]), (length, [text]), (length - 1, ["A man.", "A man."])):
+        echo.batches.clear()
+        translate.model.config.max_source_length = longest
+        translate(text)
+        assert echo.sentences == expected
+
+
+def test_the_shortest_text_that_is_too_long_in_tokens_is_found(echo, translate, tiny_tokenizer):
+    text = "Q. Z."  # as many tokens as bytes, and the space in front, and EOS
+    assert len(tiny_tokenizer(text)["input_ids"]) == len(text.encode()) + 2
+    translate.model.config.max_source_length = len(text.encode()) + 1
+    translate(text)
+    assert sorted(echo.sentences) == ["Q.", "Z."]
+
+
+def test_a_single_sentence_that_is_too_long_is_translated_whole(echo, translate):
+    translate.model.config.max_source_length = 5
+    text = "one long sentence, with no end in it at all, " * 30 + "ends."
+    assert texts_of(translate(text)) == [text]
+    assert echo.sentences == [text]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentences"),
+    [
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ('He said "Yes." Then. (He left.) And …', ['He said "Yes."', "Then.", "(He left.)", "And …"]),
+        ("Wait… what?! Yes.", ["Wait…", "what?!", "Yes."]),
+        ("It costs 3.50 at www.example.org today", ["It costs 3.50 at www.example.org today"]),
+        ("你好。你好吗？！好。", ["你好。", "你好吗？！", "好。"]),
+        ("他说「好。」走了。。", ["他说「好。」", "走了。。"]),
+        ("هل أنت هنا؟ نعم", ["هل أنت هنا؟", "نعم"]),
+        ("वह सो रहा है। हाँ।", ["वह सो रहा है।", "हाँ।"]),
+        ("one sentence", ["one sentence"]),
+    ],
+)
+def test_sentences_part_where_a_reader_would_part_them(line, sentences):
+    assert [segment.text for segment in _split_sentences(_Segment(line, ""))] == sentences
+
+
+lines_of_marks = st.lists(
+    st.sampled_from(
+        [" ", "  ", "\t", "\n", "\r\n", "\u2028", "\x85", "\x1c", "a", "Mann", ".", "!", "。", "？", "」", '"']
+    )
+).map("".join)
+any_text = st.text() | lines_of_marks
+
+
+@given(text=any_text)
+@example(text=" a  \n \n  b c\r\nd\u2028e ")
+def test_lines_and_what_is_between_them_are_the_whole_text(text):
+    segments = list(_split_lines(text))
+    assert "".join(segment.text + segment.separator for segment in segments) == text.strip()
+    assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
+    assert all(len(segment.text.splitlines()) == 1 for segment in segments)
+
+
+@given(text=any_text, separator=st.sampled_from(["", "\n", " \n\n"]))
+def test_sentences_and_what_is_between_them_are_the_whole_line(text, separator):
+    line = _Segment(" ".join(text.split()), separator)
+    segments = list(_split_sentences(line))
+    assert "".join(segment.text + segment.separator for segment in segments) == (line.text and line.text + separator)
+    assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
+
+
+@pytest.mark.parametrize("piece", [" ", "\n", ".", "。", '."'])
+@pytest.mark.parametrize("end", ["", "b"])
+def test_splitting_takes_no_longer_than_reading(piece, end):
+    text = "a" + piece * 100_000 + end
+    begin = time.perf_counter()
+    for line in _split_lines(text):
+        list(_split_sentences(line))
+    assert time.perf_counter() - begin < 5  # a minute and more where time grows with the square
+
+
+def test_sentences_of_a_script_without_spaces_are_translated_into_sentences_with_spaces():
+    segments = list(_split_sentences(_Segment("你好。你好吗？", "")))
+    assert _join_segments(segments, ["Hello.", "How are you?"]) == "Hello. How are you?"
+
+
+# --- Arguments of `generate()` --------------------------------------------------------------------------------------
+
+
+def test_the_n_best_of_each_text_come_as_a_list_best_first(translate, tiny_model, tiny_tokenizer):
+    texts = ["A man is sleeping.", "grass grass"]
+    answers = translate(texts, num_return_sequences=3)
+    for text, answer in zip(texts, answers, strict=True):
+        ids = tiny_tokenizer(text, return_tensors="pt")["input_ids"]
+        decoded = tiny_tokenizer.batch_decode(
+            tiny_model.generate(ids, num_return_sequences=3), skip_special_tokens=True
+        )
+        assert texts_of(answer) == [hypothesis.strip() for hypothesis in decoded]
+        assert answer[0] == translate(text)[0]
+
+
+def test_the_n_best_of_a_split_text_are_joined_rank_by_rank(translate):
+    lines = translate(["A man", "grass"], num_return_sequences=2)
+    both = translate("A man\ngrass", num_return_sequences=2)
+    assert texts_of(both[0]) == ["\n".join(texts) for texts in zip(*map(texts_of, lines), strict=True)]
+
+
+@pytest.mark.parametrize(
+    "kwargs", [{"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 0}, {"num_beams": 1}], ids=str
+)
+def test_arguments_of_generate_hold_at_construction_and_at_the_call(translate, tiny_model, tiny_tokenizer, kwargs):
+    default = translate("A man")
+    at_call = translate("A man", **kwargs)
+    assert at_call != default
+    assert pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, **kwargs)("A man") == at_call
+    assert translate("A man") == default
+
+
+def test_a_call_s_argument_replaces_the_construction_s(translate, tiny_model, tiny_tokenizer):
+    short = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, max_new_tokens=1)
+    assert short("A man", max_new_tokens=3) == translate("A man", max_new_tokens=3) != short("A man")
+
+
+def test_a_whole_generation_config_holds(translate, tiny_model, tiny_tokenizer):
+    config = paper_generation_config(0, 2, 1, max_new_tokens=2)
+    expected = translate("A man", max_new_tokens=2)
+    assert translate("A man", generation_config=config) == expected
+    kwargs = {"max_new_tokens": 5, "num_beams": 3}
+    other = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, **kwargs)
+    assert other("A man", generation_config=config) == expected
+    at_construction = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, generation_config=config)
+    assert at_construction("A man") == expected
+
+
+def test_an_unknown_argument_is_refused_by_name(translate, tiny_model, tiny_tokenizer):
+    with pytest.raises(ValueError, match="nonsense"):
+        translate("A man", nonsense=1)
+    with pytest.raises(ValueError, match="nonsense"):
+        pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, nonsense=1)("A man")
+
+
+def test_asking_generate_for_a_dict_does_not_disturb(translate):
+    assert translate("A man", return_dict_in_generate=True) == translate("A man")
+    expected = translate("A man")
+    translate.model.generation_config.return_dict_in_generate = True
+    assert translate("A man") == expected
+
+
+def test_an_assistant_given_at_construction_reaches_generate(echo, tiny_model, tiny_tokenizer):
+    assistant = VanillaTransformerForConditionalGeneration(tiny_model.config)
+    pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, assistant_model=assistant)("A")
+    assert echo.kwargs[0]["assistant_model"] is assistant
+
+
+def test_dropout_is_off_while_translating_and_on_again_afterwards(tiny_config, tiny_tokenizer):
+    tiny_config.dropout = 0.5
+    torch.manual_seed(0)
+    model = VanillaTransformerForConditionalGeneration(tiny_config).train()
+    translate = pipeline("translation", model=model, tokenizer=tiny_tokenizer, max_new_tokens=8)
+    first = translate("A man is sleeping.")
+    assert all(translate("A man is sleeping.") == first for _ in range(5))
+    assert model.training
+    assert model.model.decoder.dropout.training
+
+
+def test_source_padding_is_masked_where_padding_and_end_are_one(tiny_model, tiny_tokenizer):
+    config = tiny_model.config
+    config.pad_token_id = config.eos_token_id
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="</s>", eos_token="</s>", bos_token="<s>"
+    )
+    tokenizer.model_input_names = ["input_ids"]
+    translate = pipeline("translation", model=tiny_model, tokenizer=tokenizer)
+    texts = ["A", "Two dogs run across the green grass."]
+    assert translate(texts) == [translate(text)[0] for text in texts]

@@ -84,6 +84,31 @@ def test_validations_are_greedy_and_the_last_is_the_papers(corpus, tmp_path):
     assert [(entry["step"], entry["bleu"]) for entry in entries(folder) if "bleu" in entry] == [(4, 1.0), (6, 4.0)]
 
 
+def test_validations_are_told_as_they_happen(corpus, tmp_path, caplog):
+    with caplog.at_level("INFO", logger="vanilla_transformer"):
+        train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split(",")[0] for text in told if "bleu" in text] == ["Validation: step 4", "Validation: step 6"]
+    assert "The final model is the mean of 2 checkpoints." in told
+
+
+def test_a_time_limit_ends_training_and_sets_the_progress_bar(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05))
+    expected = []
+    run_step = TrainingRun._update_parameters
+
+    def watched(run, batches):
+        run_step(run, batches)
+        expected.append(run._expected_steps())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrainingRun, "_update_parameters", watched)
+        folder = train(recipe, evaluate=no_scores)
+    steps = entries(folder)[-1]["step"]
+    assert 10 < steps < 100_000
+    assert expected[-1] == pytest.approx(steps, rel=0.2)
+
+
 def test_the_final_model_is_the_mean_of_the_last_checkpoints(corpus, tmp_path):
     folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
     weights = [load_file(folder / f"checkpoint-{step}" / "model.safetensors") for step in (3, 6)]

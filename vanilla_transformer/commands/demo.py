@@ -16,7 +16,7 @@ from vanilla_transformer.training.trainer import METRICS_FILE, train
 
 from .arguments import parse
 from .resources import resource
-from .train import validation_scores
+from .train import show_progress, validation_scores
 
 _SENTENCES = (
     "The old woman buys a red apple.",
@@ -39,6 +39,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
     folder = Path(options.output_dir)
     check_output_dir(folder, options.overwrite_output_dir)
+    show_progress()
     print("Writing the corpus ...")
     corpus = folder / "corpus"
     write_corpus(corpus)

@@ -1,7 +1,10 @@
 """Train a model from a recipe."""
 
+import logging
 from collections.abc import Sequence
 from typing import Any
+
+from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.training.arguments import parse_recipe
@@ -14,7 +17,15 @@ def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str
     return scores._asdict()
 
 
+def show_progress() -> None:
+    """Shows what the package logs, each validation among it, without the bars of every file that is written."""
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("vanilla_transformer").setLevel(logging.INFO)
+    disable_progress_bar()
+
+
 def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="train")
+    show_progress()
     folder = train(recipe, evaluate=validation_scores)
     print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")

@@ -1,6 +1,7 @@
 """The training loop (section 5 of the paper) on Accelerate: one process or many, one line for each step of it."""
 
 import json
+import logging
 import math
 import signal
 import time
@@ -13,10 +14,10 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.logging import get_logger
 from accelerate.utils import set_seed
 from torch.utils.data import DataLoader
 from tqdm.auto import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -40,7 +41,7 @@ from .loss import smoothed_cross_entropy
 from .schedule import noam_lambda
 from .tokenizing import check_tokenizer_fits, prepare_tokenizer, special_token_ids
 
-logger = get_logger(__name__)
+logger = logging.getLogger(__name__)
 
 METRICS_FILE = "metrics.jsonl"
 # Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
@@ -181,16 +182,15 @@ class TrainingRun:
         finally:
             signal.signal(signal.SIGINT, previous)
         if self.interrupted:
-            logger.warning(
-                f"Interrupted after update {self.step}. Saving what has been learnt.", main_process_only=True
-            )
+            self._tell(f"Interrupted after update {self.step}. Saving what has been learnt.")
 
     def _train_steps(self) -> None:
         output = self.recipe.output
-        with self._progress_bar() as bar:
+        with self._progress_bar() as bar, logging_redirect_tqdm():
             for batches in self._grouped_batches():
                 self._update_parameters(batches)
                 self.step += 1
+                bar.total = self._expected_steps()
                 bar.update()
                 if self.step % output.logging_steps == 0:
                     bar.set_postfix(self._log_training())
@@ -254,6 +254,7 @@ class TrainingRun:
         self.accelerator.wait_for_everyone()
         self.model.train()
         self._write_metrics(entry)
+        self._tell(f"Validation: {describe(entry)}")
 
     def _log_training(self) -> dict[str, str]:
         """Appends a line to the metrics and returns what the progress bar shows."""
@@ -288,7 +289,7 @@ class TrainingRun:
         if not folders:
             raise ValueError("Training ended before its first update, so there is no model to save.")
         average_checkpoints(self._unwrapped, folders)
-        logger.info(f"The final model is the mean of {len(folders)} checkpoints.", main_process_only=True)
+        self._tell(f"The final model is the mean of {len(folders)} checkpoints.")
         if self.accelerator.is_main_process:
             save_model_folder(self._unwrapped, self.tokenizer, self.output_dir)
             self._write_summary()
@@ -302,6 +303,10 @@ class TrainingRun:
         with written_aside(self.output_dir) as aside:
             (aside / "recipe.json").write_text(json.dumps(recipe, indent=2) + "\n", encoding="utf-8")
 
+    def _tell(self, message: str) -> None:
+        if self.accelerator.is_main_process:
+            logger.info(message)
+
     def _progress_bar(self) -> tqdm:
         return tqdm(
             total=self.recipe.optimization.max_steps,
@@ -309,6 +314,13 @@ class TrainingRun:
             unit="update",
             disable=not self.accelerator.is_local_main_process,
         )
+
+    def _expected_steps(self) -> int:
+        """Updates that there will have been at the end, as far as one can tell."""
+        options = self.recipe.optimization
+        if options.max_minutes is None:
+            return options.max_steps
+        return min(options.max_steps, max(self.step, round(self.step * options.max_minutes / self._minutes())))
 
     def _is_over(self) -> bool:
         minutes = self.recipe.optimization.max_minutes
@@ -356,6 +368,12 @@ class StepLog:
         speed = self.tokens / (time.monotonic() - self.since)
         self._reset()
         return {"loss": loss, "perplexity": math.exp(min(loss, 100.0)), "tokens_per_second": speed}
+
+
+def describe(entry: dict[str, Any]) -> str:
+    """One line for people: names and values of an entry of the metrics."""
+    values = {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in entry.items()}
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())
 
 
 def count_tokens(batch: Batch) -> int:

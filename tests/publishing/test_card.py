@@ -42,7 +42,7 @@ def test_what_was_not_recorded_is_unknown(folder):
 def test_the_metadata_is_what_the_hub_reads(folder):
     data = render(folder).data.to_dict()
     assert data["pipeline_tag"] == "translation" and data["library_name"] == "transformers"
-    assert data["language"] == ["en", "de"] and data["license"] == "cc-by-nc-4.0"
+    assert data["language"] == ["en", "de"] and data["license"] == "other"
 
 
 @pytest.mark.parametrize("path", FACTS, ids=lambda path: path.name)

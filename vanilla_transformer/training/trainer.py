@@ -149,7 +149,6 @@ class TrainingRun:
             optimizer, noam_lambda(model.config.d_model, options.warmup_steps, options.learning_rate_scale)
         )
         self.output_dir = Path(recipe.output.output_dir)
-        self.metrics: list[dict[str, Any]] = []
         self.step = 0
         self.interrupted = False
         self.started = time.monotonic()
@@ -264,7 +263,6 @@ class TrainingRun:
         return {"loss": f"{entry['loss']:.3f}", "tokens/s": f"{entry['tokens_per_second']:.0f}", "lr": f"{rate:.1e}"}
 
     def _write_metrics(self, entry: dict[str, Any]) -> None:
-        self.metrics.append(entry)
         if self.accelerator.is_main_process:
             with (self.output_dir / METRICS_FILE).open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")

@@ -26,11 +26,11 @@ def test_the_card_shows_what_training_recorded(folder, tiny_model):
     (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
     (folder / "recipe.json").write_text(json.dumps({"dropout": 0.3}))
     card = render(folder)
-    for shown in ("| 1,234, 5, ", "| BLEU | 36.79 | `nrefs:1|x` |", '"dropout": 0.3', "beam 4, α = 0.6"):
+    for shown in ("| 1,234, 5, ", r"| BLEU | 36.79 | `nrefs:1\|x` |", '"dropout": 0.3', "beam 4, α = 0.6"):
         assert shown in card.text
     assert f"| parameters | {sum(p.numel() for p in tiny_model.parameters()):,} |" in card.text
     (result,) = card.data.eval_results
-    assert (result.metric_type, result.metric_value) == ("bleu", 36.79)
+    assert (result.metric_type, result.metric_value, result.metric_args) == ("bleu", 36.79, "nrefs:1|x")
 
 
 def test_what_was_not_recorded_is_unknown(folder):

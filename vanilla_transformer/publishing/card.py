@@ -61,7 +61,8 @@ def render_card(folder: str | Path, facts: Mapping[str, str], template: str | Pa
         steps=f"{recorded['step']:,}" if recorded else _UNKNOWN,
         minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
         decoding=_decoding(GenerationConfig.from_pretrained(folder)),
-        results=_results(facts, recorded),
+        # A bar would end the cell of the table, even within code.
+        results=[{**row, "signature": row["signature"].replace("|", "\\|")} for row in _results(facts, recorded)],
         recipe=json.dumps(recipe, indent=2) if recipe else _UNKNOWN,
     )
 

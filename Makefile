@@ -1,4 +1,4 @@
-# Everything that a user or CI does. `make demo` and `make test` need nothing but Python 3.10+ and make.
+# Everything that a user or CI does. `make demo` and `make test` need nothing but Python 3.11+ (the pinned numpy does) and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin

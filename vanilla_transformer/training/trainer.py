@@ -142,6 +142,7 @@ class TrainingRun:
             lr=1.0,  # the schedule gives the rate itself, not a factor
             betas=(options.adam_beta1, options.adam_beta2),
             eps=options.adam_epsilon,
+            fused=True,  # one pass over all parameters in place of one a parameter
         )
         self.model, self.optimizer = accelerator.prepare(model, optimizer)
         # Not prepared by Accelerate, which would advance it once for every process.

@@ -4,11 +4,10 @@ import pytest
 import torch
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training.averaging import average_checkpoints, average_state_dicts
 from vanilla_transformer.training.checkpoint import (
-    average_checkpoints,
-    average_state_dicts,
     check_output_dir,
-    delete_all_but_last,
+    keep_last_checkpoints,
     list_checkpoints,
     save_model_folder,
     written_aside,
@@ -48,7 +47,7 @@ def test_checkpoints_are_listed_by_step_and_pruned_from_the_oldest(tmp_path):
     assert [path.name for path in list_checkpoints(tmp_path)] == [
         f"checkpoint-{step}" for step in (20, 300, 900, 1000)
     ]
-    delete_all_but_last(tmp_path, 2)
+    keep_last_checkpoints(tmp_path, 2)
     assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-900", "checkpoint-1000"]
 
 

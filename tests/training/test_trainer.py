@@ -3,66 +3,16 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.trainer import TrainingRun, train
-
-ROOT = Path(__file__).parents[2]
-TINY = {
-    "vocab_size": 280,
-    "max_tokens": 64,
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
-    "dropout": 0.0,
-    "warmup_steps": 10,
-    "max_steps": 6,
-    "logging_steps": 2,
-    "eval_steps": 4,
-    "save_steps": 3,
-    "average_checkpoints": 2,
-}
-
-
-@pytest.fixture
-def corpus(tmp_path):
-    """Sentences of letters; the translation is in capitals."""
-    sentences = [" ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)) for number in range(40)]
-    for name, lines in (("train", sentences), ("validation", sentences[:5])):
-        (tmp_path / f"{name}.a").write_text("\n".join(lines) + "\n")
-        (tmp_path / f"{name}.b").write_text("\n".join(lines).upper() + "\n")
-    return tmp_path
-
-
-def flags(corpus, output, **changes):
-    options = {
-        f"{name}_{side}": corpus / f"{name}.{end}"
-        for name in ("train", "validation")
-        for side, end in (("source", "a"), ("target", "b"))
-    }
-    options |= {"output_dir": output} | TINY | changes
-    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
-
-
-def no_scores(model, tokenizer, pairs, **generate_kwargs):
-    return {"bleu": float(generate_kwargs.get("num_beams", model.generation_config.num_beams))}
-
-
-def entries(folder):
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+from vanilla_transformer.training.trainer import NumberedBatch, TrainingRun, train
 
 
 def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
@@ -118,32 +68,20 @@ def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypa
     """
     monkeypatch.setattr(torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr))
     large = train(parse_recipe(flags(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
-    monkeypatch.setattr(TrainingRun, "_grouped_batches", _split_in_uneven_parts)
+    monkeypatch.setattr(TrainingRun, "_updates", _split_in_uneven_parts)
     parts = train(parse_recipe(flags(corpus, tmp_path / "parts", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
     _assert_same_weights(large, parts)
 
 
 def _split_in_uneven_parts(run):
-    for batch in run.loader:
-        yield [{name: tensor[rows] for name, tensor in batch.items()} for rows in (slice(0, 7), slice(7, None))]
+    for ((numbers, pairs),) in run.order:
+        yield [NumberedBatch(numbers[part], run._collate(pairs[part])) for part in (slice(0, 7), slice(7, None))]
 
 
 def _assert_same_weights(one, other):
     expected = load_file(one / "model.safetensors")
     for name, value in load_file(other / "model.safetensors").items():
         torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
-
-
-def launch(launcher, arguments):
-    """Starts the training script as a user does, in a process group of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
-    return subprocess.Popen(
-        [sys.executable, "-m", *launcher, str(ROOT / "scripts" / "train.py"), *arguments],
-        env=environment,
-        text=True,
-        start_new_session=True,
-        stderr=subprocess.PIPE,
-    )
 
 
 def test_two_processes_take_the_steps_of_one(corpus, tmp_path):
@@ -172,8 +110,10 @@ def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all that it runs
     _, errors = process.communicate(timeout=120)
     assert "Interrupted after update" in errors
-    VanillaTransformerForConditionalGeneration.from_pretrained(folder)
-    assert len([path for path in folder.iterdir() if path.name.startswith("checkpoint-")]) == 1
+    assert "The same command goes on from" in errors
+    (checkpoint,) = folder.glob("checkpoint-*")
+    VanillaTransformerForConditionalGeneration.from_pretrained(checkpoint)
+    assert not (folder / "model.safetensors").exists()
 
 
 def test_nothing_is_written_where_the_corpus_is_wrong(corpus, tmp_path):

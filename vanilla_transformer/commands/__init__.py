@@ -34,12 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit status: 0, 2 for a user's mistake, 130 for Ctrl-C."""
+    """Runs one command; returns its exit status: 0, 2 for a mistake, 3 for an infinite loss, 130 for Ctrl-C."""
     try:
         command(sys.argv[1:] if arguments is None else arguments)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
+    except FloatingPointError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 3
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         return 130

@@ -12,7 +12,8 @@ from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import check_output_dir
 from vanilla_transformer.training.corpora import read_text_files
-from vanilla_transformer.training.trainer import METRICS_FILE, train
+from vanilla_transformer.training.metrics import METRICS_FILE
+from vanilla_transformer.training.trainer import train
 
 from .arguments import parse
 from .resources import resource
@@ -73,5 +74,7 @@ def _show(folder: Path, corpus: Path) -> None:
     print(f"\nPictures: {curve} and {attention}")
     print("Next:")
     print(f"  .venv/bin/vanilla-transformer translate {folder} 'The child sees the dog.'")
-    print("  .venv/bin/vanilla-transformer train recipes/small.yaml --train_source YOURS.en --train_target YOURS.de \\")
+    print(
+        "  .venv/bin/vanilla-transformer train recipes/small.yaml --train_source YOURS.en --train_target YOURS.de \\"
+    )
     print("      --validation_source VALID.en --validation_target VALID.de --output_dir runs/yours")

@@ -1,6 +1,7 @@
 """Train a model from a recipe."""
 
 import logging
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,7 +9,10 @@ from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.trainer import train
+from vanilla_transformer.training.trainer import TrainingInterrupted, train
+
+# Of sysexits.h: a failure that goes away when the same is tried again.
+INTERRUPTED_STATUS = 75
 
 
 def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
@@ -27,5 +31,9 @@ def show_progress() -> None:
 def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="train")
     show_progress()
-    folder = train(recipe, evaluate=validation_scores)
+    try:
+        folder = train(recipe, evaluate=validation_scores)
+    except TrainingInterrupted as interruption:
+        print(interruption, file=sys.stderr)
+        sys.exit(INTERRUPTED_STATUS)
     print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 import yaml
-from transformers import HfArgumentParser
+from transformers import HfArgumentParser, SchedulerType
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+
+from .schedule import PAPER_SCHEDULE
 
 # Fields of the configuration that follow from the tokenizer, the corpus or the architecture.
 _DERIVED_FIELDS = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
@@ -48,9 +50,19 @@ class OptimizationArguments:
 
     max_steps: int = field(default=100_000, metadata={"help": "Updates of the parameters (section 5.2, base model)."})
     max_minutes: float | None = field(default=None, metadata={"help": "End after so many minutes. Not in the paper."})
+    lr_scheduler: str = field(
+        default="noam",
+        metadata={
+            "help": "noam is equation 3. Not in the paper: inverse_sqrt, linear, cosine and others of transformers, "
+            "which rise to --learning_rate."
+        },
+    )
     warmup_steps: int = field(default=4000, metadata={"help": "Updates of growing learning rate (section 5.3)."})
     learning_rate_scale: float = field(
         default=1.0, metadata={"help": "Factor on the learning rate of equation 3. Not in the paper."}
+    )
+    learning_rate: float | None = field(
+        default=None, metadata={"help": "Peak of every schedule but noam, whose peak follows from equation 3."}
     )
     adam_beta1: float = field(default=0.9, metadata={"help": "Section 5.3."})
     adam_beta2: float = field(default=0.98, metadata={"help": "Section 5.3."})
@@ -58,6 +70,14 @@ class OptimizationArguments:
     label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
     gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and update."})
     max_grad_norm: float | None = field(default=None, metadata={"help": "Clip gradients to it. Not in the paper."})
+    ema_decay: float | None = field(
+        default=None,
+        metadata={"help": "Keep an exponential moving average of the weights too, such as 0.999. Not in the paper."},
+    )
+    fsdp: bool = field(
+        default=False, metadata={"help": "Spread parameters and optimizer state over the processes (FSDP2)."}
+    )
+    torch_compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
     mixed_precision: str = field(
         default="no", metadata={"help": "no, bf16 or fp16.", "choices": ["no", "bf16", "fp16"]}
     )
@@ -66,6 +86,9 @@ class OptimizationArguments:
         metadata={"help": "eager, sdpa, …; for short sentences on a CPU eager is the fastest. The default is sdpa."},
     )
     seed: int = field(default=0, metadata={"help": "Of parameters, dropout and batch order."})
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "End after so many validations without a new best. Not in the paper."}
+    )
 
 
 @dataclass
@@ -73,13 +96,43 @@ class OutputArguments:
     """Where results go, and how often."""
 
     output_dir: str = field(default="", metadata={"help": "Folder of the model, its checkpoints and curves."})
-    overwrite_output_dir: bool = field(default=False, metadata={"help": "Replace a model that is there already."})
+    overwrite_output_dir: bool = field(
+        default=False, metadata={"help": "Replace a model that is there, or a run that has not ended."}
+    )
     logging_steps: int = field(default=50, metadata={"help": "Updates between lines of metrics.jsonl."})
     eval_steps: int = field(default=1000, metadata={"help": "Updates between validations."})
-    save_steps: int = field(default=1000, metadata={"help": "Updates between checkpoints."})
+    save_steps: int | None = field(
+        default=None, metadata={"help": "Updates between checkpoints; 1000 unless --save_minutes is given."}
+    )
+    save_minutes: float | None = field(
+        default=None, metadata={"help": "Minutes between checkpoints, in place of --save_steps; the paper has 10."}
+    )
     average_checkpoints: int = field(
         default=5, metadata={"help": "The final model is the mean of so many last checkpoints (section 6.1)."}
     )
+    keep_last: int | None = field(
+        default=None, metadata={"help": "Checkpoints kept; as many as are averaged, unless it says more."}
+    )
+    keep_best: int = field(
+        default=1, metadata={"help": "Models of the best validations kept, beside the last checkpoints."}
+    )
+    best_metric: str = field(
+        default="bleu",
+        metadata={
+            "help": "What makes a checkpoint the best: bleu, chrf or loss.",
+            "choices": ["bleu", "chrf", "loss"],
+        },
+    )
+    report_to: str | None = field(
+        default=None, metadata={"help": "Trackers of Accelerate, such as tensorboard or tensorboard,wandb."}
+    )
+    dry_run: bool = field(default=False, metadata={"help": "Print the plan, time a few updates, write nothing."})
+
+    def __post_init__(self) -> None:
+        if self.save_steps is None and self.save_minutes is None:
+            self.save_steps = 1000
+        if self.keep_last is None:
+            self.keep_last = self.average_checkpoints
 
 
 def _argument_type(annotation: Any) -> Any:
@@ -184,28 +237,51 @@ def check_recipe(recipe: Recipe) -> None:
     Raises:
         ValueError: naming the field, the value and the rule.
     """
+    _check_numbers(recipe)
+    _check_optimization(recipe.optimization)
+    _check_data(recipe.data)
+    if not recipe.output.output_dir:
+        raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
+    if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
+        raise ValueError(
+            f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
+            f"{recipe.output.keep_last}: checkpoints are averaged at the end."
+        )
+
+
+def _check_numbers(recipe: Recipe) -> None:
     for part in (recipe.data, recipe.optimization, recipe.output):
         for item in fields(part):
             value = getattr(part, item.name)
             if item.type in (int, float, float | None) and item.name != "seed" and value is not None and value < 0:
                 raise ValueError(f"`{item.name}` must not be negative, got {value}.")
-    for part, name in (
-        (recipe.data, "max_tokens"),
-        (recipe.optimization, "max_steps"),
-        (recipe.optimization, "warmup_steps"),
-        (recipe.optimization, "gradient_accumulation_steps"),
-        (recipe.output, "logging_steps"),
-        (recipe.output, "eval_steps"),
-        (recipe.output, "save_steps"),
-        (recipe.output, "average_checkpoints"),
+    for part, names in (
+        (recipe.data, ("max_tokens",)),
+        (
+            recipe.optimization,
+            ("max_steps", "warmup_steps", "gradient_accumulation_steps", "early_stopping_patience"),
+        ),
+        (recipe.output, ("logging_steps", "eval_steps", "save_steps", "average_checkpoints")),
     ):
-        if getattr(part, name) < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
-    if not 0.0 <= recipe.optimization.label_smoothing < 1.0:
-        raise ValueError(f"`label_smoothing` must be in [0, 1), got {recipe.optimization.label_smoothing}.")
-    _check_data(recipe.data)
-    if not recipe.output.output_dir:
-        raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
+        for name in names:
+            if getattr(part, name) is not None and getattr(part, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
+
+
+def _check_optimization(options: OptimizationArguments) -> None:
+    if not 0.0 <= options.label_smoothing < 1.0:
+        raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
+    if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
+        raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
+    known = [PAPER_SCHEDULE, *(item.value for item in SchedulerType)]
+    if options.lr_scheduler not in known:
+        raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")
+    if (options.lr_scheduler == PAPER_SCHEDULE) != (options.learning_rate is None):
+        raise ValueError(
+            "`learning_rate` must be given with every `lr_scheduler` but noam, and with that not: its peak is "
+            "(d_model · warmup_steps)^-0.5, times `learning_rate_scale`. Got "
+            f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
+        )
 
 
 def _check_data(data: DataArguments) -> None:

@@ -1,18 +1,28 @@
-"""Model folders on disk: written aside and renamed, so that a folder is there whole or not at all."""
+"""Model folders and checkpoints on disk: written aside and renamed, so that a folder is there whole or not at all."""
 
+import json
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+logger = logging.getLogger(__name__)
+
 _CHECKPOINT_PREFIX = "checkpoint-"
+_BEST_PREFIX = "best-"
+_STATE_FILE = "training_state.json"
+_OPTIMIZER_FILE = "optimizer.safetensors"
+_EMA_FILE = "ema.safetensors"
 
 
 @contextmanager
@@ -43,79 +53,171 @@ def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     return Path(folder)
 
 
+@dataclass
+class Progress:
+    """Where a run stands, apart from tensors: everything that a restart needs to go on as if nothing had happened."""
+
+    step: int = 0
+    minutes: float = 0.0
+    order: dict[str, Any] = field(default_factory=dict)
+    num_processes: int = 1
+    # Validations so far that counted for the choice of the best, best first: {"step": …, "score": …}.
+    best: list[dict[str, float]] = field(default_factory=list)
+    validations_without_improvement: int = 0
+    schedule: dict[str, Any] = field(default_factory=dict)
+    log: dict[str, Any] = field(default_factory=dict)
+    scaler: dict[str, Any] = field(default_factory=dict)
+    recipe: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class TrainingState:
+    """
+    What a checkpoint holds beside the model: progress, the optimizer's `state` (tensors by parameter and by what they
+    are) and `param_groups`, and the moving average.
+    """
+
+    progress: Progress
+    optimizer: dict[str, Any]
+    ema: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+def save_checkpoint(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, state: TrainingState, folder: str | Path
+) -> Path:
+    """Writes a model folder that training can go on from. A checkpoint of that update is replaced."""
+    folder = Path(folder)
+    with written_aside(folder) as aside:
+        model.save_pretrained(aside)
+        tokenizer.save_pretrained(aside)
+        save_file(_flatten(state.optimizer["state"]), aside / _OPTIMIZER_FILE)
+        if state.ema:
+            save_file(state.ema, aside / _EMA_FILE)
+        sizes = {path.name: path.stat().st_size for path in sorted(aside.iterdir())}
+        groups = state.optimizer["param_groups"]
+        record = {"progress": asdict(state.progress), "param_groups": groups, "bytes": sizes}
+        (aside / _STATE_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    return folder
+
+
+def load_training_state(folder: str | Path) -> TrainingState:
+    """What `save_checkpoint` wrote beside the model."""
+    folder = Path(folder)
+    record = json.loads((folder / _STATE_FILE).read_text(encoding="utf-8"))
+    optimizer = {"state": _unflatten(load_file(folder / _OPTIMIZER_FILE)), "param_groups": record["param_groups"]}
+    ema = load_file(folder / _EMA_FILE) if (folder / _EMA_FILE).exists() else {}
+    return TrainingState(Progress(**record["progress"]), optimizer, ema)
+
+
+def _flatten(state: dict[str, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+    """One name for each tensor: that of the parameter, then what it is of it, such as `exp_avg`."""
+    return {f"{name}.{kind}": tensor for name, tensors in state.items() for kind, tensor in tensors.items()}
+
+
+def _unflatten(tensors: dict[str, torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
+    state: dict[str, dict[str, torch.Tensor]] = {}
+    for name, tensor in tensors.items():
+        parameter, _, kind = name.rpartition(".")
+        state.setdefault(parameter, {})[kind] = tensor
+    return state
+
+
+def latest_resumable(output_dir: str | Path) -> Path | None:
+    """
+    The newest checkpoint that training can go on from. One that is not whole (a copy or a disk that broke off) is
+    passed over with a warning, and the one before it is taken.
+    """
+    for folder in reversed(list_checkpoints(output_dir)):
+        damage = _damage(folder)
+        if damage is None:
+            return folder
+        logger.warning("%s is not whole (%s). Going back to the checkpoint before it.", folder, damage)
+    return None
+
+
+def _damage(folder: Path) -> str | None:
+    """What is wrong with a checkpoint; None where nothing is."""
+    try:
+        sizes = json.loads((folder / _STATE_FILE).read_text(encoding="utf-8"))["bytes"]
+    except FileNotFoundError:
+        return f"{_STATE_FILE} is missing"
+    except (ValueError, KeyError):
+        return f"{_STATE_FILE} is cut off"
+    for name, size in sizes.items():
+        found = (folder / name).stat().st_size if (folder / name).exists() else None
+        if found != size:
+            return f"{name} is missing" if found is None else f"{name} has {found} bytes, not {size}"
+    return None
+
+
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
     """Where the checkpoint of an update lies."""
     return Path(output_dir) / f"{_CHECKPOINT_PREFIX}{step}"
 
 
+def best_folder(output_dir: str | Path, step: int) -> Path:
+    """Where the model of an update lies that was among the best at a validation."""
+    return Path(output_dir) / f"{_BEST_PREFIX}{step}"
+
+
 def list_checkpoints(output_dir: str | Path) -> list[Path]:
     """The checkpoints in a run's folder, oldest first."""
-    found = [path for path in Path(output_dir).glob(f"{_CHECKPOINT_PREFIX}*") if path.name.split("-")[-1].isdigit()]
-    return sorted(found, key=lambda path: int(path.name.split("-")[-1]))
+    return _numbered_folders(output_dir, _CHECKPOINT_PREFIX)
 
 
-def delete_all_but_last(output_dir: str | Path, kept: int) -> None:
+def _numbered_folders(output_dir: str | Path, prefix: str) -> list[Path]:
+    found = [path for path in Path(output_dir).glob(f"{prefix}*") if path.name.removeprefix(prefix).isdigit()]
+    return sorted(found, key=_number)
+
+
+def _number(folder: Path) -> int:
+    return int(folder.name.split("-")[-1])
+
+
+def keep_last_checkpoints(output_dir: str | Path, kept: int) -> None:
     """Removes old checkpoints, so that `kept` remain."""
     for path in list_checkpoints(output_dir)[:-kept]:
-        shutil.rmtree(path)
+        _delete_folder(path)
+
+
+def keep_best_models(output_dir: str | Path, steps: set[int]) -> None:
+    """Removes the models that are no longer among the best: all but those of the updates `steps`."""
+    for path in _numbered_folders(output_dir, _BEST_PREFIX):
+        if _number(path) not in steps:
+            _delete_folder(path)
+
+
+def forget_folders_after(output_dir: str | Path, step: int) -> None:
+    """Removes what belongs to later updates than `step`, from which a run goes on."""
+    for prefix in (_CHECKPOINT_PREFIX, _BEST_PREFIX):
+        for path in _numbered_folders(output_dir, prefix):
+            if _number(path) > step:
+                _delete_folder(path)
+
+
+def _delete_folder(path: Path) -> None:
+    """Renames before it deletes, so that a deletion that is cut off leaves no half of a checkpoint under its name."""
+    doomed = path.with_name(f".{path.name}.deleted")
+    os.replace(path, doomed)
+    shutil.rmtree(doomed)
 
 
 def check_output_dir(output_dir: str | Path, overwrite: bool) -> None:
     """
     Raises:
-        ValueError: a model (or a checkpoint of one) is there already and must not be overwritten, or the path is a
-            file.
+        ValueError: a finished model is there already and must not be overwritten, or the path is a file.
     """
     folder = Path(output_dir)
     if folder.is_file():
         raise ValueError(f"`output_dir` must be a folder, but {folder} is a file.")
-    holds_model = (folder / SAFE_WEIGHTS_NAME).exists() or list_checkpoints(folder)
-    if holds_model and not overwrite:
+    if (folder / SAFE_WEIGHTS_NAME).exists() and not overwrite:
         raise ValueError(
             f"{folder} already holds a model. Choose another --output_dir, or replace it with --overwrite_output_dir."
         )
 
 
-def clear_output_dir(output_dir: str | Path) -> None:
-    """Removes an earlier run's checkpoints, which would be averaged with the new ones. The model itself stays."""
-    for path in list_checkpoints(output_dir):
-        shutil.rmtree(path)
-
-
-def average_state_dicts(state_dicts: Sequence[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """
-    The mean of each parameter (section 6.1), summed in float64, in the type that it had.
-
-    Raises:
-        ValueError: there is nothing to average, or names or shapes differ.
-    """
-    if not state_dicts:
-        raise ValueError("There must be at least one checkpoint to average, got none.")
-    first = state_dicts[0]
-    for other in state_dicts[1:]:
-        differing = {name for name in first.keys() | other.keys() if _shape(first, name) != _shape(other, name)}
-        if differing:
-            raise ValueError(f"Checkpoints must have the same parameters to be averaged; {min(differing)} differs.")
-    return {
-        name: torch.stack([state[name].double() for state in state_dicts]).mean(dim=0).to(tensor.dtype)
-        for name, tensor in first.items()
-    }
-
-
-def _shape(state_dict: dict[str, torch.Tensor], name: str) -> torch.Size | None:
-    return state_dict[name].shape if name in state_dict else None
-
-
-def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None:
-    """
-    Gives `model` the mean of the weights in `folders`.
-
-    Raises:
-        ValueError: the weights are not those of this model.
-    """
-    average = average_state_dicts([load_file(folder / SAFE_WEIGHTS_NAME) for folder in folders])
-    missing, unexpected = model.load_state_dict(average, strict=False)
-    # A tied weight is in a file once, and one tensor in the model, so that its one copy reaches every place.
-    foreign = set(missing) - model.all_tied_weights_keys.keys() | set(unexpected)
-    if foreign:
-        raise ValueError(f"The checkpoints are of another model: {min(foreign)} is not in both.")
+def clear_remains(output_dir: str | Path) -> None:
+    """Removes what a run that was killed left half-written or half-deleted beside its checkpoints."""
+    for prefix in (_CHECKPOINT_PREFIX, _BEST_PREFIX):
+        for path in Path(output_dir).glob(f".{prefix}*"):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,13 @@
+"""A parallel corpus that a tiny model learns in a second."""
+
+import pytest
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Sentences of letters; the translation is in capitals."""
+    sentences = [" ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)) for number in range(40)]
+    for name, lines in (("train", sentences), ("validation", sentences[:5])):
+        (tmp_path / f"{name}.a").write_text("\n".join(lines) + "\n")
+        (tmp_path / f"{name}.b").write_text("\n".join(lines).upper() + "\n")
+    return tmp_path

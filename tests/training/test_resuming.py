@@ -1,0 +1,191 @@
+"""A run that was cut off goes on as if nothing had happened: equality, item by item, in new processes."""
+
+import time
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_runs import entries, flags, launch, no_scores
+
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import latest_resumable, list_checkpoints, load_training_state
+from vanilla_transformer.training.trainer import TrainingRun, train
+
+# 40 pairs make two updates an epoch: update 3 is in the middle of the second one.
+RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+TIMES = {"minutes", "tokens_per_second", "peak_memory_gib"}
+
+
+class Killed(BaseException):
+    """Stands for `kill -9` where one process is enough to show it."""
+
+
+def run_until(recipe, monkeypatch, update, where="_update_parameters"):
+    """Trains until update `update` begins (or what else is named), then drops everything on the floor."""
+    method = getattr(TrainingRun, where)
+
+    def killing(run, *arguments):
+        if run.progress.step == update:
+            raise Killed
+        return method(run, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TrainingRun, where, killing)
+        train(recipe, evaluate=no_scores)
+
+
+def assert_same_run(straight, resumed):
+    """Weights, optimizer, order, schedule, averages and every logged value are the same bit for bit."""
+    for name in ("model.safetensors", "ema/model.safetensors"):
+        ours, theirs = load_file(straight / name), load_file(resumed / name)
+        assert ours.keys() == theirs.keys()
+        assert not [key for key in ours if not torch.equal(ours[key], theirs[key])]
+    ours, theirs = (load_training_state(list_checkpoints(folder)[-1]) for folder in (straight, resumed))
+    assert ours.optimizer["param_groups"] == theirs.optimizer["param_groups"]
+    assert ours.optimizer["state"].keys() == theirs.optimizer["state"].keys()
+    for name, tensors in ours.optimizer["state"].items():
+        assert all(torch.equal(tensor, theirs.optimizer["state"][name][kind]) for kind, tensor in tensors.items())
+    for name in ("step", "order", "schedule", "best"):
+        assert getattr(ours.progress, name) == getattr(theirs.progress, name)
+    assert logged(straight) == logged(resumed)
+
+
+def logged(folder):
+    return [{name: value for name, value in entry.items() if name not in TIMES} for entry in entries(folder)]
+
+
+@pytest.fixture
+def straight(corpus, tmp_path):
+    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+
+
+@pytest.mark.parametrize("update", [1, 3, 9])
+def test_a_killed_run_goes_on_bit_for_bit(corpus, tmp_path, monkeypatch, straight, update):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, update)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_a_run_killed_between_two_accumulated_batches_goes_on_bit_for_bit(
+    corpus,
+    tmp_path,
+    monkeypatch,
+    straight,
+):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    backward = TrainingRun._backward
+
+    def killing(run, batch, index, *rest):
+        if run.progress.step == 5 and index == 1:
+            raise Killed
+        return backward(run, batch, index, *rest)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TrainingRun, "_backward", killing)
+        train(recipe, evaluate=no_scores)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_a_run_killed_before_its_final_validation_goes_on_bit_for_bit(corpus, tmp_path, monkeypatch, straight):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, RUN["max_steps"], where="_finish")
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_updates_that_were_logged_and_not_saved_are_logged_once(corpus, tmp_path, monkeypatch):
+    rare = RUN | {"save_steps": 5}
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **rare))
+    run_until(recipe, monkeypatch, 9)
+    assert entries(tmp_path / "killed")[-1]["step"] == 8
+    steps = [entry["step"] for entry in entries(train(recipe, evaluate=no_scores)) if "loss" in entry]
+    assert steps == [2, 4, 6, 8, 10, 12, 14]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "training_state.json"])
+def test_a_checkpoint_that_was_cut_off_is_passed_over_with_a_message(
+    corpus,
+    tmp_path,
+    monkeypatch,
+    straight,
+    caplog,
+    file,
+):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, 6)
+    last = tmp_path / "killed" / "checkpoint-6"
+    (last / file).write_bytes((last / file).read_bytes()[:-40])
+    assert latest_resumable(tmp_path / "killed").name == "checkpoint-5"
+    assert "checkpoint-6 is not whole" in caplog.text and file in caplog.text
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_a_checkpoint_without_its_state_is_passed_over(corpus, tmp_path, monkeypatch):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, 3)
+    (tmp_path / "killed" / "checkpoint-3" / "training_state.json").unlink()
+    assert latest_resumable(tmp_path / "killed").name == "checkpoint-2"
+
+
+def test_what_may_change_is_listed_and_what_may_not_is_refused(corpus, tmp_path, monkeypatch, caplog):
+    run_until(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
+    other = RUN | {"dropout": 0.1, "seed": 3, "logging_steps": 3}
+    with pytest.raises(ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3") as refusal:
+        train(parse_recipe(flags(corpus, tmp_path / "out", **other)), evaluate=no_scores)
+    assert "logging_steps" not in str(refusal.value)
+    with caplog.at_level("INFO", logger="vanilla_transformer"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", **RUN | {"logging_steps": 3})), evaluate=no_scores)
+    assert "logging_steps was 2 and is 3" in caplog.text
+
+
+def test_a_schedule_that_ends_in_nothing_must_end_where_it_was_to_end(corpus, tmp_path, monkeypatch):
+    linear = RUN | {"lr_scheduler": "linear", "learning_rate": 1e-3}
+    run_until(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
+    with pytest.raises(ValueError, match="max_steps was 14 and is 20"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", **linear | {"max_steps": 20})), evaluate=no_scores)
+
+
+def start(processes, arguments):
+    return launch(["torch.distributed.run", "--nproc_per_node", str(processes)], arguments)
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return errors
+
+
+def kill_behind_update(folder, step, process):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if any(int(path.name.split("-")[-1]) >= step for path in list_checkpoints(folder)):
+            break
+        time.sleep(0.01)
+    parent = psutil.Process(process.pid)
+    for each in [*parent.children(recursive=True), parent]:  # the launcher's workers have sessions of their own
+        each.kill()
+    process.communicate(timeout=60)
+
+
+def test_two_processes_killed_for_good_go_on_bit_for_bit(corpus, tmp_path):
+    options = RUN | {"gradient_accumulation_steps": 1, "max_steps": 40}
+    finish(start(2, flags(corpus, tmp_path / "straight", **options)))
+    killed = flags(corpus, tmp_path / "killed", **options)
+    kill_behind_update(tmp_path / "killed", 7, start(2, killed))
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    finish(start(2, killed))
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_one_process_goes_on_where_two_stopped(corpus, tmp_path, straight):
+    """With as many batches an update it is the same run, but for the order of sums."""
+    folder = tmp_path / "moved"
+    finish(start(2, flags(corpus, folder, **RUN | {"gradient_accumulation_steps": 1, "max_steps": 6})))
+    (folder / "model.safetensors").unlink()
+    errors = finish(start(1, flags(corpus, folder, **RUN)))
+    assert "There are 1 processes in place of 2, and an update has 2 batches" in errors
+    expected = load_file(straight / "model.safetensors")
+    for name, value in load_file(folder / "model.safetensors").items():
+        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-4, rtol=1e-3)
+    ours, theirs = (load_training_state(of_run / "checkpoint-14").progress for of_run in (straight, folder))
+    assert ours.order == theirs.order

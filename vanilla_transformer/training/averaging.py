@@ -1,0 +1,119 @@
+"""Means of weights: of the last checkpoints (section 6.1 of the paper), and exponentially weighted while training."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import SAFE_WEIGHTS_NAME
+
+from .checkpoint import save_model_folder
+
+StateDict = dict[str, torch.Tensor]
+
+
+def average_state_dicts(state_dicts: Iterable[StateDict]) -> StateDict:
+    """
+    The mean of each parameter (section 6.1), summed in float64, in the type that it had. One set of weights at a time
+    is held beside the sum.
+
+    Raises:
+        ValueError: there is nothing to average, or names or shapes differ.
+    """
+    total: StateDict = {}
+    types: dict[str, torch.dtype] = {}
+    count = 0
+    for count, state in enumerate(state_dicts, start=1):
+        if count == 1:
+            total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in state.items()}
+            types = {name: tensor.dtype for name, tensor in state.items()}
+        _check_same_parameters(total, state)
+        for name, tensor in state.items():
+            total[name] += tensor
+    if not count:
+        raise ValueError("There must be at least one checkpoint to average, got none.")
+    return {name: (tensor / count).to(types[name]) for name, tensor in total.items()}
+
+
+def _check_same_parameters(first: StateDict, other: StateDict) -> None:
+    differing = {name for name in first.keys() | other.keys() if _shape(first, name) != _shape(other, name)}
+    if differing:
+        raise ValueError(f"Checkpoints must have the same parameters to be averaged; {min(differing)} differs.")
+
+
+def _shape(state_dict: StateDict, name: str) -> torch.Size | None:
+    return state_dict[name].shape if name in state_dict else None
+
+
+def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
+    """
+    Gives `model` the weights of a safetensors file, in which tied ones are there once.
+
+    Raises:
+        ValueError: the weights are not those of this model.
+    """
+    missing, unexpected = model.load_state_dict(weights, strict=False)
+    # A tied weight is one tensor in the model, so that its one copy reaches every place.
+    foreign = set(missing) - model.all_tied_weights_keys.keys() | set(unexpected)
+    if foreign:
+        raise ValueError(f"The weights are of another model: {min(foreign)} is not in both.")
+
+
+def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None:
+    """
+    Gives `model` the mean of the weights in `folders`.
+
+    Raises:
+        ValueError: the weights are not those of this model.
+    """
+    load_weights(model, average_state_dicts(load_file(folder / SAFE_WEIGHTS_NAME) for folder in folders))
+
+
+def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path) -> Path:
+    """
+    Writes the mean of several model folders as one more, with configuration and tokenizer of the last of them.
+
+    Raises:
+        OSError: a folder holds no model.
+        ValueError: the models differ in their parameters, or `output_dir` holds a model already.
+    """
+    paths = [Path(folder) for folder in folders]
+    for path in paths:
+        if not (path / SAFE_WEIGHTS_NAME).is_file():
+            raise FileNotFoundError(f"{path} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints.")
+    if (Path(output_dir) / SAFE_WEIGHTS_NAME).exists():
+        raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
+    model = AutoModelForSeq2SeqLM.from_pretrained(paths[-1])
+    average_checkpoints(model, paths)
+    return save_model_folder(model, AutoTokenizer.from_pretrained(paths[-1]), output_dir)
+
+
+class ExponentialMovingAverage:
+    """
+    `average ← decay · average + (1 - decay) · weights` behind every update. Differs from the paper, which has the mean
+    of the last checkpoints instead.
+
+    Args:
+        parameters: Those of the model that is trained, by name; sharded ones are averaged shard by shard.
+        decay (`float`): In (0, 1); averages over about `1 / (1 - decay)` updates.
+    """
+
+    def __init__(self, parameters: dict[str, torch.Tensor], decay: float):
+        self._parameters = parameters
+        self._average = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        self._blend = get_ema_multi_avg_fn(decay)
+
+    @torch.no_grad()
+    def update(self) -> None:
+        # The number of averaged models, the third argument, is for plain means.
+        self._blend(list(self._average.values()), list(self._parameters.values()), 0)
+
+    def state_dict(self) -> StateDict:
+        return self._average
+
+    @torch.no_grad()
+    def load_state_dict(self, state: StateDict) -> None:
+        for name, average in self._average.items():
+            average.copy_(state[name])

@@ -34,7 +34,7 @@ def flags(corpus, output, **changes):
         for side, end in (("source", "a"), ("target", "b"))
     }
     options |= {"output_dir": output} | TINY | changes
-    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
 
 
 def no_scores(model, tokenizer, pairs, **generate_kwargs):
@@ -46,10 +46,10 @@ def entries(folder):
 
 
 def launch(launcher, arguments):
-    """Starts the training script as a user does, in a process group of its own."""
+    """Starts the training script as a user does, by a launcher if there is one, in a process group of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, "-m", *launcher, str(ROOT / "scripts" / "train.py"), *arguments],
+        [sys.executable, *(["-m", *launcher] if launcher else []), str(ROOT / "scripts" / "train.py"), *arguments],
         env=environment,
         text=True,
         start_new_session=True,

@@ -13,6 +13,7 @@ COMMANDS = {
     "train-tokenizer": "learn a joint vocabulary from text files",
     "translate": "translate text with a trained model",
     "evaluate": "BLEU and chrF of a model on a test set",
+    "average-checkpoints": "write the mean of several checkpoints or models",
     "render-card": "write the model card of a trained folder",
     "write-corpus": "write the embedded English-German corpus",
     "demo": "train on the embedded corpus, score, translate and draw, in a few minutes",

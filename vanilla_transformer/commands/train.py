@@ -9,6 +9,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.planning import plan_run
 from vanilla_transformer.training.trainer import TrainingInterrupted, train
 
 # Of sysexits.h: a failure that goes away when the same is tried again.
@@ -31,9 +32,19 @@ def show_progress() -> None:
 def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="train")
     show_progress()
+    if recipe.output.dry_run:
+        _print_plan(plan_run(recipe))
+        return
     try:
         folder = train(recipe, evaluate=validation_scores)
     except TrainingInterrupted as interruption:
         print(interruption, file=sys.stderr)
         sys.exit(INTERRUPTED_STATUS)
     print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
+
+
+def _print_plan(plan: dict[str, Any]) -> None:
+    for name, value in plan.items():
+        shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        print(f"{name.replace('_', ' '):<26} {shown}")
+    print("Nothing has been written.")

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -273,6 +274,17 @@ class TrainingRun:
         self.progress = progress
         self.started = time.monotonic() - 60.0 * progress.minutes
 
+    def time_updates(self, count: int) -> list[float]:
+        """Seconds of each of the first `count` updates. They change the weights, and write nothing."""
+        self.model.train()
+        times = []
+        for batches in islice(self._updates(), count):
+            started = time.monotonic()
+            self._update_parameters(batches)
+            self.progress.step += 1
+            times.append(time.monotonic() - started)
+        return times
+
     @contextmanager
     def _interruptible(self) -> Iterator[None]:
         """
@@ -445,13 +457,8 @@ class TrainingRun:
     def _log_training(self, norm: torch.Tensor) -> dict[str, str]:
         """Appends a line to the metrics and returns what the progress bar shows."""
         rate = self.schedule.get_last_lr()[0]
-        entry = {
-            "step": self.progress.step,
-            "epoch": self.order.progress,
-            "minutes": self._minutes(),
-            **self.log.pop(),
-        }
-        entry |= {"learning_rate": rate, "gradient_norm": float(norm)}
+        entry: dict[str, Any] = {"step": self.progress.step, "epoch": self.order.progress, "minutes": self._minutes()}
+        entry |= self.log.pop() | {"learning_rate": rate, "gradient_norm": float(norm)}
         entry |= {"peak_memory_gib": peak_memory_gib(self.accelerator.device)}
         self._write_metrics(entry)
         return {"loss": f"{entry['loss']:.3f}", "tokens/s": f"{entry['tokens_per_second']:.0f}", "lr": f"{rate:.1e}"}

@@ -47,7 +47,7 @@ def entries(folder):
 
 def launch(launcher, arguments):
     """Starts the training script as a user does, by a launcher if there is one, in a process group of its own."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, *(["-m", *launcher] if launcher else []), str(ROOT / "scripts" / "train.py"), *arguments],
         env=environment,

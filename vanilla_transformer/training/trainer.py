@@ -120,6 +120,7 @@ def prepare_run(recipe: Recipe, evaluate: Evaluator) -> "TrainingRun":
 def _accelerator(recipe: Recipe) -> Accelerator:
     options, output = recipe.optimization, recipe.output
     return Accelerator(
+        cpu=not torch.accelerator.is_available(),  # or Accelerate passes over the other processes of `torchrun`
         mixed_precision=options.mixed_precision,
         log_with=output.report_to.split(",") if output.report_to else None,
         project_dir=output.output_dir,

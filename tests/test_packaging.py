@@ -1,5 +1,6 @@
 """The wheel carries all that an installed command needs."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -48,6 +49,24 @@ def test_the_wheel_holds_every_module_and_resource(wheel):
     resources |= {f"vanilla_transformer/{path.relative_to(ROOT)}" for path in (ROOT / "model_card").glob("*")}
     assert modules | resources | {"vanilla_transformer/py.typed"} <= names
     assert not [name for name in names if name.startswith(("tests", "scripts"))]
+
+
+def test_the_metric_loads_by_its_path_from_the_wheel_without_a_network(wheel, tmp_path):
+    wheel.extractall(tmp_path)
+    program = "import evaluate; from vanilla_transformer.evaluation import metric_path as path\n"
+    program += "print(path()); print(evaluate.load(path()).compute(predictions=['a'], references=['a'])['chrf'])"
+    offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | offline | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stderr
+    path, chrf = finished.stdout.splitlines()
+    assert path.startswith(str(tmp_path)) and float(chrf) == 100.0
 
 
 def test_the_metadata_names_the_command_the_licence_and_the_requirements(wheel):

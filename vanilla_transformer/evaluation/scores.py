@@ -7,8 +7,7 @@ import sacrebleu
 from sacrebleu.metrics.base import Metric
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline
-
+from .decoding import translate_on_all_processes
 from .paper_bleu import MosesBLEU
 
 
@@ -57,11 +56,12 @@ def translate_and_score(
     pairs: Sequence[tuple[str, str]],
     **generate_kwargs: Any,
 ) -> tuple[list[str], Scores]:
-    """Translations of the first text of each pair, by the checkpoint's own decoding, and scores against the second."""
-    translate = TranslationPipeline(model, tokenizer, task="translation", device=model.device)
-    hypotheses = [
-        answer["translation_text"] for answer in translate([source for source, _ in pairs], **generate_kwargs)
-    ]
+    """
+    Translations of the first text of each pair, by the checkpoint's own decoding, and scores against the second.
+
+    With several processes all must call this: each decodes its share, and all return the same.
+    """
+    hypotheses = translate_on_all_processes(model, tokenizer, [source for source, _ in pairs], **generate_kwargs)
     return hypotheses, score(hypotheses, [target for _, target in pairs])
 
 

@@ -56,9 +56,9 @@ class TranslationScores(evaluate.Metric):
         """
         targets = [_only_reference(reference) for reference in references]
         scores = score(predictions, targets)._asdict()
-        return (
-            scores if paper_bleu is None else scores | score_as_the_paper(predictions, targets, paper_bleu)._asdict()
-        )
+        if paper_bleu is not None:
+            scores |= score_as_the_paper(predictions, targets, paper_bleu)._asdict()
+        return scores
 
 
 def _only_reference(reference: str | Sequence[str]) -> str:

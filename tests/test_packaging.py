@@ -1,5 +1,6 @@
 """The wheel carries all that an installed command needs."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -50,6 +51,24 @@ def test_the_wheel_holds_every_module_and_resource(wheel):
     assert not [name for name in names if name.startswith(("tests", "scripts"))]
 
 
+def test_the_metric_loads_by_its_path_from_the_wheel_without_a_network(wheel, tmp_path):
+    wheel.extractall(tmp_path)
+    program = "import evaluate; from vanilla_transformer.evaluation import metric_path as path\n"
+    program += "print(path()); print(evaluate.load(path()).compute(predictions=['a'], references=['a'])['chrf'])"
+    offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
+    finished = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | offline | {"PYTHONPATH": str(tmp_path)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stderr
+    path, chrf = finished.stdout.splitlines()
+    assert path.startswith(str(tmp_path)) and float(chrf) == 100.0
+
+
 def test_the_metadata_names_the_command_the_licence_and_the_requirements(wheel):
     def read(ending):
         return wheel.read(next(name for name in wheel.namelist() if name.endswith(ending))).decode()
@@ -63,7 +82,7 @@ def test_the_metadata_names_the_command_the_licence_and_the_requirements(wheel):
 def test_every_requirement_is_pinned_for_development():
     pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     required = {"torch", "transformers", "accelerate", "tokenizers", "datasets", "evaluate", "safetensors"}
-    assert required | {"sacrebleu", "pytest", "hypothesis", "ruff", "mypy", "matplotlib"} <= pinned
+    assert required | {"sacrebleu", "sacremoses", "pytest", "hypothesis", "ruff", "mypy", "matplotlib"} <= pinned
 
 
 def test_recipes_name_no_path_of_one_machine():

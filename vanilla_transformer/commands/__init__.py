@@ -12,7 +12,7 @@ COMMANDS = {
     "train": "train a model from raw text or a dataset",
     "train-tokenizer": "learn a joint vocabulary from text files",
     "translate": "translate text with a trained model",
-    "evaluate": "BLEU and chrF of a model on a test set",
+    "evaluate": "BLEU and chrF of a model, or of a file of translations, on a test set",
     "average-checkpoints": "write the mean of several checkpoints or models",
     "render-card": "write the model card of a trained folder",
     "write-corpus": "write the embedded English-German corpus",

@@ -1,0 +1,66 @@
+"""The result of an evaluation, for people and for programs."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .significance import Comparison, Estimate, compare_systems, estimate_scores
+
+_LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenised BLEU"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scores of one system by metric, and against a second one where there is one."""
+
+    sentences: int
+    samples: int
+    estimates: dict[str, Estimate]
+    comparisons: dict[str, Comparison]
+
+    def as_dict(self) -> dict[str, Any]:
+        """What JSON can hold: `scores` by metric, and `comparison` by metric or None."""
+        return {
+            "sentences": self.sentences,
+            "bootstrap_samples": self.samples,
+            "scores": {name: estimate._asdict() for name, estimate in self.estimates.items()},
+            "comparison": {
+                name: {"baseline": one.baseline._asdict(), "p_value": one.p_value}
+                for name, one in self.comparisons.items()
+            }
+            or None,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """A line a metric, and one more for each that is compared."""
+        for name, estimate in self.estimates.items():
+            yield f"{_LABELS[name]} {_figure(estimate)}  {estimate.signature}"
+        yield f"±: half of the 95 % interval, from {self.samples} resamples of {self.sentences} sentences"
+        for name, one in self.comparisons.items():
+            difference = one.system.score - one.baseline.score
+            yield (
+                f"{_LABELS[name]} {one.system.score:.2f} against {_figure(one.baseline)}: {difference:+.2f}, "
+                f"p = {one.p_value:.4f}"
+            )
+
+
+def report(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    baseline: Sequence[str] | None = None,
+    paper_language: str | None = None,
+    samples: int = 1000,
+) -> Report:
+    """
+    Scores `hypotheses`, and compares them with the translations of a second system, `baseline`. The errors are those
+    of `estimate_scores`.
+    """
+    if baseline is None:
+        estimates = estimate_scores(hypotheses, references, paper_language, samples)
+        return Report(len(references), samples, estimates, {})
+    comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples)
+    return Report(len(references), samples, {name: one.system for name, one in comparisons.items()}, comparisons)
+
+
+def _figure(estimate: Estimate) -> str:
+    return f"{estimate.score:.2f} ± {estimate.margin:.2f}"

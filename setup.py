@@ -8,6 +8,7 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
 PLOTS = ["matplotlib>=3.8"]
+PEFT = ["peft>=0.18"]
 TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "sentencepiece>=0.2"]
 
 setup(
@@ -43,8 +44,9 @@ setup(
     ],
     extras_require={
         "plots": PLOTS,
-        "test": [*TESTS, *PLOTS],
-        "dev": [*TESTS, *PLOTS, "ruff", "mypy", "types-PyYAML"],
+        "peft": PEFT,
+        "test": [*TESTS, *PLOTS, *PEFT],
+        "dev": [*TESTS, *PLOTS, *PEFT, "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.commands:main"]},
     classifiers=[

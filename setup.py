@@ -9,6 +9,8 @@ ROOT = Path(__file__).parent
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
 PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
+PEFT = ["peft>=0.18"]
+TRACKING = ["tensorboard>=2.15"]
 TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "sentencepiece>=0.2"]
 
 setup(
@@ -45,8 +47,10 @@ setup(
     extras_require={
         "plots": PLOTS,
         "evaluation": EVALUATION,
-        "test": [*TESTS, *PLOTS, *EVALUATION],
-        "dev": [*TESTS, *PLOTS, *EVALUATION, "ruff", "mypy", "types-PyYAML"],
+        "peft": PEFT,
+        "tracking": TRACKING,
+        "test": [*TESTS, *PLOTS, *EVALUATION, *PEFT, *TRACKING],
+        "dev": [*TESTS, *PLOTS, *EVALUATION, *PEFT, *TRACKING, "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.commands:main"]},
     classifiers=[

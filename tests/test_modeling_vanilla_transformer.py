@@ -1019,7 +1019,7 @@ def test_the_source_is_projected_once_for_a_whole_generation():
 def assert_embeddings_have(model, source, target):
     encoder, decoder = model.model.encoder.embed_tokens, model.model.decoder.embed_tokens
     assert type(encoder) is type(decoder) is VanillaTransformerEmbedding
-    assert encoder.scale == decoder.scale == 4.0 and encoder.padding_idx == decoder.padding_idx == PAD
+    assert encoder.embed_scale == decoder.embed_scale == 4.0 and encoder.padding_idx == decoder.padding_idx == PAD
     assert (encoder.weight.shape[0], encoder.num_embeddings) == (source, source)
     assert (decoder.weight.shape[0], decoder.num_embeddings) == (target, target)
     assert (model.lm_head.weight.shape[0], model.lm_head.out_features) == (target, target)

@@ -115,10 +115,10 @@ class VanillaTransformerEmbedding(nn.Embedding):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, scale: float):
         super().__init__(num_embeddings, embedding_dim, padding_idx)
-        self.scale = scale
+        self.embed_scale = scale  # by this name peft knows that its adapters have to be scaled as well
 
     def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
-        return super().forward(input_ids) * self.scale  # (B, L) -> (B, L, D)
+        return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
 
 
 class VanillaTransformerSinusoidalPositions(nn.Module):
@@ -426,7 +426,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         if input_ids is None or inputs_embeds is not None:
             given = "neither" if input_ids is None else "both"
             raise ValueError(f"Give exactly one of `{name}_ids` and `{name}s_embeds`, got {given}.")
-        _check_ids(f"{name}_ids", input_ids, self.embed_tokens.num_embeddings)
+        _check_ids(f"{name}_ids", input_ids, self.embed_tokens.weight.shape[0])
         return self.embed_tokens(input_ids)
 
     def add_positions(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,76 @@
+"""
+Fine-tune low-rank adapters (LoRA) with `peft`, save them, and merge them into an ordinary model folder:
+
+    pip install '.[peft]'
+    python examples/lora.py --model runs/demo --output_dir runs/lora \
+        --train_source train.en --train_target train.de --learning_rate 1e-3 --num_train_epochs 3
+
+leaves the adapters, a few per cent of the weights, in `runs/lora`, to be loaded over the model that they were trained
+for, and in `runs/lora/merged` a model that needs no `peft`.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from peft import LoraConfig, TaskType, get_peft_model
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    HfArgumentParser,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+)
+
+import vanilla_transformer  # noqa: F401  makes the model known to the Auto classes
+from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
+
+
+@dataclass
+class Arguments:
+    """The model, the text and the adapters."""
+
+    model: str = field(metadata={"help": "Folder or Hub name of the model."})
+    train_source: Path = field(metadata={"help": "Training text, source side, one sentence a line."})
+    train_target: Path = field(metadata={"help": "Training text, target side, line by line."})
+    rank: int = field(default=8, metadata={"help": "Rank of each adapter."})
+    target_modules: list[str] = field(
+        default_factory=lambda: ["q_proj", "v_proj"],
+        metadata={"help": "What gets adapters: of q_proj, k_proj, v_proj, out_proj, fc1 and fc2."},
+    )
+
+
+def main(words: Sequence[str]) -> None:
+    parser = HfArgumentParser((Arguments, Seq2SeqTrainingArguments), allow_abbrev=False)
+    options, training = parser.parse_args_into_dataclasses(list(words))
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    model = get_peft_model(
+        AutoModelForSeq2SeqLM.from_pretrained(options.model),
+        LoraConfig(
+            task_type=TaskType.SEQ_2_SEQ_LM,
+            r=options.rank,
+            lora_alpha=2 * options.rank,
+            lora_dropout=0.1,
+            target_modules=options.target_modules,
+        ),
+    )
+    model.print_trainable_parameters()
+    trainer = Seq2SeqTrainer(
+        model,
+        training,
+        train_dataset=encoded_dataset(tokenizer, options.train_source, options.train_target),
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+        processing_class=tokenizer,
+    )
+    trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
+    trainer.save_model()  # the adapters alone
+    merged = Path(training.output_dir) / "merged"
+    trainer.model.merge_and_unload().save_pretrained(merged)
+    tokenizer.save_pretrained(merged)
+    print(f"The adapters are in {training.output_dir}, the merged model in {merged}.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

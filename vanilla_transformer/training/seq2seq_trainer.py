@@ -1,0 +1,251 @@
+"""
+The paper's batches and learning rate inside transformers' `Trainer`, for those who train with it rather than with the
+loop of this package: evaluation, callbacks, reports and resuming are the library's own.
+
+`TokenBudgetTrainerMixin` goes before any trainer class; `VanillaSeq2SeqTrainer` is the one made of `Seq2SeqTrainer`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow.compute
+import torch
+from torch.utils.data import DataLoader, IterableDataset, Sampler
+from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
+
+from .batching import TokenBatchSampler
+from .corpora import encode_pairs, read_text_files
+from .schedule import noam_lambda
+
+
+@dataclass
+class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
+    """
+    The library's arguments with the paper's values (section 5) as defaults, and three more.
+
+    The library's AdamW is the paper's Adam: its `weight_decay` is 0 unless given. `per_device_train_batch_size` means
+    nothing beside `max_tokens`.
+
+    Raises:
+        ValueError: values that cannot work, or that nothing would read.
+    """
+
+    max_tokens: int = field(
+        default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
+    )
+    paper_schedule: bool = field(
+        default=True,
+        metadata={"help": "The learning rate of equation 3; otherwise `learning_rate` and `lr_scheduler_type` rule."},
+    )
+    learning_rate_scale: float = field(
+        default=1.0, metadata={"help": "Factor on the learning rate of equation 3. Not in the paper."}
+    )
+    warmup_steps: float = field(
+        default=4000, metadata={"help": "Updates of growing learning rate (section 5.3); below 1, a share of all."}
+    )
+    adam_beta2: float = field(default=0.98, metadata={"help": "Section 5.3."})
+    adam_epsilon: float = field(default=1e-9, metadata={"help": "Section 5.3."})
+    label_smoothing_factor: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
+    max_grad_norm: float = field(default=0.0, metadata={"help": "Clip gradients to it. The paper does not (0)."})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_tokens < 1:
+            raise ValueError(f"`max_tokens` must be at least 1, got {self.max_tokens}.")
+        if self.auto_find_batch_size:
+            raise ValueError(
+                "`auto_find_batch_size` cannot change batches of `max_tokens`. Lower `max_tokens` instead."
+            )
+        if self.paper_schedule:
+            self._check_paper_schedule()
+        elif self.learning_rate_scale != 1.0:
+            raise ValueError(
+                f"`learning_rate_scale` belongs to `paper_schedule`, which is off, got {self.learning_rate_scale}. "
+                "Give `learning_rate` instead."
+            )
+
+    def _check_paper_schedule(self) -> None:
+        if self.warmup_steps <= 0:
+            raise ValueError(f"`warmup_steps` must be above 0 for the paper's schedule, got {self.warmup_steps}.")
+        for item in fields(TrainingArguments):
+            value = getattr(self, item.name)
+            if item.name in ("learning_rate", "lr_scheduler_type") and value != item.default:
+                raise ValueError(
+                    f"`{item.name}` has no effect beside `paper_schedule`, got {getattr(value, 'value', value)}. Turn "
+                    "`paper_schedule` off, or change its rate by `warmup_steps` and `learning_rate_scale`."
+                )
+
+
+class EpochBatchSampler(Sampler[list[int]]):
+    """
+    The batches of one replica, one epoch at a time, as a function of what `set_epoch` was told last.
+
+    Args:
+        sampler (`TokenBatchSampler`): Where the batches come from.
+
+    All epochs have as many batches as the first, since `Trainer` reckons with it: it counts an epoch's updates once
+    and finds its place again by dividing. Plans of one data set are equally long, as their order only mixes pairs of
+    like length; were one shorter, its epoch would end with the first batches of the next.
+    """
+
+    def __init__(self, sampler: TokenBatchSampler):
+        self.sampler = sampler
+        self.epoch = 0
+        self._batches = len(sampler)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self._batches
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.sampler.load_state_dict({"epoch": self.epoch, "position": 0})
+        return islice(self.sampler, self._batches)
+
+
+class _EpochLoader(DataLoader):
+    """A loader that tells its batch sampler the epoch, as `Trainer` asks it to before each."""
+
+    def set_epoch(self, epoch: int) -> None:
+        self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
+
+
+class TokenBudgetTrainerMixin:
+    """
+    Gives a `Trainer` class batches of like length filled up to `args.max_tokens` (section 5.1) and the learning rate
+    of equation 3. The training data have `input_ids` and `labels`, and a length; processes share them by data
+    parallelism. `args` are [`TokenBudgetTrainingArguments`].
+
+    Resuming from a checkpoint goes on with the same batches, given the same data, `max_tokens`, seed and number of
+    batches an update (processes × accumulation).
+    """
+
+    # What the mixin uses of the trainer that it is mixed into.
+    args: Any
+    model: Any
+    optimizer: Any
+    lr_scheduler: Any
+    train_dataset: Any
+    accelerator: Any
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        if not isinstance(self.args, TokenBudgetTrainingArguments):
+            raise ValueError(
+                "`args` must be `TokenBudgetTrainingArguments`, which have `max_tokens`, got "
+                f"{type(self.args).__name__}."
+            )
+
+    def get_train_dataloader(self) -> DataLoader:
+        """
+        The batches of this process, padded by the trainer's collator.
+
+        Raises:
+            ValueError: the data have no length or lack a column, or a pair alone exceeds `max_tokens`.
+        """
+        # The library's loader knows which columns and workers are wanted. Another one is made of its parts, and not
+        # prepared by Accelerate: that would deal out batches which are this process's own already, and cannot make
+        # their number even. `Trainer` moves them to the device itself.
+        stock = super().get_train_dataloader()  # type: ignore[misc]
+        return _EpochLoader(
+            stock.dataset,
+            batch_sampler=EpochBatchSampler(self._token_batch_sampler()),
+            collate_fn=stock.collate_fn,
+            num_workers=stock.num_workers,
+            pin_memory=stock.pin_memory,
+            worker_init_fn=stock.worker_init_fn,
+            multiprocessing_context=stock.multiprocessing_context,
+            prefetch_factor=stock.prefetch_factor,
+            persistent_workers=stock.persistent_workers,
+        )
+
+    def _token_batch_sampler(self) -> TokenBatchSampler:
+        return TokenBatchSampler(
+            column_lengths(self.train_dataset, "input_ids"),
+            column_lengths(self.train_dataset, "labels"),
+            self.args.max_tokens,
+            self.args.seed if self.args.data_seed is None else self.args.data_seed,
+            self.args.gradient_accumulation_steps,
+            self.args.world_size,
+            self.args.process_index,
+        )
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """The learning rate of equation 3, in every parameter group, or the library's schedule where it is wanted."""
+        if self.lr_scheduler is not None or not self.args.paper_schedule:
+            return super().create_scheduler(num_training_steps, optimizer)  # type: ignore[misc]
+        optimizer = self.optimizer if optimizer is None else optimizer
+        for group in optimizer.param_groups:
+            group["lr"] = group["initial_lr"] = 1.0  # the schedule gives the rate itself, not a factor
+        # `Trainer` steps it once an update. Prepared by Accelerate it would advance once for every process.
+        self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+            optimizer,
+            noam_lambda(
+                self.accelerator.unwrap_model(self.model).config.d_model,
+                self.args.get_warmup_steps(num_training_steps),
+                self.args.learning_rate_scale,
+            ),
+        )
+        self._created_lr_scheduler = True  # so that another `train()` begins the schedule anew, as with the library's
+        return self.lr_scheduler
+
+
+class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
+    """`Seq2SeqTrainer` with the paper's batches and learning rate."""
+
+
+def encoded_dataset(
+    tokenizer: PreTrainedTokenizerBase, source_file: str | Path, target_file: str | Path
+) -> datasets.Dataset:
+    """
+    Two text files, line n of one the translation of line n of the other, as a data set for any trainer: `input_ids`
+    and `labels`, both with EOS. `DataCollatorForSeq2Seq` pads them and adds masks.
+
+    Raises:
+        ValueError, OSError: see [`read_text_files`].
+    """
+    pairs = encode_pairs(tokenizer, read_text_files(source_file, target_file))
+    return datasets.Dataset.from_dict(
+        {"input_ids": [pair.source for pair in pairs], "labels": [pair.target for pair in pairs]}
+    )
+
+
+def column_lengths(dataset: Any, column: str) -> Sequence[int]:
+    """
+    Tokens of each row of a column.
+
+    Raises:
+        ValueError: the data set is a stream without a length, or has no such column.
+    """
+    if isinstance(dataset, IterableDataset | datasets.IterableDataset):
+        raise ValueError(
+            "Batches of `max_tokens` need a data set with a length, to know the length of every pair, got a stream "
+            f"({type(dataset).__name__})."
+        )
+    if isinstance(dataset, datasets.Dataset) and column in dataset.column_names:
+        # In the memory-mapped table the lengths are there already; as Python lists, millions of rows take minutes.
+        table = dataset.select_columns([column]).with_format("arrow")[:]
+        return pyarrow.compute.list_value_length(table[column]).to_numpy()
+    try:
+        return [len(row[column]) for row in dataset]
+    except KeyError:
+        raise ValueError(
+            f"The training data must have the columns `input_ids` and `labels`, {column!r} is not there."
+        ) from None
+
+
+__all__ = [
+    "EpochBatchSampler",
+    "TokenBudgetTrainerMixin",
+    "TokenBudgetTrainingArguments",
+    "VanillaSeq2SeqTrainer",
+    "column_lengths",
+    "encoded_dataset",
+]

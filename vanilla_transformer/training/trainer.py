@@ -66,7 +66,9 @@ def train(recipe: Recipe, evaluate: Evaluator) -> Path:
     training_pairs, validation_pairs = read_corpus(recipe.data)
     accelerator = Accelerator(mixed_precision=recipe.optimization.mixed_precision)
     set_seed(recipe.optimization.seed)
-    tokenizer = prepare_tokenizer(training_pairs, recipe.data.vocab_size, recipe.data.tokenizer)
+    tokenizer = prepare_tokenizer(
+        training_pairs, recipe.data.vocab_size, recipe.data.tokenizer, recipe.data.tokenizer_model
+    )
     encoded = encode_pairs(tokenizer, training_pairs)
     model = build_model(recipe.model, tokenizer, encoded)
     if recipe.optimization.attn_implementation is not None:

@@ -1,6 +1,7 @@
-"""Text comes back from the tokenizer as it went in, with this package or without; others fit the model too."""
+"""Text comes back from each model of tokenizer as it went in, with this package or without; others fit too."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -21,8 +22,14 @@ from vanilla_transformer import (
     VanillaTransformerTokenizer,
     paper_generation_config,
 )
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, _fit_pieces, encode_sentences
 
+TINY_TEXTS = [
+    "A man is sleeping.",
+    "Two dogs run across the green grass.",
+    "Ein Mann schläft.",
+    "Zwei Hunde laufen über das grüne Gras.",
+] * 2
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
 # Every Unicode text, with spaces, breaks and our own special tokens more often than chance has them.
 any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
@@ -30,10 +37,16 @@ any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
 ).map("".join)
 
 
+@pytest.fixture(scope="module", params=TOKENIZER_MODELS)
+def any_tokenizer(request):
+    """One of each model, trained on what `tiny_tokenizer` is trained on."""
+    return VanillaTransformerTokenizer.train_from_iterator(TINY_TEXTS, vocab_size=300, model=request.param)
+
+
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory, tiny_tokenizer):
+def saved(tmp_path_factory, any_tokenizer):
     folder = tmp_path_factory.mktemp("tokenizer")
-    tiny_tokenizer.save_pretrained(folder)
+    any_tokenizer.save_pretrained(folder)
     return folder
 
 
@@ -45,35 +58,36 @@ def loaded(saved):
 # --- Ids ------------------------------------------------------------------------------------------------------------
 
 
-def test_special_tokens_have_the_ids_that_the_configuration_expects(tiny_tokenizer):
+def test_special_tokens_have_the_ids_that_the_configuration_expects(any_tokenizer):
     config = VanillaTransformerConfig()
-    assert tiny_tokenizer.pad_token_id == config.pad_token_id
-    assert tiny_tokenizer.bos_token_id == config.bos_token_id == config.decoder_start_token_id
-    assert tiny_tokenizer.eos_token_id == config.eos_token_id
-    assert tiny_tokenizer.unk_token is None
+    assert any_tokenizer.pad_token_id == config.pad_token_id
+    assert any_tokenizer.bos_token_id == config.bos_token_id == config.decoder_start_token_id
+    assert any_tokenizer.eos_token_id == config.eos_token_id
+    assert any_tokenizer.unk_token is None
+    assert any_tokenizer.backend_tokenizer.token_to_id("[UNK]") is None
 
 
 @given(text=any_text)
 @example(text="")
 @example(text="</s>")
-def test_source_and_target_end_with_the_only_eos(tiny_tokenizer, text):
-    encoded = tiny_tokenizer(text, text_target=text)
-    eos = tiny_tokenizer.eos_token_id
+def test_source_and_target_end_with_the_only_eos(any_tokenizer, text):
+    encoded = any_tokenizer(text, text_target=text)
+    eos = any_tokenizer.eos_token_id
     assert encoded["input_ids"] == encoded["labels"]
     assert encoded["input_ids"].count(eos) == 1
     assert encoded["input_ids"][-1] == eos
-    assert not {tiny_tokenizer.pad_token_id, tiny_tokenizer.bos_token_id} & set(encoded["input_ids"])
+    assert not {any_tokenizer.pad_token_id, any_tokenizer.bos_token_id} & set(encoded["input_ids"])
 
 
-def test_a_word_has_the_same_ids_at_the_start_of_a_sentence_and_within_it(tiny_tokenizer):
-    first, within = tiny_tokenizer("green")["input_ids"], tiny_tokenizer("the green")["input_ids"]
+def test_a_word_has_the_same_ids_at_the_start_of_a_sentence_and_within_it(any_tokenizer):
+    first, within = any_tokenizer("green")["input_ids"], any_tokenizer("the green")["input_ids"]
     assert within[-len(first) :] == first
 
 
-def test_the_vocabulary_is_joint_and_as_large_as_asked(tiny_tokenizer):
-    assert len(tiny_tokenizer) == 300
+def test_the_vocabulary_is_joint_and_as_large_as_asked(any_tokenizer):
+    assert len(any_tokenizer) == 300
     for word in ("man", "Mann"):
-        assert len(tiny_tokenizer(word)["input_ids"]) - 1 < len(word)
+        assert len(any_tokenizer(word)["input_ids"]) - 1 < len(word)
 
 
 # --- There and back -------------------------------------------------------------------------------------------------
@@ -85,21 +99,24 @@ def test_the_vocabulary_is_joint_and_as_large_as_asked(tiny_tokenizer):
 @example(text="  a  ")
 @example(text="a , b . c n't 's")
 @example(text="x</s>y <s> <pad>")
-def test_any_text_comes_back_as_it_went_in(tiny_tokenizer, text):
-    assert tiny_tokenizer.decode(tiny_tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+@example(text="##a ## #")
+@example(text="日" * 200)
+@example(text="a" * 101 + " " + "!" * 300)
+def test_any_text_comes_back_as_it_went_in(any_tokenizer, text):
+    assert any_tokenizer.decode(any_tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))
-def test_a_padded_batch_of_texts_comes_back_as_it_went_in(tiny_tokenizer, texts):
-    ids = tiny_tokenizer(texts, padding="longest", return_tensors="pt")["input_ids"]
-    assert tiny_tokenizer.batch_decode(ids, skip_special_tokens=True) == texts
+def test_a_padded_batch_of_texts_comes_back_as_it_went_in(any_tokenizer, texts):
+    ids = any_tokenizer(texts, padding="longest", return_tensors="pt")["input_ids"]
+    assert any_tokenizer.batch_decode(ids, skip_special_tokens=True) == texts
 
 
 @given(text=any_text)
-def test_a_loaded_tokenizer_does_what_the_saved_one_did(tiny_tokenizer, loaded, text):
+def test_a_loaded_tokenizer_does_what_the_saved_one_did(any_tokenizer, loaded, text):
     assert type(loaded) is VanillaTransformerTokenizer
     ids = loaded(text)["input_ids"]
-    assert ids == tiny_tokenizer(text)["input_ids"]
+    assert ids == any_tokenizer(text)["input_ids"]
     assert loaded.decode(ids, skip_special_tokens=True) == text
 
 
@@ -107,58 +124,132 @@ WITHOUT_PACKAGE = """
 import json, sys
 sys.modules["vanilla_transformer"] = None  # importing it is an error now
 from transformers import AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
-texts = json.loads(sys.argv[2])
-ids = tokenizer(texts)["input_ids"]
-special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id]
-print(json.dumps([ids, tokenizer.batch_decode(ids, skip_special_tokens=True), special, tokenizer.model_input_names]))
+texts = json.loads(sys.argv[1])
+for folder in sys.argv[2:]:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    ids = tokenizer(texts)["input_ids"]
+    special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id]
+    decoded = tokenizer.batch_decode(ids, skip_special_tokens=True)
+    print(json.dumps([ids, decoded, special, tokenizer.model_input_names]))
 """
 
 
-@pytest.mark.parametrize("beside_a_model", [False, True])
-def test_it_loads_in_a_process_that_has_not_this_package(tiny_tokenizer, tiny_config, tmp_path, beside_a_model):
+def test_it_loads_in_a_process_that_has_not_this_package(any_tokenizer, tiny_config, tmp_path):
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
-    tiny_tokenizer.save_pretrained(tmp_path)
-    if beside_a_model:
-        tiny_config.save_pretrained(tmp_path)
-    command = [sys.executable, "-I", "-c", WITHOUT_PACKAGE, str(tmp_path), json.dumps(texts)]
+    alone, beside_a_model = tmp_path / "alone", tmp_path / "beside_a_model"
+    for folder in (alone, beside_a_model):
+        any_tokenizer.save_pretrained(folder)
+    tiny_config.save_pretrained(beside_a_model)
+    command = [sys.executable, "-I", "-c", WITHOUT_PACKAGE, json.dumps(texts), str(alone), str(beside_a_model)]
     output = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
-    ids, decoded, special, inputs = json.loads(output)
-    assert ids == tiny_tokenizer(texts)["input_ids"]
-    assert decoded == texts
-    assert special == [0, 1, 2]
-    assert inputs == ["input_ids", "attention_mask"]
+    for line in output.splitlines():
+        ids, decoded, special, inputs = json.loads(line)
+        assert ids == any_tokenizer(texts)["input_ids"]
+        assert decoded == texts
+        assert special == [0, 1, 2, None]
+        assert inputs == ["input_ids", "attention_mask"]
+    assert len(output.splitlines()) == 2
+
+
+def test_a_word_too_long_for_wordpiece_is_split_into_pieces_like_any_other():
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=300, model="wordpiece")
+    ids = tokenizer("schläft" * 2000)["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "schläft" * 2000
+    assert len(ids) < 7 * 2000, "pieces, and not bytes alone"
 
 
 # --- Training -------------------------------------------------------------------------------------------------------
 
 
-def test_training_twice_gives_the_same_vocabulary():
-    first, second = (VanillaTransformerTokenizer.train_from_iterator(iter(TEXTS), vocab_size=290) for _ in range(2))
-    assert first.backend_tokenizer.to_str() == second.backend_tokenizer.to_str()
+TRAINED = """
+import json, sys
+from vanilla_transformer import VanillaTransformerTokenizer
+for model in sys.argv[2:]:
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(json.loads(sys.argv[1]), 290, model=model)
+    print(json.dumps(tokenizer.backend_tokenizer.to_str()))
+"""
 
 
-def test_training_reads_any_iterable_once():
+def test_training_in_another_process_gives_the_same_vocabularies():
+    command = [sys.executable, "-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS]
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    there = [json.loads(line) for line in output.splitlines()]
+    here = [VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
+    assert [tokenizer.backend_tokenizer.to_str() for tokenizer in here] == there
+
+
+@pytest.mark.parametrize("model", TOKENIZER_MODELS)
+def test_training_reads_any_iterable_once(model):
     read = []
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator((read.append(text) or text for text in TEXTS), 290)
+    texts = (read.append(text) or text for text in TEXTS)
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, 290, model=model)
     assert read == TEXTS
     assert len(tokenizer) == 290
 
 
-def test_pairs_seen_too_rarely_are_not_merged():
-    assert len(VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, min_frequency=1000)) == 259
+@pytest.mark.parametrize("model", TOKENIZER_MODELS)
+def test_pairs_seen_too_rarely_are_not_merged(model):
+    assert len(VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, min_frequency=1000, model=model)) == 259
 
 
-def test_a_vocabulary_without_room_for_the_bytes_is_refused():
-    assert len(VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=259)) == 259
+@pytest.mark.parametrize("model", TOKENIZER_MODELS)
+def test_a_vocabulary_without_room_for_the_bytes_is_refused(model):
+    assert len(VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=259, model=model)) == 259
     with pytest.raises(ValueError, match="`vocab_size` must be at least 259 .*got 258"):
-        VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=258)
+        VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=258, model=model)
 
 
+@pytest.mark.parametrize("model", TOKENIZER_MODELS)
 @pytest.mark.parametrize("texts", [[], [""], ["", ""]])
-def test_training_on_nothing_is_refused(texts):
+def test_training_on_nothing_is_refused(texts, model):
     with pytest.raises(ValueError, match=f"got {len(texts)} texts without a character"):
-        VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=300)
+        VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=300, model=model)
+
+
+def test_a_model_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="`model` must be one of bpe, unigram, wordpiece, got 'sentencepiece'"):
+        VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=300, model="sentencepiece")
+
+
+def test_wordpiece_takes_the_longest_piece_from_the_left_and_bpe_the_first_merge():
+    texts = ["dbc ebc fbc gbc ab ab ab"] * 2
+    tokens = {}
+    for model in ("bpe", "wordpiece"):
+        tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=262, model=model)
+        tokens[model] = tokenizer.tokenize("abc")
+    assert tokens["bpe"][-1] == "bc"
+    assert tokens["wordpiece"] == ["Ġab", "c"]
+
+
+def test_unigram_gives_the_most_probable_of_all_segmentations():
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(TINY_TEXTS, vocab_size=300, model="unigram")
+    scores = dict(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
+    word = "Ġlaufen"
+    cuts = [[i + 1 for i in range(len(word) - 1) if mask >> i & 1] for mask in range(2 ** (len(word) - 1))]
+    splits = [[word[a:b] for a, b in zip([0, *cut], [*cut, len(word)], strict=True)] for cut in cuts]
+    possible = [split for split in splits if all(piece in scores for piece in split)]
+    best = max(possible, key=lambda split: sum(scores[piece] for piece in split))
+    assert tokenizer.tokenize("laufen") == best
+    assert len(possible) > 1 and len(best) < len(word)
+
+
+def test_the_probabilities_of_unigram_fit_the_corpus_better_than_equal_ones():
+    words = {"Ġab": 6, "Ġa": 2, "Ġb": 1}
+    fitted = _fit_pieces([*"Ġab", "Ġa", "ab"], words, size=5)
+    assert sum(fitted.values()) == pytest.approx(1)
+    likelihood = {
+        name: sum(count * math.log(sum_over_segmentations(word, pieces)) for word, count in words.items())
+        for name, pieces in (("equal", dict.fromkeys(fitted, 1 / len(fitted))), ("fitted", fitted))
+    }
+    assert likelihood["fitted"] > likelihood["equal"]
+
+
+def sum_over_segmentations(word, pieces):
+    """The probability of `word`, by recursion."""
+    if not word:
+        return 1.0
+    starts = (piece for piece in pieces if word.startswith(piece))
+    return sum(pieces[piece] * sum_over_segmentations(word[len(piece) :], pieces) for piece in starts)
 
 
 def test_a_string_is_not_taken_for_a_list_of_texts():
@@ -169,14 +260,14 @@ def test_a_string_is_not_taken_for_a_list_of_texts():
 # --- As in transformers ---------------------------------------------------------------------------------------------
 
 
-def test_padding_truncation_and_tensors_are_those_of_the_library(tiny_tokenizer):
-    batch = tiny_tokenizer(["Ein Mann schläft.", "Ein"], padding="longest", return_tensors="pt")
-    lengths = [len(tiny_tokenizer(text)["input_ids"]) for text in ("Ein Mann schläft.", "Ein")]
+def test_padding_truncation_and_tensors_are_those_of_the_library(any_tokenizer):
+    batch = any_tokenizer(["Ein Mann schläft.", "Ein"], padding="longest", return_tensors="pt")
+    lengths = [len(any_tokenizer(text)["input_ids"]) for text in ("Ein Mann schläft.", "Ein")]
     assert batch["input_ids"].shape == (2, max(lengths))
     assert batch["attention_mask"].sum(dim=1).tolist() == lengths
-    assert (batch["input_ids"][1, lengths[1] :] == tiny_tokenizer.pad_token_id).all()
-    cut = tiny_tokenizer("Ein Mann schläft.", truncation=True, max_length=3)["input_ids"]
-    assert cut == [*tiny_tokenizer("Ein Mann schläft.")["input_ids"][:2], tiny_tokenizer.eos_token_id]
+    assert (batch["input_ids"][1, lengths[1] :] == any_tokenizer.pad_token_id).all()
+    cut = any_tokenizer("Ein Mann schläft.", truncation=True, max_length=3)["input_ids"]
+    assert cut == [*any_tokenizer("Ein Mann schläft.")["input_ids"][:2], any_tokenizer.eos_token_id]
 
 
 def test_added_tokens_fit_a_model_resized_for_them(saved, tiny_model):

@@ -1,5 +1,6 @@
 """The command line: it does one thing each, and a user's mistake costs one line."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -91,6 +92,12 @@ def test_a_tokenizer_is_learnt_from_files_and_not_overwritten(texts, capsys):
     assert (texts / "tok" / "tokenizer.json").exists()
     assert main(words) == 2
     assert "already holds a tokenizer" in capsys.readouterr().err
+
+
+def test_a_tokenizer_of_another_model_is_learnt(texts):
+    words = ["train-tokenizer", f"{texts}/a.en", "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
+    assert main([*words, "--model", "unigram"]) == 0
+    assert json.loads((texts / "tok" / "tokenizer.json").read_text())["model"]["type"] == "Unigram"
 
 
 def test_an_empty_file_teaches_no_tokenizer(texts, capsys):

@@ -72,11 +72,22 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe_file, text, message):
         (["--label_smoothing", "1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
         (["--dataset", "x"], "either `dataset` or text files"),
         (["--validation_source", "v.en"], "given together"),
+        (["--tokenizer", "t", "--tokenizer_model", "unigram"], "either `tokenizer` or `tokenizer_model`, got t and"),
+        (["--bpe_dropout", "1"], r"`bpe_dropout` must be in \[0, 1\), got 1.0"),
+        (["--bpe_dropout", "nan"], r"`bpe_dropout` must be in \[0, 1\), got nan"),
+        (["--bpe_dropout", "0.1", "--tokenizer_model", "unigram"], "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
     ],
 )
 def test_values_that_cannot_work_are_refused(flags, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe([*FILES, *flags])
+
+
+def test_a_model_of_tokenizer_that_does_not_exist_is_refused(capsys):
+    assert parse_recipe([*FILES, "--tokenizer_model", "wordpiece"]).data.tokenizer_model == "wordpiece"
+    with pytest.raises(SystemExit):
+        parse_recipe([*FILES, "--tokenizer_model", "sentencepiece"])
+    assert "argument --tokenizer_model" in capsys.readouterr().err
 
 
 def test_what_is_missing_is_named():

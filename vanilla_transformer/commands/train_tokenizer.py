@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, VanillaTransformerTokenizer
 from vanilla_transformer.training.checkpoint import written_aside
 from vanilla_transformer.training.corpora import read_lines
 
@@ -19,6 +19,9 @@ class TokenizerArguments:
     output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the vocabulary (section 5.1)."})
     min_frequency: int = field(default=2, metadata={"help": "Pairs seen more rarely are not merged."})
+    model: str = field(
+        default="bpe", metadata={"help": "bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)}
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -32,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
     lines = chain.from_iterable(read_lines(file) for file in files)
     tokenizer = VanillaTransformerTokenizer.train_from_iterator(
-        lines, options.vocab_size, options.min_frequency, show_progress=True
+        lines, options.vocab_size, options.min_frequency, show_progress=True, model=options.model
     )
     with written_aside(folder) as aside:
         tokenizer.save_pretrained(aside)

@@ -11,6 +11,7 @@ import yaml
 from transformers import HfArgumentParser, SchedulerType
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
 
 from .schedule import PAPER_SCHEDULE
 
@@ -37,6 +38,17 @@ class DataArguments:
     target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as de."})
     tokenizer: str | None = field(
         default=None, metadata={"help": "Folder or Hub name of a tokenizer. By default one is trained on the corpus."}
+    )
+    tokenizer_model: str = field(
+        default="bpe",
+        metadata={
+            "help": "bpe, unigram or wordpiece: of a tokenizer that is trained on the corpus (section 5.1).",
+            "choices": list(TOKENIZER_MODELS),
+        },
+    )
+    bpe_dropout: float = field(
+        default=0.0,
+        metadata={"help": "Probability p in [0, 1) of leaving out a merge, anew in each epoch. Not in the paper."},
     )
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
     max_tokens: int = field(
@@ -240,6 +252,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     _check_data(recipe.data)
+    _check_tokenizer(recipe.data)
     if not recipe.output.output_dir:
         raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
     if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
@@ -299,3 +312,18 @@ def _check_data(data: DataArguments) -> None:
                 raise ValueError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
     if (data.validation_source is None) != (data.validation_target is None):
         raise ValueError("`validation_source` and `validation_target` must be given together, got only one of them.")
+
+
+def _check_tokenizer(data: DataArguments) -> None:
+    if data.tokenizer is not None and data.tokenizer_model != "bpe":
+        raise ValueError(
+            f"Give either `tokenizer` or `tokenizer_model`, got {data.tokenizer} and {data.tokenizer_model}: the "
+            "latter is for a tokenizer that is trained on the corpus."
+        )
+    if not 0.0 <= data.bpe_dropout < 1.0:
+        raise ValueError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
+    if data.bpe_dropout and data.tokenizer_model != "bpe":
+        raise ValueError(
+            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
+            f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
+        )

@@ -12,17 +12,19 @@ from .corpora import SentencePair
 
 
 def prepare_tokenizer(
-    pairs: Sequence[SentencePair], vocab_size: int, name: str | None = None
+    pairs: Sequence[SentencePair], vocab_size: int, name: str | None = None, model: str = "bpe"
 ) -> PreTrainedTokenizerBase:
     """
-    Loads the tokenizer `name`, or trains a joint one on both sides of `pairs`.
+    Loads the tokenizer `name`, or trains a joint one of the given model (bpe, unigram or wordpiece) on both sides of
+    `pairs`.
 
     Raises:
-        ValueError: the tokenizer lacks a padding or an EOS token.
+        ValueError: the tokenizer lacks a padding or an EOS token, or there is no such model.
         OSError: there is no such tokenizer.
     """
     if name is None:
-        return VanillaTransformerTokenizer.train_from_iterator(chain.from_iterable(pairs), vocab_size=vocab_size)
+        texts = chain.from_iterable(pairs)
+        return VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=vocab_size, model=model)
     tokenizer = AutoTokenizer.from_pretrained(name)
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:

@@ -130,7 +130,8 @@ def _accelerator(recipe: Recipe) -> Accelerator:
 
 def _tokenizer(data: DataArguments, pairs: Sequence[SentencePair], checkpoint: Path | None) -> PreTrainedTokenizerBase:
     """That of the checkpoint which a run goes on from, or the recipe's."""
-    return prepare_tokenizer(pairs, data.vocab_size, data.tokenizer if checkpoint is None else str(checkpoint))
+    name = data.tokenizer if checkpoint is None else str(checkpoint)
+    return prepare_tokenizer(pairs, data.vocab_size, name, data.tokenizer_model)
 
 
 def read_corpus(data: DataArguments) -> tuple[list[SentencePair], list[SentencePair]]:

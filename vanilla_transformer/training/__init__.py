@@ -1,5 +1,6 @@
 """
 From raw parallel text to a checkpoint.
 
-Read in this order: corpora, tokenizing, batching, schedule, loss, checkpoint, trainer.
+Read in this order: corpora, cleaning, encoding, mixing, streaming, preparation; tokenizing, batching, schedule, loss,
+checkpoint, trainer.
 """

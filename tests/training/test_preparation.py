@@ -145,6 +145,16 @@ def test_a_dataset_is_known_by_its_content(tmp_path, prepare):
     assert prepare(save("third", "ein"))[1]
 
 
+def test_a_dataset_held_in_memory_is_known_by_its_content_too(tmp_path, prepare, monkeypatch):
+    def start(word):
+        rows = datasets.Dataset.from_list([{"source": "one", "target": word}])
+        monkeypatch.setattr(datasets, "load_dataset", lambda name, streaming: {"train": rows})
+        return prepare(DataArguments(corpora=[{"dataset": "hub"}], cache_dir=str(tmp_path)))
+
+    assert [start(word)[1] for word in ("eins", "eins", "ein")] == [True, False, True]
+    assert texts(start("ein")[0]) == ["ein"]
+
+
 def test_overlap_with_held_out_text_is_counted_and_a_change_of_it_is_seen(recipe, prepare, tmp_path):
     def counts(corpus):
         return {name: (found.sources, found.targets, found.both) for name, found in corpus.overlaps.items()}

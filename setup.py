@@ -40,6 +40,8 @@ setup(
         "accelerate>=1.1",
         "tokenizers>=0.22",
         "datasets>=3.0",
+        "filelock>=3.12",
+        "pyarrow>=15",
         "evaluate>=0.4",
         "safetensors>=0.5",
         "sacrebleu>=2.4",

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.training.arguments import ModelArguments, parse_recipe
+from vanilla_transformer.training.arguments import ModelArguments, corpus_specs, parse_recipe
+from vanilla_transformer.training.corpora import CorpusSpec
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
@@ -76,6 +77,12 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe_file, text, message):
         (["--bpe_dropout", "1"], r"`bpe_dropout` must be in \[0, 1\), got 1.0"),
         (["--bpe_dropout", "nan"], r"`bpe_dropout` must be in \[0, 1\), got nan"),
         (["--bpe_dropout", "0.1", "--tokenizer_model", "unigram"], "`bpe_dropout` must be 0 .*got 0.1 with unigram"),
+        (["--test_target", "t.de"], "`test_source` and `test_target` must be given together"),
+        (["--corpora", "[{file: a.tsv}]"], "Give either .* got `corpora` and `train_source`"),
+        (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
+        (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
+        (["--stream_window", "0"], "`stream_window` must be at least 1, got 0"),
+        (["--stream", "--drop_duplicates"], "`drop_duplicates` needs to see all corpora .*`stream`"),
     ],
 )
 def test_values_that_cannot_work_are_refused(flags, message):
@@ -103,3 +110,52 @@ def test_what_is_missing_is_named():
 def test_every_shipped_recipe_parses(path):
     recipe = parse_recipe([str(path), *FILES])
     VanillaTransformerConfig(**vars(recipe.model))
+
+
+MIX = """
+source_language: en
+target_language: de
+corpora:
+  - {source: a.en.xz, target: "a: b.de"}
+  - {file: b.tsv.gz, weight: 0.5}
+  - {dataset: "wmt14:fr-en", split: test, source_language: fr}
+"""
+
+
+def test_a_recipe_lists_its_corpora_which_share_its_languages(recipe_file):
+    recipe = parse_recipe([recipe_file(MIX), "--output_dir", "out"])
+    common = {"source_language": "en", "target_language": "de"}
+    assert corpus_specs(recipe.data) == [
+        CorpusSpec(source="a.en.xz", target="a: b.de", **common),
+        CorpusSpec(file="b.tsv.gz", weight=0.5, **common),
+        CorpusSpec(dataset="wmt14:fr-en", split="test", source_language="fr", target_language="de"),
+    ]
+
+
+def test_a_flag_lists_corpora_as_json_and_wins_over_the_recipe(recipe_file):
+    recipe = parse_recipe([recipe_file(MIX), "--output_dir", "out", "--corpora", '[{"file": "c.jsonl"}]'])
+    assert recipe.data.corpora == [{"file": "c.jsonl"}]
+
+
+def test_files_and_a_dataset_are_corpora_too():
+    assert corpus_specs(parse_recipe(FILES).data) == [CorpusSpec(source="a.en", target="a.de")]
+    dataset = ["--dataset", "x", "--source_language", "en", "--target_language", "de", "--output_dir", "out"]
+    expected = CorpusSpec(dataset="x", source_language="en", target_language="de")
+    assert corpus_specs(parse_recipe(dataset).data) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("corpora", "message"),
+    [
+        ("[{file: a.tsv, wieght: 2}]", "There is no key of a corpus 'wieght'. Did you mean 'weight'?"),
+        ("[{file: a.tsv, no_weight: 2}]", "There is no key of a corpus 'no_weight'"),
+        ("[{file: a.csv}]", "must end with .tsv"),
+        ("[a.tsv]", "must be a mapping, such as .* got 'a.tsv'"),
+        ("{file: a.tsv}", "`corpora` must be a list with a corpus in it, got {'file'"),
+        ("[]", r"`corpora` must be a list with a corpus in it, got \[\]"),
+        ("[{", "`corpora` must be a list in YAML or JSON"),
+    ],
+)
+def test_corpora_that_cannot_be_read_are_refused_before_anything_is(corpora, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(["--corpora", corpora, "--output_dir", "out"])

@@ -1,6 +1,7 @@
 """
 From raw parallel text to a checkpoint.
 
-Read in this order: corpora, tokenizing, batching, schedule, loss, checkpoint, trainer. What `Trainer` users need of
-it is in seq2seq_trainer.
+Read in this order: corpora, cleaning, encoding, mixing, streaming, preparation; tokenizing, bpe_dropout; batching,
+order; schedule, loss, averaging, sharding, checkpoint, resuming, metrics; trainer, planning. What `Trainer` users need
+of it is in seq2seq_trainer.
 """

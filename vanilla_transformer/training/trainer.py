@@ -47,10 +47,12 @@ from .checkpoint import (
     save_model_folder,
     written_aside,
 )
-from .corpora import EncodedPair, SentencePair, encode_pairs, read_dataset, read_text_files
+from .corpora import EncodedPair, SentencePair, encode_pairs
 from .loss import smoothed_cross_entropy
 from .metrics import StepLog, UpdateSums, append_entry, describe, forget_entries_after, peak_memory_gib
-from .order import Corpus, InMemoryCorpus, UpdateOrder
+from .mixing import Corpus
+from .order import UpdateOrder
+from .preparation import iterate_texts, open_corpus, read_validation_pairs
 from .resuming import check_same_run, flatten
 from .schedule import PAPER_SCHEDULE, make_schedule
 from .sharding import like, load_optimizer_state, shard_model, whole_optimizer_state, whole_tensor, whole_weights
@@ -101,17 +103,18 @@ def prepare_run(recipe: Recipe, evaluate: Evaluator) -> "TrainingRun":
     state = None if checkpoint is None else load_training_state(checkpoint)
     if state is not None:
         check_same_run(state.progress.recipe, flatten(recipe))
-    training_pairs, validation_pairs = read_corpus(recipe.data)
     accelerator = _accelerator(recipe)
     set_seed(recipe.optimization.seed)
-    tokenizer = _tokenizer(recipe.data, training_pairs, checkpoint)
-    encoded = encode_pairs(tokenizer, training_pairs)
-    model = build_model(recipe.model, tokenizer, encoded)
+    with accelerator.main_process_first():  # the others find the cleaned and tokenised text in the cache
+        tokenizer = _tokenizer(recipe.data, checkpoint)
+        corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)
+    validation_pairs = read_validation_pairs(recipe.data)
+    model = build_model(recipe.model, tokenizer, corpus.max_source_length)
     if recipe.optimization.attn_implementation is not None:
         model.set_attn_implementation(recipe.optimization.attn_implementation)
     if checkpoint is not None:
         load_weights(model, load_file(checkpoint / SAFE_WEIGHTS_NAME))
-    run = TrainingRun(recipe, accelerator, model, tokenizer, InMemoryCorpus(encoded), validation_pairs, evaluate)
+    run = TrainingRun(recipe, accelerator, model, tokenizer, corpus, validation_pairs, evaluate)
     if state is not None:
         run.go_on_from(state)
     return run
@@ -128,34 +131,21 @@ def _accelerator(recipe: Recipe) -> Accelerator:
     )
 
 
-def _tokenizer(data: DataArguments, pairs: Sequence[SentencePair], checkpoint: Path | None) -> PreTrainedTokenizerBase:
+def _tokenizer(data: DataArguments, checkpoint: Path | None) -> PreTrainedTokenizerBase:
     """That of the checkpoint which a run goes on from, or the recipe's."""
     name = data.tokenizer if checkpoint is None else str(checkpoint)
-    return prepare_tokenizer(pairs, data.vocab_size, name, data.tokenizer_model)
-
-
-def read_corpus(data: DataArguments) -> tuple[list[SentencePair], list[SentencePair]]:
-    """Training and validation pairs; there are none of the latter where the recipe names none."""
-    if data.dataset is not None:
-        assert data.source_language and data.target_language  # `Recipe` has seen to it, as it has to files below
-        languages = (data.source_language, data.target_language)
-        return read_dataset(data.dataset, "train", *languages), read_dataset(data.dataset, "validation", *languages)
-    assert data.train_source and data.train_target
-    training_pairs = read_text_files(data.train_source, data.train_target)
-    if not (data.validation_source and data.validation_target):
-        return training_pairs, []
-    return training_pairs, read_text_files(data.validation_source, data.validation_target)
+    return prepare_tokenizer(iterate_texts(data), data.vocab_size, name, data.tokenizer_model)
 
 
 def build_model(
-    model_arguments: Any, tokenizer: PreTrainedTokenizerBase, pairs: Sequence[EncodedPair]
+    model_arguments: Any, tokenizer: PreTrainedTokenizerBase, max_source_length: int
 ) -> VanillaTransformerForConditionalGeneration:
     """A model of the given shape for the vocabulary of `tokenizer`, which decodes as the paper does."""
     config = VanillaTransformerConfig(
         **asdict(model_arguments),
         **special_token_ids(tokenizer),
         vocab_size=len(tokenizer),
-        max_source_length=max(len(pair.source) for pair in pairs),
+        max_source_length=max_source_length,
     )
     check_tokenizer_fits(tokenizer, config)
     model = VanillaTransformerForConditionalGeneration(config)
@@ -185,6 +175,7 @@ class TrainingRun:
         self.validation_pairs = validation_pairs
         self.validation_batches = self._validation_batches(encode_pairs(tokenizer, validation_pairs))
         self.evaluate = evaluate
+        self.corpus = corpus
         self.order = UpdateOrder(
             corpus,
             recipe.data.max_tokens,
@@ -479,6 +470,8 @@ class TrainingRun:
             # Behind the update that this run begins with is what was cut off, or of an earlier run.
             forget_folders_after(self.output_dir, self.progress.step)
             forget_entries_after(self.output_dir, self.progress.step)
+            self._tell(str(self.corpus))
+            write_json(self.output_dir / CORPUS_FILE, self.corpus.to_dict())
         if self.recipe.output.report_to:
             self.accelerator.init_trackers("vanilla-transformer", config=_loggable(self.progress.recipe))
         self.accelerator.wait_for_everyone()

@@ -73,5 +73,7 @@ def _show(folder: Path, corpus: Path) -> None:
     print(f"\nPictures: {curve} and {attention}")
     print("Next:")
     print(f"  .venv/bin/vanilla-transformer translate {folder} 'The child sees the dog.'")
-    print("  .venv/bin/vanilla-transformer train recipes/small.yaml --train_source YOURS.en --train_target YOURS.de \\")
+    print(
+        "  .venv/bin/vanilla-transformer train recipes/small.yaml --train_source YOURS.en --train_target YOURS.de \\"
+    )
     print("      --validation_source VALID.en --validation_target VALID.de --output_dir runs/yours")

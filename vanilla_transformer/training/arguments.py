@@ -14,9 +14,8 @@ from transformers import HfArgumentParser, SchedulerType
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
 
-from .schedule import PAPER_SCHEDULE
-
 from .corpora import CorpusSpec
+from .schedule import PAPER_SCHEDULE
 
 # Fields of the configuration that follow from the tokenizer, the corpus or the architecture.
 _DERIVED_FIELDS = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}

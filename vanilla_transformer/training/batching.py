@@ -6,6 +6,8 @@ by rank, and can say where it is.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,53 +17,99 @@ from torch.utils.data import Sampler
 from .corpora import EncodedPair
 
 IGNORED_LABEL = -100  # the library's mark of positions without a label
+# Among how many neighbouring updates batches are exchanged, for those of one update to cost the same.
+_STEPS_EXCHANGING = 4
+# Into how many updates a remainder is worked, for none to be much smaller than the others.
+_STEPS_SHARING_REMAINDER = 16
+
+Lengths = Sequence[int] | np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class BatchPlan:
+    """
+    One epoch of batches; `plan[step]` is the list of the batches of one update, each an array of pair numbers.
+
+    Args:
+        pairs: All pair numbers, batch after batch, `(pairs,)`.
+        bounds: Where in `pairs` each batch begins, and where the last one ends, `(batches + 1,)`.
+        steps: Which batches each update is made of, `(steps, batches_per_step)`.
+    """
+
+    pairs: np.ndarray
+    bounds: np.ndarray
+    steps: np.ndarray
+
+    def __len__(self) -> int:
+        """Updates of the epoch."""
+        return len(self.steps)
+
+    def __getitem__(self, step: int) -> list[np.ndarray]:
+        return [self.pairs[self.bounds[batch] : self.bounds[batch + 1]] for batch in self.steps[step]]
+
+    def padded_tokens(self, lengths: Lengths) -> np.ndarray:
+        """Tokens of each batch where its pairs are as long as its longest, `(steps, batches_per_step)`."""
+        return _padded(np.asarray(lengths)[self.pairs], self.bounds)[self.steps]
 
 
 def plan_batches(
-    source_lengths: Sequence[int],
-    target_lengths: Sequence[int],
+    source_lengths: Lengths,
+    target_lengths: Lengths,
     max_tokens: int,
     seed: int = 0,
     epoch: int = 0,
     batches_per_step: int = 1,
-) -> list[list[list[int]]]:
+) -> BatchPlan:
     """
     One epoch of batches: every pair once, pairs of like length together, batches in random order.
 
     Args:
-        source_lengths, target_lengths: Tokens of each pair, EOS counted.
+        source_lengths, target_lengths: Tokens of each pair, EOS counted; arrays of int32 are taken as they are.
         max_tokens (`int`):
             Upper bound of the padded source tokens, and of the padded target tokens, of each batch.
-        seed, epoch (`int`): The order is a function of both.
+        seed, epoch (`int`): The order is a function of both. The number of updates is not: it is that of each epoch.
         batches_per_step (`int`):
-            Batches that one update is made of, over all processes and accumulations. They hold pairs of like length,
-            so that processes finish together, and how they are dealt to processes changes nothing about the update.
-
-    Returns:
-        A list of steps; each holds `batches_per_step` batches of pair numbers.
+            Batches that one update is made of, over all processes and accumulations. They hold pairs of like length
+            and have about the same number of padded tokens, so that processes finish together, and how they are dealt
+            to processes changes nothing about the update.
 
     Raises:
-        ValueError: a pair alone exceeds `max_tokens`, or there are too few pairs to share.
+        ValueError: a pair alone exceeds `max_tokens`, or there are too few pairs to share; the numbers of lengths
+            differ, or a length is below 1.
     """
-    source, target = np.asarray(source_lengths, dtype=np.int64), np.asarray(target_lengths, dtype=np.int64)
-    _check_fits(source, target, max_tokens, batches_per_step)
+    source, target = np.asarray(source_lengths), np.asarray(target_lengths)
+    _check_lengths(source, target)
+    longest = np.maximum(source, target)
+    _check_fits(source, target, longest, max_tokens, batches_per_step)
     random = np.random.default_rng((seed, epoch))
-    order = random.permutation(len(source))
-    # Shuffled first, so that pairs of one length meet others in each epoch. Sorted by the target, which costs more.
-    order = order[np.lexsort((source[order], target[order]))]
-    batches = _fill(order.tolist(), source[order].tolist(), target[order].tolist(), max_tokens)
-    _split_until_divisible(batches, batches_per_step)
-    steps = [batches[first : first + batches_per_step] for first in range(0, len(batches), batches_per_step)]
-    return [steps[index] for index in random.permutation(len(steps))]
+    pairs = _sort(longest, source, target, random)
+    bounds = _cut(longest[pairs], max_tokens, batches_per_step, random)
+    cost = _padded(source[pairs], bounds) + _padded(target[pairs], bounds)
+    return BatchPlan(pairs, bounds, random.permutation(_group(cost, batches_per_step)))
 
 
-def _check_fits(source: np.ndarray, target: np.ndarray, max_tokens: int, batches_per_step: int) -> None:
+def _check_lengths(source: np.ndarray, target: np.ndarray) -> None:
+    if len(source) != len(target):
+        raise ValueError(
+            f"There must be as many source as target lengths, got {len(source)} of the source and {len(target)} of "
+            "the target."
+        )
+    for name, lengths in (("source", source), ("target", target)):
+        if len(lengths) and lengths.min() < 1:
+            raise ValueError(
+                f"Each sentence has at least one token, EOS, but pair {int(lengths.argmin()) + 1} has {lengths.min()} "
+                f"{name} tokens."
+            )
+
+
+def _check_fits(
+    source: np.ndarray, target: np.ndarray, longest: np.ndarray, max_tokens: int, batches_per_step: int
+) -> None:
     if len(source) < batches_per_step:
         raise ValueError(
             f"There must be a pair for each of the {batches_per_step} batches of an update (processes × "
             f"accumulation), got {len(source)} pairs."
         )
-    longest = np.maximum(source, target)
     if longest.max() > max_tokens:
         pair = int(longest.argmax())
         raise ValueError(
@@ -71,30 +119,94 @@ def _check_fits(source: np.ndarray, target: np.ndarray, max_tokens: int, batches
         )
 
 
-def _fill(order: list[int], source: list[int], target: list[int], max_tokens: int) -> list[list[int]]:
-    """Cuts the sorted pairs into batches; a batch ends before it would exceed the budget on either side."""
-    batches: list[list[int]] = [[]]
-    longest_source = longest_target = 0
-    for pair, source_length, target_length in zip(order, source, target, strict=True):
-        longest_source, longest_target = max(longest_source, source_length), max(longest_target, target_length)
-        if (len(batches[-1]) + 1) * max(longest_source, longest_target) > max_tokens:
-            batches.append([])
-            longest_source, longest_target = source_length, target_length
-        batches[-1].append(pair)
-    return batches
+def _sort(longest: np.ndarray, source: np.ndarray, target: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """
+    Pair numbers by the longer side, which is what fills the budget, then by how much longer the source is, up and down
+    by turns: at the next longer side the order goes on among pairs of like difference. Pairs equal in both come in
+    random order and so meet others in each epoch.
+    """
+    # Numpy sorts integers of 16 bits by counting, in a fraction of the time that others take.
+    narrow = np.int16 if longest.max() <= np.iinfo(np.int16).max else np.int64
+    difference = np.subtract(source, target, dtype=narrow)
+    np.negative(difference, out=difference, where=longest % 2 == 1)
+    shuffled = random.integers(1 << 16, size=len(longest), dtype=np.uint16)
+    order = np.lexsort((shuffled, difference, longest.astype(narrow)))
+    return order.astype(np.int32) if len(order) <= np.iinfo(np.int32).max else order
 
 
-def _split_until_divisible(batches: list[list[int]], divisor: int) -> None:
-    """Halves the largest batches until their number is a multiple of `divisor`."""
-    while len(batches) % divisor:
-        largest = max(range(len(batches)), key=lambda index: len(batches[index]))
-        batch = batches[largest]
-        if len(batch) == 1:
-            raise ValueError(
-                f"{len(batches)} batches of one pair each cannot be shared by the {divisor} batches of an update "
-                "(processes × accumulation). Raise `max_tokens`, so that batches hold several pairs."
-            )
-        batches[largest : largest + 1] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+def _cut(longest: np.ndarray, max_tokens: int, divisor: int, random: np.random.Generator) -> np.ndarray:
+    """Bounds of the batches of sorted pairs. Their number is a multiple of `divisor`, and that of each epoch."""
+    bounds = _fill(longest, max_tokens)
+    number = _number_of_batches(len(longest), len(bounds) - 1, divisor)
+    if number >= len(bounds):  # one batch more than at least
+        # So each epoch has other bounds. Whatever is taken from the first batch, no more than one is added: each bound
+        # of the new ones lies behind its predecessor among the old ones.
+        first = random.integers((bounds[1] + 1) // 2, bounds[1] + 1)
+        bounds = np.append(0, first + _fill(longest[first:], max_tokens))
+    return _share_remainder(longest, bounds, number, divisor, max_tokens)
+
+
+def _number_of_batches(pairs: int, fewest: int, divisor: int) -> int:
+    """The first multiple of `divisor` above the fewest batches that hold the pairs, or equal where pairs are few."""
+    above, at_least = fewest // divisor * divisor + divisor, -(-fewest // divisor) * divisor
+    if at_least > pairs:
+        raise ValueError(
+            f"{pairs} batches of one pair each cannot be shared by the {divisor} batches of an update "
+            "(processes × accumulation). Raise `max_tokens`, so that batches hold several pairs."
+        )
+    return above if above <= pairs else at_least
+
+
+def _fill(longest: np.ndarray, max_tokens: int) -> np.ndarray:
+    """Cuts pairs, given by their longer side, into the fewest batches; returns where each begins, and the end."""
+    bounds, counts = [0], np.arange(1, min(max_tokens, len(longest)) + 1)
+    while bounds[-1] < len(longest):
+        begin = bounds[-1]
+        window = longest[begin : begin + max_tokens // int(longest[begin])]
+        padded = np.maximum.accumulate(window) * counts[: len(window)]
+        bounds.append(begin + int(padded.searchsorted(max_tokens, side="right")))
+    return np.array(bounds)
+
+
+def _share_remainder(
+    longest: np.ndarray, bounds: np.ndarray, number: int, divisor: int, max_tokens: int
+) -> np.ndarray:
+    """Cuts the last batches anew, for `number` of them to be there in all, the new ones of like size."""
+    # Behind batch `first` there must be a pair for each batch that is to come.
+    spare = np.flatnonzero(bounds - np.arange(len(bounds)) <= len(longest) - number)
+    first = max(0, min(number - divisor * _STEPS_SHARING_REMAINDER, int(spare[-1])))
+    rest = longest[bounds[first] :]
+    budget = _least_budget(rest, number - first, max_tokens)
+    again = _halve_largest(_fill(rest, budget), number - first)
+    return np.append(bounds[:first], bounds[first] + again)
+
+
+def _least_budget(longest: np.ndarray, number: int, max_tokens: int) -> int:
+    """The smallest budget whose batches are at most `number`, found by bisection."""
+    low, high = int(longest.max()), max_tokens
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if len(_fill(longest, middle)) - 1 <= number else (middle + 1, high)
+    return low
+
+
+def _halve_largest(bounds: np.ndarray, number: int) -> np.ndarray:
+    """Halves the batches of most pairs until there are `number` of them."""
+    while len(bounds) - 1 < number:
+        largest = int(np.diff(bounds).argmax())
+        bounds = np.insert(bounds, largest + 1, (bounds[largest] + bounds[largest + 1]) // 2)
+    return bounds
+
+
+def _padded(lengths: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+    """Tokens of each batch, as wide as its longest pair, `(batches,)`."""
+    return np.maximum.reduceat(lengths, bounds[:-1]).astype(np.int64) * np.diff(bounds)
+
+
+def _group(cost: np.ndarray, batches_per_step: int) -> np.ndarray:
+    """Batches of like cost among neighbours, which are of like length, `(steps, batches_per_step)`."""
+    neighbourhood = np.arange(len(cost)) // (batches_per_step * _STEPS_EXCHANGING)
+    return np.lexsort((cost, neighbourhood)).reshape(-1, batches_per_step)
 
 
 class TokenBatchSampler(Sampler[list[int]]):
@@ -105,56 +217,108 @@ class TokenBatchSampler(Sampler[list[int]]):
         source_lengths, target_lengths, max_tokens, seed: See [`plan_batches`].
         accumulation (`int`): Batches that each replica gets for an update, one after the other.
         num_replicas, rank (`int`): How many processes train together, and which of them this is.
+        endless (`bool`):
+            Whether iteration goes on with the next epoch. If not, it ends behind the present one, as `Trainer` wants
+            it; iterated again, the sampler goes on with the next.
 
-    `state_dict()` holds epoch and position; a sampler that loads it goes on behind the batch yielded last.
+    `state_dict()` holds epoch and update; a sampler that loads it goes on behind the last update that was yielded as
+    a whole, one that was only begun comes once more. So with `num_replicas × accumulation` as before, any number of
+    replicas may go on. What a loader with workers has fetched ahead counts as yielded.
     """
 
     def __init__(
         self,
-        source_lengths: Sequence[int],
-        target_lengths: Sequence[int],
+        source_lengths: Lengths,
+        target_lengths: Lengths,
         max_tokens: int,
         seed: int = 0,
         accumulation: int = 1,
         num_replicas: int = 1,
         rank: int = 0,
+        endless: bool = True,
     ):
-        self.source_lengths = source_lengths
-        self.target_lengths = target_lengths
+        self.source_lengths = np.asarray(source_lengths, dtype=np.int32)
+        self.target_lengths = np.asarray(target_lengths, dtype=np.int32)
         self.max_tokens = max_tokens
         self.seed = seed
         self.accumulation = accumulation
         self.num_replicas = num_replicas
         self.rank = rank
+        self.endless = endless
         self.epoch = 0
-        self.position = 0
-        self._batches = self._plan()
+        self.position = 0  # batches of this replica that have been yielded in this epoch
+        self._plan = self._make_plan()
+        self._planned_epoch = 0
 
-    def _plan(self) -> list[list[int]]:
+    def _make_plan(self) -> BatchPlan:
         per_step = self.num_replicas * self.accumulation
-        steps = plan_batches(
-            self.source_lengths, self.target_lengths, self.max_tokens, self.seed, self.epoch, per_step
-        )
-        return [batch for step in steps for batch in step[self.rank :: self.num_replicas]]
+        return plan_batches(self.source_lengths, self.target_lengths, self.max_tokens, self.seed, self.epoch, per_step)
+
+    @property
+    def plan(self) -> BatchPlan:
+        """The batches of the present epoch, for all replicas."""
+        if self._planned_epoch != self.epoch:
+            self._plan, self._planned_epoch = self._make_plan(), self.epoch
+        return self._plan
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the beginning of an epoch. `Trainer` calls it before each and, resuming, skips batches itself."""
+        self.epoch, self.position = epoch, 0
 
     def __len__(self) -> int:
-        """Batches of the present epoch; epochs differ by a few."""
-        return len(self._batches)
+        """Batches of an epoch, the same number in each."""
+        return len(self._plan) * self.accumulation
 
     def __iter__(self) -> Iterator[list[int]]:
         while True:
-            while self.position < len(self._batches):
+            while self.position < len(self):
+                step, turn = divmod(self.position, self.accumulation)
                 self.position += 1
-                yield self._batches[self.position - 1]
-            self.epoch, self.position = self.epoch + 1, 0
-            self._batches = self._plan()
+                yield self.plan[step][self.rank + turn * self.num_replicas].tolist()
+            self.set_epoch(self.epoch + 1)
+            if not self.endless:
+                return
 
     def state_dict(self) -> dict[str, int]:
-        return {"epoch": self.epoch, "position": self.position}
+        return {**self._fingerprint, "epoch": self.epoch, "step": self.position // self.accumulation}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.epoch, self.position = state["epoch"], state["position"]
-        self._batches = self._plan()
+        """
+        Goes on where a state was taken.
+
+        Raises:
+            ValueError: the state is of other data or another order, so that pairs would be lost and doubled.
+        """
+        _check_state(state, self._fingerprint)
+        self.set_epoch(state["epoch"])
+        self.position = state["step"] * self.accumulation
+
+    @cached_property
+    def _fingerprint(self) -> dict[str, int]:
+        """What the order of an epoch depends on: all of it but for the lengths, whose sums are here."""
+        return {
+            "pairs": len(self.source_lengths),
+            "source_tokens": int(self.source_lengths.sum(dtype=np.int64)),
+            "target_tokens": int(self.target_lengths.sum(dtype=np.int64)),
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+            "batches_per_step": self.num_replicas * self.accumulation,
+        }
+
+
+def _check_state(state: dict[str, int], expected: dict[str, int]) -> None:
+    missing = [name for name in (*expected, "epoch", "step") if name not in state]
+    if missing:
+        raise ValueError(
+            f"The state of a sampler must have {', '.join(missing)}, got {', '.join(state) or 'nothing'}."
+        )
+    wrong = [f"{name}={state[name]}, here {value}" for name, value in expected.items() if state[name] != value]
+    if wrong:
+        raise ValueError(
+            f"The state belongs to another order of batches: {'; '.join(wrong)}. Pairs would be lost and doubled. Use "
+            "the corpus, tokenizer, `max_tokens` and seed that it was taken with, and choose the accumulation such "
+            "that processes × accumulation is `batches_per_step`."
+        )
 
 
 def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> dict[str, torch.Tensor]:

@@ -104,9 +104,21 @@ def encode_texts(
         num_proc (`int`): How many processes share the work. By default all cores, where there is work for them.
         file (`Path`): Write there, or to several files of like name. By default nothing is written.
     """
+    return map_texts(texts, partial(_encode_batch, encode=encode), num_proc, file)
+
+
+def map_texts(
+    texts: datasets.Dataset,
+    encode_batch: Callable[..., dict[str, list[list[int]]]],
+    num_proc: int | None = None,
+    file: Path | None = None,
+    with_indices: bool = False,
+) -> datasets.Dataset:
+    """What `encode_texts` does, by a function of whole batches of columns and, if it is asked for, of row numbers."""
     cores = num_proc or min(usable_cores(), len(texts) // _ROWS_A_PROCESS)
     return texts.map(
-        partial(_encode_batch, encode=encode),
+        encode_batch,
+        with_indices=with_indices,
         batched=True,
         remove_columns=texts.column_names,
         features=datasets.Features(_FEATURES),

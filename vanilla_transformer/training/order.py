@@ -1,47 +1,13 @@
 """Which batches each update takes, epoch after epoch, and where in them a run stands."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from .batching import plan_batches
+from .batching import BatchPlan, plan_batches
 from .corpora import EncodedPair
-
-
-class NumberedPairs(Protocol):
-    """The encoded pairs of one epoch; `source_lengths` and `target_lengths` are tokens with EOS, one for each."""
-
-    source_lengths: np.ndarray
-    target_lengths: np.ndarray
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int) -> EncodedPair: ...
-
-
-class Corpus(Protocol):
-    """Training text as the loop sees it: an endless row of epochs, each a function of its number."""
-
-    def epoch(self, number: int) -> NumberedPairs: ...
-
-
-class InMemoryCorpus:
-    """Encoded pairs that are the same in every epoch."""
-
-    def __init__(self, pairs: Sequence[EncodedPair]):
-        self._pairs = pairs
-        self.source_lengths = np.array([len(pair.source) for pair in pairs])
-        self.target_lengths = np.array([len(pair.target) for pair in pairs])
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __getitem__(self, number: int) -> EncodedPair:
-        return self._pairs[number]
-
-    def epoch(self, number: int) -> "InMemoryCorpus":
-        return self
+from .mixing import Corpus
 
 
 class UpdateOrder:
@@ -73,17 +39,17 @@ class UpdateOrder:
     def __iter__(self) -> Iterator[list[tuple[list[int], list[EncodedPair]]]]:
         """Yields for each update this process's batches, as the numbers of their pairs and the pairs themselves."""
         while True:
-            while self._done < len(self._plan):
-                update = self._plan[self._done]
+            while self._done < self._updates_of_part:
+                batches = self._plan[self._done] if self._plan is not None else []
                 self._parts[-1][1] += 1
-                yield [self._read(batch) for batch in update[self.rank :: self.num_replicas]]
+                yield [self._read(self._left[batch]) for batch in batches[self.rank :: self.num_replicas]]
             self.epoch, self._parts = self.epoch + 1, [[self.batches_per_update, 0]]
             self._enter_epoch()
 
     @property
     def updates_in_epoch(self) -> int:
         """Updates that the present epoch has altogether."""
-        return sum(done for _, done in self._parts[:-1]) + len(self._plan)
+        return sum(done for _, done in self._parts[:-1]) + self._updates_of_part
 
     @property
     def progress(self) -> float:
@@ -103,22 +69,25 @@ class UpdateOrder:
     def _done(self) -> int:
         return self._parts[-1][1]
 
+    @property
+    def _updates_of_part(self) -> int:
+        return 0 if self._plan is None else len(self._plan)
+
     def _enter_epoch(self) -> None:
         """Plans the present epoch: each part takes up the pairs that the parts before have left."""
         self._pairs = self.corpus.epoch(self.epoch)
-        left = np.arange(len(self._pairs))
+        self._left = np.arange(len(self._pairs))
         for batches, done in self._parts[:-1]:
-            updates = self._plan_updates(left, batches)
-            left = np.sort(np.concatenate([pairs for update in updates[done:] for pairs in update]))
-        enough = len(left) >= self.batches_per_update or len(self._parts) == 1
-        self._plan = self._plan_updates(left, self.batches_per_update) if enough else []
+            plan = self._plan_part(batches)
+            left = [batch for update in range(done, len(plan)) for batch in plan[update]]
+            self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
+        enough = len(self._left) >= self.batches_per_update or len(self._parts) == 1
+        self._plan = self._plan_part(self.batches_per_update) if enough else None
 
-    def _plan_updates(self, numbers: np.ndarray, batches_per_update: int) -> list[list[np.ndarray]]:
-        source, target = np.asarray(self._pairs.source_lengths), np.asarray(self._pairs.target_lengths)
-        updates = plan_batches(
-            source[numbers], target[numbers], self.max_tokens, self.seed, self.epoch, batches_per_update
-        )
-        return [[numbers[np.asarray(batch)] for batch in update] for update in updates]
+    def _plan_part(self, batches_per_update: int) -> BatchPlan:
+        """A plan of the pairs that are left, in which their numbers count from 0."""
+        source, target = self._pairs.source_lengths[self._left], self._pairs.target_lengths[self._left]
+        return plan_batches(source, target, self.max_tokens, self.seed, self.epoch, batches_per_update)
 
     def _read(self, batch: np.ndarray) -> tuple[list[int], list[EncodedPair]]:
         numbers = batch.tolist()

@@ -40,6 +40,7 @@ from .corpora import (
 )
 from .encoding import Encode, EncodedPairs, cached_encoding, open_arrow_files, tokenizer_key
 from .mixing import Corpus, MappedCorpus, drop_by_length, find_held_out
+from .resegmenting import ResegmentedCorpus
 from .streaming import StreamedCorpus, StreamedTexts
 
 _FORMAT = 1  # of the cached text; another number makes all old entries unknown
@@ -54,6 +55,19 @@ class CachedTexts(NamedTuple):
     dataset: datasets.Dataset
     report: CleaningReport
     key: str
+
+
+def open_corpus(data: DataArguments, tokenizer: PreTrainedTokenizerBase, seed: int) -> Corpus:
+    """
+    The training pairs of a recipe, with BPE-dropout where it asks for that.
+
+    Raises:
+        OSError, ValueError: as `prepare_corpus`; or BPE-dropout is asked for, and the tokenizer is of another kind.
+    """
+    corpus = prepare_corpus(data, tokenizer, seed)
+    if not data.bpe_dropout:
+        return corpus
+    return ResegmentedCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens)
 
 
 def prepare_corpus(

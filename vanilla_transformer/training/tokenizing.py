@@ -1,29 +1,25 @@
 """The tokenizer of a run: loaded where one is named, trained on the corpus where not, and checked either way."""
 
-from collections.abc import Sequence
-from itertools import chain
+from collections.abc import Iterable
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .corpora import SentencePair
-
 
 def prepare_tokenizer(
-    pairs: Sequence[SentencePair], vocab_size: int, name: str | None = None, model: str = "bpe"
+    texts: Iterable[str], vocab_size: int, name: str | None = None, model: str = "bpe"
 ) -> PreTrainedTokenizerBase:
     """
-    Loads the tokenizer `name`, or trains a joint one of the given model (bpe, unigram or wordpiece) on both sides of
-    `pairs`.
+    Loads the tokenizer `name`, or trains a joint one of the given model (bpe, unigram or wordpiece) on `texts`, the
+    sentences of both sides.
 
     Raises:
         ValueError: the tokenizer lacks a padding or an EOS token, or there is no such model.
         OSError: there is no such tokenizer.
     """
     if name is None:
-        texts = chain.from_iterable(pairs)
         return VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=vocab_size, model=model)
     tokenizer = AutoTokenizer.from_pretrained(name)
     for token in ("pad_token", "eos_token"):

@@ -105,9 +105,8 @@ def prepare_run(recipe: Recipe, evaluate: Evaluator) -> "TrainingRun":
         check_same_run(state.progress.recipe, flatten(recipe))
     accelerator = _accelerator(recipe)
     set_seed(recipe.optimization.seed)
-    with accelerator.main_process_first():  # the others find the cleaned and tokenised text in the cache
-        tokenizer = _tokenizer(recipe.data, checkpoint)
-        corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)
+    tokenizer = _tokenizer(recipe.data, checkpoint)
+    corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)
     validation_pairs = read_validation_pairs(recipe.data)
     model = build_model(recipe.model, tokenizer, corpus.max_source_length)
     if recipe.optimization.attn_implementation is not None:
@@ -471,7 +470,7 @@ class TrainingRun:
             forget_folders_after(self.output_dir, self.progress.step)
             forget_entries_after(self.output_dir, self.progress.step)
             self._tell(str(self.corpus))
-            write_json(self.output_dir / CORPUS_FILE, self.corpus.to_dict())
+            self._write_json("corpus.json", self.corpus.to_dict())
         if self.recipe.output.report_to:
             self.accelerator.init_trackers("vanilla-transformer", config=_loggable(self.progress.recipe))
         self.accelerator.wait_for_everyone()
@@ -536,10 +535,14 @@ class TrainingRun:
         """A model folder with the recipe as it was run."""
         if self.accelerator.is_main_process:
             save_model_folder(self.whole, self.tokenizer, folder)
-            with written_aside(folder) as aside:
-                recipe = json.dumps(self.progress.recipe, indent=2)
-                (aside / "recipe.json").write_text(recipe + "\n", encoding="utf-8")
+            self._write_json(f"{folder.relative_to(self.output_dir)}/recipe.json", self.progress.recipe)
         self.accelerator.wait_for_everyone()
+
+    def _write_json(self, name: str, value: dict[str, Any]) -> None:
+        """Writes a file of the run's folder, whole or not at all."""
+        path = self.output_dir / name
+        with written_aside(path.parent) as aside:
+            (aside / path.name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
     def _tell(self, message: str) -> None:
         if self.accelerator.is_main_process:

@@ -1,0 +1,194 @@
+"""
+What planning an epoch costs, and what the batches of `plan_batches` waste beside those of other orders.
+
+Prints Markdown tables: both on generated lengths, or the second on text files.
+
+    python benchmarks/batching.py
+    python benchmarks/batching.py train.en train.de --tokenizer runs/tokenizer --max_tokens 1536
+"""
+
+import math
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.training.batching import BatchPlan, plan_batches
+
+# The logarithms of WMT14's lengths in tokens have about this standard deviation, which sources and targets share but
+# for that of their difference.
+_COMMON_DEVIATION, _OWN_DEVIATION = 0.6, 0.15
+_LONGEST = 250
+
+
+@dataclass
+class BenchmarkArguments:
+    """What is planned, and for whom."""
+
+    tokenizer: str | None = field(default=None, metadata={"help": "Folder of the tokenizer for the text files."})
+    max_tokens: int = field(default=3125, metadata={"help": "Budget of a batch: the paper's 25,000 on 8 devices."})
+    ranks: int = field(default=8, metadata={"help": "Devices that wait for one another at each update."})
+    planned_pairs: list[int] = field(
+        default_factory=lambda: [4_500_000, 36_000_000],
+        metadata={"help": "Generated corpora whose planning is measured: WMT14's English-German and -French."},
+    )
+    compared_pairs: int = field(
+        default=300_000, metadata={"help": "Generated pairs to compare orders on where no text files are given."}
+    )
+    mean_length: float = field(default=27.0, metadata={"help": "Mean of the generated lengths, EOS counted."})
+    seed: int = field(default=0, metadata={"help": "Of the generated lengths and of all orders."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    files, options = parse(BenchmarkArguments, arguments, "batching.py [SOURCE TARGET --tokenizer FOLDER] [--flags]")
+    if (len(files), options.tokenizer is not None) not in {(0, False), (2, True)}:
+        raise ValueError("Give a source file, a target file and --tokenizer, or none of them for generated lengths.")
+    if options.tokenizer is not None:
+        lengths = read_lengths(files[0], files[1], options.tokenizer)
+    else:
+        print_planning(options)
+        lengths = generate_lengths(options.compared_pairs, options.mean_length, options.seed)
+    print_comparison(*lengths, options)
+
+
+def generate_lengths(pairs: int, mean: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log-normal lengths of sources and targets, the longest of them clipped, as int32 of `(pairs,)`."""
+    random = np.random.default_rng(seed)
+    # The mean of a log-normal variable is exp(μ + σ²/2).
+    middle = math.log(mean) - (_COMMON_DEVIATION**2 + _OWN_DEVIATION**2) / 2
+    common = random.normal(middle, _COMMON_DEVIATION, pairs).astype(np.float32)
+    return _lengths_around(common, random), _lengths_around(common, random)
+
+
+def _lengths_around(common: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    own = random.standard_normal(len(common), dtype=np.float32) * np.float32(_OWN_DEVIATION)
+    return np.exp(common + own).round().clip(1, _LONGEST).astype(np.int32)
+
+
+def read_lengths(source_file: str, target_file: str, tokenizer: str) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of each sentence of two text files."""
+    from transformers import AutoTokenizer
+
+    import vanilla_transformer  # noqa: F401  registers the tokenizer
+    from vanilla_transformer.training.corpora import encode_pairs, read_text_files
+
+    pairs = encode_pairs(AutoTokenizer.from_pretrained(tokenizer), read_text_files(source_file, target_file))
+    source, target = (np.array([len(side) for side in sides], dtype=np.int32) for sides in zip(*pairs, strict=True))
+    return source, target
+
+
+def print_planning(options: BenchmarkArguments) -> None:
+    print(f"Planning an epoch of generated pairs, {options.max_tokens} tokens a batch, {options.ranks} ranks:\n")
+    print("| pairs | updates | CPU seconds | peak memory | as a multiple of the lengths (int32) |")
+    print("|---|---|---|---|---|")
+    for pairs in options.planned_pairs:
+        lengths = generate_lengths(pairs, options.mean_length, options.seed)
+        updates, seconds, peak = measure_planning(*lengths, options)
+        size = sum(side.nbytes for side in lengths)
+        print(f"| {pairs:,} | {updates:,} | {seconds:.1f} | {peak / 2**20:,.0f} MiB | {peak / size:.1f} |", flush=True)
+    print()
+
+
+def measure_planning(source: np.ndarray, target: np.ndarray, options: BenchmarkArguments) -> tuple[int, float, int]:
+    """Updates of the plan, CPU seconds that it took, and the most bytes that it held: each by a call of its own."""
+
+    def plan() -> BatchPlan:
+        return plan_batches(source, target, options.max_tokens, options.seed, batches_per_step=options.ranks)
+
+    begin = time.process_time()  # of the processor, which others may be using as well
+    updates = len(plan())
+    seconds = time.process_time() - begin
+    tracemalloc.start()  # slows down what it watches
+    plan()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return updates, seconds, peak
+
+
+def print_comparison(source: np.ndarray, target: np.ndarray, options: BenchmarkArguments) -> None:
+    ours = plan_batches(source, target, options.max_tokens, options.seed, batches_per_step=options.ranks)
+    sentences = max(1, len(source) // (len(ours) * options.ranks))
+    print(
+        f"{len(source):,} pairs, {options.ranks} ranks, ours with {options.max_tokens} tokens a batch, the others "
+        f"with as many pairs as ours have on average, {sentences}:\n"
+    )
+    print("| order | updates | padding | source | target | largest batch / budget | balance: max / mean of ranks |")
+    print("|---|---|---|---|---|---|---|")
+    print(_row("ours", ours, source, target, options.max_tokens))
+    for name, order in ORDERS.items():
+        plan = in_chunks(order(source, sentences, options.seed), sentences, options.ranks)
+        print(_row(name, plan, source, target, options.max_tokens), flush=True)
+
+
+def _row(name: str, plan: BatchPlan, source: np.ndarray, target: np.ndarray, max_tokens: int) -> str:
+    wide_source, wide_target = plan.padded_tokens(source), plan.padded_tokens(target)
+    shares = [
+        padding_share(plan, [source, target]),
+        padding_share(plan, [source]),
+        padding_share(plan, [target]),
+    ]
+    largest = np.maximum(wide_source, wide_target).max() / max_tokens
+    cells = [f"{len(plan):,}", *(f"{share:.2%}" for share in shares), f"{largest:.2f}"]
+    return f"| {name} | {' | '.join(cells)} | {balance(wide_source + wide_target):.3f} |"
+
+
+def padding_share(plan: BatchPlan, sides: list[np.ndarray]) -> float:
+    """Padding among the tokens of all batches of the plan, on the given sides together."""
+    read = plan.pairs[: plan.bounds[-1]]
+    return 1 - sum(int(side[read].sum()) for side in sides) / sum(
+        int(plan.padded_tokens(side).sum()) for side in sides
+    )
+
+
+def balance(cost: np.ndarray) -> float:
+    """How much longer updates take than if ranks shared them evenly, from the cost of each batch `(steps, ranks)`."""
+    return cost.max(axis=1).sum() / cost.mean(axis=1).sum()
+
+
+def in_chunks(order: np.ndarray, sentences: int, ranks: int) -> BatchPlan:
+    """Batches of a fixed number of pairs, dealt out to ranks one after the other; what remains is dropped."""
+    updates = len(order) // (sentences * ranks)
+    batches = np.arange(updates * ranks)
+    return BatchPlan(order, np.append(batches, len(batches)) * sentences, batches.reshape(-1, ranks))
+
+
+def sort_and_chunk(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
+    """Sorted by the source, cut into batches, the batches shuffled."""
+    chunks = np.array_split(np.argsort(source, kind="stable"), range(sentences, len(source), sentences))
+    shuffled = np.random.default_rng(seed).permutation(len(chunks) - 1)  # the last, which may be smaller, stays
+    return np.concatenate([*(chunks[chunk] for chunk in shuffled), chunks[-1]])
+
+
+def sort_only(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
+    """Sorted by the source: batches of one update are neighbours, and the order is the same in each epoch."""
+    return np.argsort(source, kind="stable")
+
+
+def group_by_length(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
+    """The order of `Trainer` with `group_by_length`, which knows the length of `input_ids` only."""
+    import torch
+    from transformers.trainer_pt_utils import get_length_grouped_indices
+
+    generator = torch.Generator().manual_seed(seed)
+    return np.array(get_length_grouped_indices(source.tolist(), sentences, generator=generator))
+
+
+def shuffle(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(len(source))
+
+
+ORDERS: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
+    "sorted by source, chunks in order": sort_only,
+    "sorted by source, chunks shuffled": sort_and_chunk,
+    "`Trainer` with `group_by_length`": group_by_length,
+    "random": shuffle,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

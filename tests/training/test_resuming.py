@@ -67,6 +67,14 @@ def test_a_killed_run_goes_on_bit_for_bit(corpus, tmp_path, monkeypatch, straigh
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
+def test_a_killed_run_with_bpe_dropout_goes_on_bit_for_bit(corpus, tmp_path, monkeypatch):
+    options = RUN | {"bpe_dropout": 0.3, "vocab_size": 300}
+    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
+    run_until(recipe, monkeypatch, 9)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
 def test_a_run_killed_between_two_accumulated_batches_goes_on_bit_for_bit(
     corpus,
     tmp_path,

@@ -117,7 +117,7 @@ source_language: en
 target_language: de
 corpora:
   - {source: a.en.xz, target: "a: b.de"}
-  - {file: b.tsv.gz, weight: 0.5}
+  - {file: b.tsv.gz, weight: 0.5, split: null}
   - {dataset: "wmt14:fr-en", split: test, source_language: fr}
 """
 

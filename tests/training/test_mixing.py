@@ -60,10 +60,10 @@ def test_every_epoch_of_weights_of_one_is_all_pairs(texts, pairs):
 
 
 def test_weights_are_those_of_the_pairs_that_cleaning_has_kept(texts, pairs):
-    mix = corpus(texts, pairs.select(np.array([0, 2])), [2, 1])
-    assert mix.epoch(0).rows.tolist() == [0, 0, 2]
-    assert mix.max_source_length == 1
-    assert mix.texts.select(mix.epoch(0).rows)["source"][:] == ["a", "a", "c"]
+    mix = corpus(texts, pairs.select(np.array([1, 2])), [1, 2])
+    assert mix.epoch(0).rows.tolist() == [1, 1, 2, 2]
+    assert mix.max_source_length == 3
+    assert mix.texts.select(mix.epoch(0).rows)["source"][:] == ["b b b", "b b b", "c", "c"]
 
 
 def test_a_corpus_tells_what_cleaning_and_overlap_have_found(texts, pairs):

@@ -1,5 +1,6 @@
 """A model and a tokenizer small enough to be built anew for every test."""
 
+import datasets
 import pytest
 import torch
 
@@ -18,6 +19,16 @@ _SENTENCES = [
     "Ein Mann schläft.",
     "Zwei Hunde laufen über das grüne Gras.",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _cache_of_the_tests(tmp_path_factory):
+    """What tests tokenise is not kept in the user's cache, nor by the processes that they start."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_DATASETS_CACHE", str(folder))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+        yield
 
 
 @pytest.fixture

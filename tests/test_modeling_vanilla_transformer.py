@@ -34,6 +34,7 @@ from vanilla_transformer import (
     VanillaTransformerModel,
 )
 from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerDropout,
     VanillaTransformerEmbedding,
     shift_tokens_right,
     sinusoidal_positions,
@@ -370,6 +371,34 @@ def test_init_std_draws_every_weight_from_one_normal_distribution():
     model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3))
     for weight in (model.encoder.embed_tokens.weight[3:], model.encoder.layers[0].fc1.weight):
         assert weight.std().item() == pytest.approx(0.3, rel=0.05)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_drops_its_share_of_features_and_scales_the_others(p, dtype):
+    torch.manual_seed(0)
+    dropped = VanillaTransformerDropout(p)(torch.ones(1001, 999, dtype=dtype))
+    kept = dropped[dropped != 0]
+    assert 1 - kept.numel() / dropped.numel() == pytest.approx(p, abs=2e-3)
+    assert kept.float().mean() == pytest.approx(1 / (1 - p), rel=1e-2 if dtype == torch.bfloat16 else 1e-4)
+    assert len(kept.unique()) == 1
+
+
+def test_dropout_draws_each_feature_by_itself():
+    torch.manual_seed(0)
+    zero = (VanillaTransformerDropout(0.3)(torch.ones(4_000_001)) == 0).float() - 0.3
+    for distance in (1, 2, 3, 4, 8):  # four features share a draw of 64 bits
+        assert (zero[:-distance] * zero[distance:]).mean().abs() < 1e-3
+    for lane in range(4):
+        assert zero[lane::4].mean().abs() < 2e-3
+
+
+def test_dropout_is_seeded_and_off_in_evaluation():
+    dropout, ones = VanillaTransformerDropout(0.5), torch.ones(64, requires_grad=True)
+    first, second = (torch.manual_seed(1) and dropout(ones) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(torch.autograd.grad(first.sum(), ones)[0], first.detach())
+    assert torch.equal(dropout.eval()(ones), ones)
 
 
 def test_embeddings_are_scaled_by_the_square_root_of_d_model():

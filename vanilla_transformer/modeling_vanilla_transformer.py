@@ -158,6 +158,22 @@ def _position_embeddings(config: VanillaTransformerConfig) -> nn.Module:
     return VanillaTransformerSinusoidalPositions(config)
 
 
+class VanillaTransformerDropout(nn.Dropout):
+    """
+    Section 5.4. On a CPU, where random numbers are drawn one after the other, 16 bits decide about each feature in
+    place of a float of its own. The probability is rounded to a multiple of 2⁻¹⁶, and what is kept scaled by that.
+    """
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        drawn_here = hidden_states.device.type == "cpu" and not torch.compiler.is_compiling()
+        if not (self.training and self.p and drawn_here):
+            return super().forward(hidden_states)
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
+        draws = torch.empty(-(-hidden_states.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        kept = draws.view(torch.int16)[: hidden_states.numel()].view(hidden_states.shape) >= dropped - 2**15
+        return hidden_states * kept.to(hidden_states.dtype).mul_(2**16 / (2**16 - dropped))
+
+
 def eager_attention_forward(
     module: nn.Module,
     query: torch.Tensor,
@@ -265,8 +281,8 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
     def __init__(self, config: VanillaTransformerConfig, ffn_dim: int):
         super().__init__()
         self.normalize_before = config.normalize_before
-        self.dropout = nn.Dropout(config.dropout)
-        self.activation_dropout = nn.Dropout(config.activation_dropout)
+        self.dropout = VanillaTransformerDropout(config.dropout)
+        self.activation_dropout = VanillaTransformerDropout(config.activation_dropout)
         self.activation_fn = ACT2FN[config.activation_function]
         self.fc1 = nn.Linear(config.d_model, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, config.d_model)
@@ -410,7 +426,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
             vocab_size, config.d_model, config.pad_token_id, scale
         )
         self.embed_positions = _position_embeddings(config)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = VanillaTransformerDropout(config.dropout)
         self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
         self.gradient_checkpointing = False
 

@@ -19,7 +19,6 @@ from vanilla_transformer.training.batching import TokenBatchSampler
 from vanilla_transformer.training.checkpoint import save_model_folder
 from vanilla_transformer.training.schedule import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
-    EpochBatchSampler,
     TokenBudgetTrainingArguments,
     VanillaSeq2SeqTrainer,
     column_lengths,
@@ -204,16 +203,6 @@ def test_training_walks_through_the_epochs_that_the_sampler_plans(folder, rows, 
     planned = [[10 + pair for pair in batch] for _, batch in zip(range(3 * len(sampler)), sampler, strict=False)]
     assert seen.batches == planned
     assert trainer.state.global_step == 3 * len(sampler)
-
-
-def test_epochs_are_equally_long_even_where_plans_are_not():
-    """Trainer counts the batches of an epoch once. Only the first plan's number may count."""
-    sampler = TokenBatchSampler([2] * 12, [2] * 12, max_tokens=6)
-    epochs = EpochBatchSampler(sampler)
-    plan = sampler._plan
-    sampler._plan = lambda: plan()[: 4 - sampler.epoch % 2]
-    epochs.set_epoch(1)
-    assert [len(epochs), len(list(epochs))] == [4, 4]
 
 
 def test_a_pair_above_the_budget_is_named(folder, rows, tmp_path):

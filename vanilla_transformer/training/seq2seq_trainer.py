@@ -5,16 +5,15 @@ loop of this package: evaluation, callbacks, reports and resuming are the librar
 `TokenBudgetTrainerMixin` goes before any trainer class; `VanillaSeq2SeqTrainer` is the one made of `Seq2SeqTrainer`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import datasets
 import pyarrow.compute
 import torch
-from torch.utils.data import DataLoader, IterableDataset, Sampler
+from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
 
 from .batching import TokenBatchSampler
@@ -80,34 +79,6 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
                 )
 
 
-class EpochBatchSampler(Sampler[list[int]]):
-    """
-    The batches of one replica, one epoch at a time, as a function of what `set_epoch` was told last.
-
-    Args:
-        sampler (`TokenBatchSampler`): Where the batches come from.
-
-    All epochs have as many batches as the first, since `Trainer` reckons with it: it counts an epoch's updates once
-    and finds its place again by dividing. Plans of one data set are equally long, as their order only mixes pairs of
-    like length; were one shorter, its epoch would end with the first batches of the next.
-    """
-
-    def __init__(self, sampler: TokenBatchSampler):
-        self.sampler = sampler
-        self.epoch = 0
-        self._batches = len(sampler)
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
-    def __len__(self) -> int:
-        return self._batches
-
-    def __iter__(self) -> Iterator[list[int]]:
-        self.sampler.load_state_dict({"epoch": self.epoch, "position": 0})
-        return islice(self.sampler, self._batches)
-
-
 class _EpochLoader(DataLoader):
     """A loader that tells its batch sampler the epoch, as `Trainer` asks it to before each."""
 
@@ -154,7 +125,7 @@ class TokenBudgetTrainerMixin:
         stock = super().get_train_dataloader()  # type: ignore[misc]
         return _EpochLoader(
             stock.dataset,
-            batch_sampler=EpochBatchSampler(self._token_batch_sampler()),
+            batch_sampler=self._token_batch_sampler(),
             collate_fn=stock.collate_fn,
             num_workers=stock.num_workers,
             pin_memory=stock.pin_memory,
@@ -173,6 +144,7 @@ class TokenBudgetTrainerMixin:
             self.args.gradient_accumulation_steps,
             self.args.world_size,
             self.args.process_index,
+            endless=False,  # `Trainer` counts an epoch's updates once, and finds its place again by dividing
         )
 
     def create_scheduler(
@@ -242,7 +214,6 @@ def column_lengths(dataset: Any, column: str) -> Sequence[int]:
 
 
 __all__ = [
-    "EpochBatchSampler",
     "TokenBudgetTrainerMixin",
     "TokenBudgetTrainingArguments",
     "VanillaSeq2SeqTrainer",

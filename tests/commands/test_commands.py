@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer.commands import COMMANDS, main
+from vanilla_transformer.commands import COMMANDS, main, train
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -118,3 +118,17 @@ def test_a_script_runs_as_a_program(folder):
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert finished.returncode == 0, finished.stderr
     assert len(finished.stdout.splitlines()) == 1
+
+
+def test_one_process_on_a_cpu_has_all_cores_though_accelerate_gives_it_one(monkeypatch):
+    given = []
+    monkeypatch.setattr(train.torch, "set_num_threads", given.append)
+    monkeypatch.setattr(train, "usable_cores", lambda: 3)
+    monkeypatch.setattr(train.torch.accelerator, "is_available", lambda: False)
+    train.use_all_cores()
+    assert given == []  # not launched: the user's own threads
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
+    train.use_all_cores()
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    train.use_all_cores()
+    assert given == [3]

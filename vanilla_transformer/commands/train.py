@@ -1,14 +1,17 @@
 """Train a model from a recipe."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.encoding import usable_cores
 from vanilla_transformer.training.planning import plan_run
 from vanilla_transformer.training.trainer import TrainingInterrupted, train
 
@@ -29,9 +32,17 @@ def show_progress() -> None:
     disable_progress_bar()
 
 
+def use_all_cores() -> None:
+    """Takes back the single thread that `accelerate launch` gives a process on a CPU, where there is one process."""
+    launched = "ACCELERATE_MIXED_PRECISION" in os.environ
+    if launched and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not torch.accelerator.is_available():
+        torch.set_num_threads(usable_cores())
+
+
 def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="train")
     show_progress()
+    use_all_cores()
     if recipe.output.dry_run:
         _print_plan(plan_run(recipe))
         return

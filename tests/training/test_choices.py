@@ -151,6 +151,14 @@ def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
     for name, value in shards.items():
         torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
     assert (tmp_path / "shards" / "ema" / "model.safetensors").exists()
+    # And one process without shards goes on with either.
+    for name in ("whole", "shards"):
+        (tmp_path / name / "model.safetensors").unlink()
+        changes = {"dropout": 0.2, "max_grad_norm": 1.0} | ({"ema_decay": 0.5} if name == "shards" else {})
+        run(corpus, tmp_path / name, gradient_accumulation_steps=2, max_steps=8, **changes)
+    whole, shards = (load_file(tmp_path / name / "checkpoint-8" / "model.safetensors") for name in ("whole", "shards"))
+    for name, value in shards.items():
+        torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
 
 
 def test_trackers_of_accelerate_are_given_what_is_logged(corpus, tmp_path):

@@ -1,6 +1,7 @@
 """A parallel corpus that a tiny model learns in a second."""
 
 import pytest
+from accelerate.state import AcceleratorState
 
 
 @pytest.fixture
@@ -11,3 +12,10 @@ def corpus(tmp_path):
         (tmp_path / f"{name}.a").write_text("\n".join(lines) + "\n")
         (tmp_path / f"{name}.b").write_text("\n".join(lines).upper() + "\n")
     return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _fresh_accelerate():
+    """Accelerate keeps the first precision that a process asked for."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)

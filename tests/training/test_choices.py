@@ -12,13 +12,12 @@ from safetensors.torch import load_file
 from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.commands.train import INTERRUPTED_STATUS
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.planning import plan_run
-from vanilla_transformer.training.trainer import train
+from vanilla_transformer.training.trainer import TrainingInterrupted, train
 
 
 def run(corpus, folder, evaluate=no_scores, **changes):
@@ -136,7 +135,8 @@ def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_pat
         time.sleep(0.1)
     os.kill(process.pid, signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == INTERRUPTED_STATUS, errors
+    assert process.returncode == TrainingInterrupted.exit_status == 75, errors
+    assert "The same command goes on from" in errors and "Traceback" not in errors
     assert len(list_checkpoints(folder)) == 1
 
 
@@ -164,6 +164,28 @@ def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
 def test_trackers_of_accelerate_are_given_what_is_logged(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", report_to="tensorboard")
     assert list(folder.rglob("events.out.tfevents*"))
+
+
+def test_an_interruption_before_the_first_update_says_that_nothing_is_saved(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(trainer.TrainingRun, "_train_steps", lambda run: setattr(run, "interrupted", True))
+    with pytest.raises(TrainingInterrupted, match="before the first update"):
+        run(corpus, tmp_path / "out")
+    assert not list_checkpoints(tmp_path / "out")
+
+
+def test_half_precision_trains(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=60)
+    losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
+    assert losses[-1] < 0.6 * losses[0]
+    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_as_a_plain_one_does(corpus, tmp_path):
+    plain = load_file(run(corpus, tmp_path / "plain") / "model.safetensors")
+    compiled = load_file(run(corpus, tmp_path / "compiled", torch_compile=True) / "model.safetensors")
+    for name, value in compiled.items():
+        torch.testing.assert_close(value, plain[name], msg=name, atol=1e-4, rtol=1e-3)
 
 
 def test_metrics_say_what_an_update_was(corpus, tmp_path):

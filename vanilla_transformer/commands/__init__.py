@@ -44,9 +44,9 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     except FloatingPointError as error:
         sys.stderr.write(f"error: {error}\n")
         return 3
-    except KeyboardInterrupt:
-        sys.stderr.write("Interrupted.\n")
-        return 130
+    except KeyboardInterrupt as interruption:
+        sys.stderr.write(f"{str(interruption) or 'Interrupted.'}\n")
+        return getattr(interruption, "exit_status", 130)  # training has one of its own
     return 0
 
 

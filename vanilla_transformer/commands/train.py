@@ -2,21 +2,21 @@
 
 import logging
 import os
-import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from transformers.utils.logging import disable_progress_bar
 
+from vanilla_transformer.evaluation.plots import plot_learning_curve
 from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.encoding import usable_cores
+from vanilla_transformer.training.metrics import METRICS_FILE
 from vanilla_transformer.training.planning import plan_run
-from vanilla_transformer.training.trainer import TrainingInterrupted, train
-
-# Of sysexits.h: a failure that goes away when the same is tried again.
-INTERRUPTED_STATUS = 75
+from vanilla_transformer.training.trainer import train
 
 
 def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
@@ -46,12 +46,17 @@ def main(arguments: Sequence[str]) -> None:
     if recipe.output.dry_run:
         _print_plan(plan_run(recipe))
         return
+    folder = train(recipe, evaluate=validation_scores)
+    if PartialState().is_main_process:
+        _draw_curve(folder)
+        print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
+
+
+def _draw_curve(folder: Path) -> None:
     try:
-        folder = train(recipe, evaluate=validation_scores)
-    except TrainingInterrupted as interruption:
-        print(interruption, file=sys.stderr)
-        sys.exit(INTERRUPTED_STATUS)
-    print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
+        print(f"The learning curve is in {plot_learning_curve(folder / METRICS_FILE, folder / 'learning_curve.png')}.")
+    except OSError as error:  # without matplotlib training is no less done
+        print(error)
 
 
 def _print_plan(plan: dict[str, Any]) -> None:

@@ -47,8 +47,8 @@ def plot_learning_curve(metrics_file: str | Path, picture: str | Path) -> Path:
 
 
 def _curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
-    """Minutes and values of the entries that have the value."""
-    having = [entry for entry in entries if name in entry]
+    """Minutes and values of the entries that have the value, those of the moving average left out."""
+    having = [entry for entry in entries if name in entry and entry.get("model") != "moving average"]
     return [entry["minutes"] for entry in having], [entry[name] for entry in having]
 
 

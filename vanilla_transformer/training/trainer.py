@@ -72,8 +72,11 @@ class NumberedBatch(NamedTuple):
     tensors: Batch
 
 
-class TrainingInterrupted(Exception):
+class TrainingInterrupted(KeyboardInterrupt):
     """SIGINT or SIGTERM ended a run early; its last checkpoint is whole, and the same command goes on from it."""
+
+    # EX_TEMPFAIL of sysexits.h: a failure that goes away when the same is tried again.
+    exit_status = 75
 
 
 def train(recipe: Recipe, evaluate: Evaluator) -> Path:
@@ -238,11 +241,17 @@ class TrainingRun:
         if self.progress.step and not self._is_saved():
             self._save_checkpoint()
         if self.interrupted:
-            raise TrainingInterrupted(
-                f"Interrupted after update {self.progress.step}. The same command goes on from "
-                f"{checkpoint_folder(self.output_dir, self.progress.step)}, which is a model that can be used."
-            )
+            self.accelerator.end_training()
+            raise TrainingInterrupted(self._describe_interruption())
         return self._finish()
+
+    def _describe_interruption(self) -> str:
+        if not self.progress.step:
+            return "Interrupted before the first update. There is nothing to save."
+        return (
+            f"Interrupted after update {self.progress.step}. The same command goes on from "
+            f"{checkpoint_folder(self.output_dir, self.progress.step)}, which is a model that can be used."
+        )
 
     def go_on_from(self, state: TrainingState) -> None:
         """Takes up a run whose weights the model has been given already."""
@@ -326,9 +335,7 @@ class TrainingRun:
         One update: the gradient of the mean loss over all target tokens of all batches of all processes. Returns the
         gradient's norm.
         """
-        tensors = [
-            {name: tensor.to(self.accelerator.device) for name, tensor in batch.tensors.items()} for batch in batches
-        ]
+        tensors = [self._on_device(batch.tensors) for batch in batches]
         tokens = self._sum_over_processes([sum(count_tokens(batch) for batch in tensors)])[0]
         losses = [
             self._backward(batch, index, index == len(tensors) - 1, tokens) for index, batch in enumerate(tensors)
@@ -347,13 +354,14 @@ class TrainingRun:
     def _backward(self, batch: Batch, index: int, last: bool, tokens: torch.Tensor) -> torch.Tensor:
         """Adds one batch's share to the gradient; returns its plain and its smoothed loss, summed over tokens."""
         self._seed_draws(index)
-        with self._gradients_stay_here(until_last=not last), self.accelerator.autocast():
-            logits = self.model(
-                input_ids=batch["input_ids"],
-                attention_mask=batch["attention_mask"],
-                decoder_input_ids=self.core.prepare_decoder_input_ids_from_labels(batch["labels"]),
-                use_cache=False,
-            ).logits
+        with self._gradients_stay_here(until_last=not last):
+            with self.accelerator.autocast():
+                logits = self.model(
+                    input_ids=batch["input_ids"],
+                    attention_mask=batch["attention_mask"],
+                    decoder_input_ids=self.core.prepare_decoder_input_ids_from_labels(batch["labels"]),
+                    use_cache=False,
+                ).logits
             loss = smoothed_cross_entropy(logits, batch["labels"], self.recipe.optimization.label_smoothing)
             # Processes average their gradients, but `tokens` already counts those of all of them.
             self.accelerator.backward(loss.smoothed * self.accelerator.num_processes / tokens)
@@ -582,7 +590,8 @@ class TrainingRun:
         return bool(self._sum_over_processes([value and self.accelerator.is_main_process])[0])
 
     def _sum_over_processes(self, values: Sequence[float] | torch.Tensor) -> torch.Tensor:
-        tensor = torch.as_tensor(values, dtype=torch.float64).to(self.accelerator.device)
+        precise = torch.float32 if self.accelerator.device.type == "mps" else torch.float64  # Apple's GPUs have none
+        tensor = torch.as_tensor(values, dtype=precise).to(self.accelerator.device)
         return self.accelerator.reduce(tensor, reduction="sum")
 
     def _on_device(self, batch: Batch) -> Batch:
@@ -599,7 +608,7 @@ class TrainingRun:
 def _sum_update(losses: list[torch.Tensor], batches: list[Batch]) -> torch.Tensor:
     """The values of `UpdateSums` for this process's batches."""
     counts = [[count_tokens(batch), *_count_both_sides(batch)] for batch in batches]
-    return torch.cat([torch.stack(losses).sum(dim=0).double(), torch.tensor(counts).sum(dim=0).to(losses[0].device)])
+    return torch.cat([torch.stack(losses).sum(dim=0).cpu().double(), torch.tensor(counts).sum(dim=0)])
 
 
 def _count_both_sides(batch: Batch) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import latest_resumable, list_checkpoints, load_training_state
-from vanilla_transformer.training.trainer import TrainingRun, train
+from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
 
 # 40 pairs make two updates an epoch: update 3 is in the middle of the second one.
 RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
@@ -99,6 +99,27 @@ def test_a_run_killed_before_its_final_validation_goes_on_bit_for_bit(corpus, tm
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     run_until(recipe, monkeypatch, RUN["max_steps"], where="_finish")
     assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+@pytest.mark.parametrize("update", [5, 13])
+def test_an_interrupted_run_averages_what_it_would_have_averaged(corpus, tmp_path, monkeypatch, update):
+    options = RUN | {"save_steps": 4, "average_checkpoints": 3}
+    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    recipe = parse_recipe(flags(corpus, tmp_path / "stopped", **options))
+    update_parameters = TrainingRun._update_parameters
+
+    def interrupting(run, batches):
+        run.interrupted = run.progress.step == update - 1
+        return update_parameters(run, batches)
+
+    with monkeypatch.context() as patch, pytest.raises(TrainingInterrupted):
+        patch.setattr(TrainingRun, "_update_parameters", interrupting)
+        train(recipe, evaluate=no_scores)
+    assert list_checkpoints(tmp_path / "stopped")[-1].name == f"checkpoint-{update}"
+    stopped = train(recipe, evaluate=no_scores)
+    names = [[path.name for path in list_checkpoints(folder)] for folder in (straight, stopped)]
+    assert names[0] == names[1] == ["checkpoint-8", "checkpoint-12", "checkpoint-14"]
+    assert_same_run(straight, stopped)
 
 
 def test_updates_that_were_logged_and_not_saved_are_logged_once(corpus, tmp_path, monkeypatch):

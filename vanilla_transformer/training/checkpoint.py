@@ -66,6 +66,9 @@ class Progress:
     validations_without_improvement: int = 0
     schedule: dict[str, Any] = field(default_factory=dict)
     log: dict[str, Any] = field(default_factory=dict)
+    # Whether the checkpoint is there only because the run was interrupted. It makes way for the next one, so that what
+    # is averaged in the end is what would have been without the interruption.
+    passing: bool = False
     scaler: dict[str, Any] = field(default_factory=dict)
     recipe: dict[str, Any] = field(default_factory=dict)
 
@@ -178,6 +181,12 @@ def keep_last_checkpoints(output_dir: str | Path, kept: int) -> None:
     """Removes old checkpoints, so that `kept` remain."""
     for path in list_checkpoints(output_dir)[:-kept]:
         _delete_folder(path)
+
+
+def delete_checkpoint(output_dir: str | Path, step: int) -> None:
+    """Removes the checkpoint of an update, if there is one."""
+    if checkpoint_folder(output_dir, step).exists():
+        _delete_folder(checkpoint_folder(output_dir, step))
 
 
 def keep_best_models(output_dir: str | Path, steps: set[int]) -> None:

@@ -37,6 +37,7 @@ from .checkpoint import (
     check_output_dir,
     checkpoint_folder,
     clear_remains,
+    delete_checkpoint,
     forget_folders_after,
     keep_best_models,
     keep_last_checkpoints,
@@ -205,6 +206,7 @@ class TrainingRun:
         self.output_dir = Path(recipe.output.output_dir)
         self.progress = Progress(num_processes=accelerator.num_processes, recipe=flatten(recipe))
         self.interrupted = False
+        self.passing_step: int | None = None
         self.started = self.last_saved = time.monotonic()
         self.log = StepLog()
 
@@ -239,6 +241,7 @@ class TrainingRun:
         with self._interruptible():
             self._train_steps()
         if self.progress.step and not self._is_saved():
+            self.progress.passing = self.interrupted
             self._save_checkpoint()
         if self.interrupted:
             self.accelerator.end_training()
@@ -271,6 +274,8 @@ class TrainingRun:
             self.ema.load_state_dict({name: like(tensor, average[name]) for name, tensor in state.ema.items()})
         if self.accelerator.scaler is not None and progress.scaler:
             self.accelerator.scaler.load_state_dict(progress.scaler)
+        self.passing_step = progress.step if progress.passing else None
+        progress.passing = False
         progress.num_processes, progress.recipe = self.accelerator.num_processes, self.progress.recipe
         self.progress = progress
         self.started = time.monotonic() - 60.0 * progress.minutes
@@ -507,11 +512,18 @@ class TrainingRun:
         if self.accelerator.is_main_process:
             state = TrainingState(self.progress, optimizer, self._whole_ema())
             save_checkpoint(model, self.tokenizer, state, checkpoint_folder(self.output_dir, self.progress.step))
-            keep_last_checkpoints(self.output_dir, self.recipe.output.keep_last or 1)
+            self._make_way()
         elif self.ema is not None:
             self._whole_ema()
         self.last_saved = time.monotonic()
         self.accelerator.wait_for_everyone()
+
+    def _make_way(self) -> None:
+        """Removes an earlier interruption's checkpoint and, unless this is one, those that are too old."""
+        if self.passing_step is not None:
+            delete_checkpoint(self.output_dir, self.passing_step)
+        if not self.progress.passing:
+            keep_last_checkpoints(self.output_dir, self.recipe.output.keep_last or 1)
 
     def _whole_model(self) -> VanillaTransformerForConditionalGeneration:
         """The present weights in one piece."""

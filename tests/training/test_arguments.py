@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.training.arguments import ModelArguments, corpus_specs, parse_recipe
+from vanilla_transformer.training.arguments import ModelArguments, corpus_specs, parse_recipe, read_recipe
 from vanilla_transformer.training.corpora import CorpusSpec
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]

@@ -509,12 +509,10 @@ class TrainingRun:
             self.progress.scaler = self.accelerator.scaler.state_dict()
         model = self._whole_model()
         optimizer = whole_optimizer_state(self.core, self.optimizer.optimizer)
+        state = TrainingState(self.progress, optimizer, self._whole_ema())
         if self.accelerator.is_main_process:
-            state = TrainingState(self.progress, optimizer, self._whole_ema())
             save_checkpoint(model, self.tokenizer, state, checkpoint_folder(self.output_dir, self.progress.step))
             self._make_way()
-        elif self.ema is not None:
-            self._whole_ema()
         self.last_saved = time.monotonic()
         self.accelerator.wait_for_everyone()
 

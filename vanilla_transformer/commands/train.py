@@ -48,8 +48,10 @@ def keep_freed_memory() -> None:
     Has the C library of Linux keep what freed tensors leave for the next ones. Otherwise it gives the memory of every
     large tensor back, and the kernel clears each page anew: a fifth of a training step on a CPU.
     """
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if hasattr(libc, "mallopt") and not torch.accelerator.is_available():  # glibc has it, musl has not
+    if sys.platform != "linux" or torch.accelerator.is_available():
+        return
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc has it, musl has not
         libc.mallopt(_M_MMAP_MAX, 0)
         libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
 

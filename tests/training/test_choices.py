@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training import trainer
+from vanilla_transformer.training import update
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.planning import plan_run
-from vanilla_transformer.training.trainer import TrainingInterrupted, train
+from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
 
 
 def run(corpus, folder, evaluate=no_scores, **changes):
@@ -108,14 +108,14 @@ def test_checkpoints_by_minutes(corpus, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_place(corpus, tmp_path, monkeypatch):
-    plain = trainer.smoothed_cross_entropy
+    plain = update.smoothed_cross_entropy
 
     def spoilt(logits, labels, smoothing):
         loss = plain(logits, labels, smoothing)
         return loss._replace(smoothed=loss.smoothed * float("nan")) if logits.requires_grad and spoilt.step() else loss
 
     spoilt.step = iter([False] * 4 + [True]).__next__
-    monkeypatch.setattr(trainer, "smoothed_cross_entropy", spoilt)
+    monkeypatch.setattr(update, "smoothed_cross_entropy", spoilt)
     with pytest.raises(FloatingPointError) as stop:
         run(corpus, tmp_path / "out", save_steps=3)
     text = str(stop.value)
@@ -167,7 +167,7 @@ def test_trackers_of_accelerate_are_given_what_is_logged(corpus, tmp_path):
 
 
 def test_an_interruption_before_the_first_update_says_that_nothing_is_saved(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer.TrainingRun, "_train_steps", lambda run: setattr(run, "interrupted", True))
+    monkeypatch.setattr(TrainingRun, "_train_steps", lambda run: setattr(run, "interrupted", True))
     with pytest.raises(TrainingInterrupted, match="before the first update"):
         run(corpus, tmp_path / "out")
     assert not list_checkpoints(tmp_path / "out")

@@ -11,6 +11,7 @@ from tiny_runs import entries, flags, launch, no_scores
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import latest_resumable, list_checkpoints, load_training_state
 from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
+from vanilla_transformer.training.update import Updater
 
 # 40 pairs make two updates an epoch: update 3 is in the middle of the second one.
 RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
@@ -82,15 +83,15 @@ def test_a_run_killed_between_two_accumulated_batches_goes_on_bit_for_bit(
     straight,
 ):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    backward = TrainingRun._backward
+    seed_draws = Updater._seed_draws
 
-    def killing(run, batch, index, *rest):
-        if run.progress.step == 5 and index == 1:
+    def killing(updater, step, index):
+        if (step, index) == (5, 1):
             raise Killed
-        return backward(run, batch, index, *rest)
+        seed_draws(updater, step, index)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(TrainingRun, "_backward", killing)
+        patch.setattr(Updater, "_seed_draws", killing)
         train(recipe, evaluate=no_scores)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 

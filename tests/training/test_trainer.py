@@ -12,7 +12,9 @@ from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.trainer import NumberedBatch, TrainingRun, train
+from vanilla_transformer.training.batching import collate
+from vanilla_transformer.training.trainer import TrainingRun, train
+from vanilla_transformer.training.update import NumberedBatch
 
 
 def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
@@ -75,7 +77,8 @@ def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypa
 
 def _split_in_uneven_parts(run):
     for ((numbers, pairs),) in run.order:
-        yield [NumberedBatch(numbers[part], run._collate(pairs[part])) for part in (slice(0, 7), slice(7, None))]
+        parts = (slice(0, 7), slice(7, None))
+        yield [NumberedBatch(numbers[part], collate(pairs[part], run.tokenizer.pad_token_id)) for part in parts]
 
 
 def _assert_same_weights(one, other):

@@ -141,6 +141,9 @@ def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_pat
 
 
 def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
+    for side in ("a", "b"):  # one pair to validate with: the second process has none
+        path = corpus / f"validation.{side}"
+        path.write_text(path.read_text().splitlines()[0] + "\n")
     two = ["torch.distributed.run", "--nproc_per_node", "2"]
     for name, changes in (("whole", {}), ("shards", {"fsdp": True, "ema_decay": 0.5})):
         process = launch(two, flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes))
@@ -151,6 +154,15 @@ def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
     for name, value in shards.items():
         torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
     assert (tmp_path / "shards" / "ema" / "model.safetensors").exists()
+    losses = [
+        [
+            entry["validation_loss"]
+            for entry in entries(tmp_path / name)
+            if entry.get("model") != "moving average" and "bleu" in entry
+        ]
+        for name in ("whole", "shards")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     # And one process without shards goes on with either.
     for name in ("whole", "shards"):
         (tmp_path / name / "model.safetensors").unlink()

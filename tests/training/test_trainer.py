@@ -101,6 +101,7 @@ def test_two_processes_take_the_steps_of_one(corpus, tmp_path):
     ours, theirs = entries(run), entries(tmp_path / "two")
     assert [entry["step"] for entry in theirs] == [entry["step"] for entry in ours]
     assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-4)
+    assert theirs[-1]["validation_loss"] == pytest.approx(ours[-1]["validation_loss"], rel=1e-4)
 
 
 def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):

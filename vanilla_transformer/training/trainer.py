@@ -89,7 +89,9 @@ class TrainingRun:
         self.accelerator = parts.accelerator
         self.tokenizer = parts.tokenizer
         self.corpus = parts.corpus
-        self.validation = Validation(parts.validation_pairs, parts.tokenizer, evaluate, parts.accelerator)
+        self.validation = Validation(
+            parts.validation_pairs, parts.tokenizer, evaluate, parts.accelerator, parts.recipe.data.max_tokens
+        )
         self.order = UpdateOrder(
             parts.corpus,
             parts.recipe.data.max_tokens,

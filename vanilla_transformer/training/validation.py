@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import OutputArguments
-from .batching import Batch, collate, count_tokens
+from .batching import Batch, collate, count_tokens, plan_batches
 from .checkpoint import Progress
 from .corpora import EncodedPair, SentencePair, encode_pairs
 from .loss import smoothed_cross_entropy
@@ -25,7 +25,8 @@ class Validation:
     """
     The validation pairs, and what a model is worth on them. There may be none; nothing is validated then.
 
-    Models are whole ones, that a process can run without the others: each has batches of its own.
+    Models are whole ones, that a process can run without the others: each has batches of its own, of `max_tokens` on
+    either side, and one may have more of them than another.
     """
 
     def __init__(
@@ -34,12 +35,13 @@ class Validation:
         tokenizer: PreTrainedTokenizerBase,
         evaluate: Evaluator,
         accelerator: Accelerator,
+        max_tokens: int,
     ):
         self.pairs = pairs
         self.tokenizer = tokenizer
         self.evaluate = evaluate
         self.accelerator = accelerator
-        self.batches = _batches(encode_pairs(tokenizer, pairs), tokenizer.pad_token_id)
+        self.batches = _batches(encode_pairs(tokenizer, pairs), max_tokens, tokenizer.pad_token_id)
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Loss and scores. Decodes by the model's own defaults, the paper's, but for `generate_kwargs`."""
@@ -83,6 +85,11 @@ def rank(entry: dict[str, Any], progress: Progress, output: OutputArguments) -> 
     return {int(other["step"]) for other in best[: output.keep_best]}
 
 
-def _batches(pairs: Sequence[EncodedPair], pad_token_id: int) -> list[Batch]:
-    by_length = sorted(pairs, key=lambda pair: len(pair.source))
-    return [collate(by_length[first : first + 32], pad_token_id) for first in range(0, len(by_length), 32)]
+def _batches(pairs: Sequence[EncodedPair], max_tokens: int, pad_token_id: int) -> list[Batch]:
+    """Every pair once, among pairs of like length. Where one alone has more than `max_tokens`, that is the bound."""
+    if not pairs:
+        return []
+    source, target = [len(pair.source) for pair in pairs], [len(pair.target) for pair in pairs]
+    plan = plan_batches(source, target, max(max_tokens, *source, *target))
+    batches = [batch for step in range(len(plan)) for batch in plan[step]]
+    return [collate([pairs[number] for number in batch], pad_token_id) for batch in batches]

@@ -46,6 +46,7 @@ def test_schedules_of_transformers_fall_from_the_given_rate_to_nothing(corpus, t
         ({"lr_scheduler": "liner", "learning_rate": 1e-3}, "`lr_scheduler` must be one of noam, linear"),
         ({"ema_decay": 1.0}, r"`ema_decay` must be in \(0, 1\), got 1.0"),
         ({"keep_last": 1}, "`keep_last` must be at least `average_checkpoints`=2, got 1"),
+        ({"sharded_checkpoints": True}, "`sharded_checkpoints` must be given with `fsdp` only"),
         ({"early_stopping_patience": 0}, "`early_stopping_patience` must be at least 1, got 0"),
     ],
 )

@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 from accelerate.utils import TorchDynamoPlugin, set_seed
-from safetensors.torch import load_file
 from transformers import PreTrainedTokenizerBase
-from transformers.utils import SAFE_WEIGHTS_NAME
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
@@ -18,7 +16,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .arguments import DataArguments, Recipe
 from .averaging import load_weights
-from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_training_state
+from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_model_weights, load_training_state
 from .corpora import SentencePair
 from .mixing import Corpus
 from .preparation import iterate_texts, open_corpus, read_validation_pairs
@@ -62,7 +60,7 @@ def build_parts(recipe: Recipe) -> RunParts:
     if recipe.optimization.attn_implementation is not None:
         model.set_attn_implementation(recipe.optimization.attn_implementation)
     if checkpoint is not None:
-        load_weights(model, load_file(checkpoint / SAFE_WEIGHTS_NAME))
+        load_weights(model, load_model_weights(checkpoint))
     return RunParts(recipe, accelerator, model, tokenizer, corpus, validation_pairs, state)
 
 

@@ -1,7 +1,6 @@
 """What learns: a model with its optimizer, schedule and moving average, in one piece or spread over processes."""
 
 import copy
-from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -82,16 +81,18 @@ class Learner:
         """The moving average in one piece, if there is one."""
         return {} if self.ema is None else {name: whole_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
 
-    def training_state(self, progress: Progress) -> TrainingState:
-        """What a checkpoint of this place holds beside the model; `progress` is completed by what is known here."""
+    def complete(self, progress: Progress) -> None:
+        """Enters what is no tensor."""
         progress.schedule = self.schedule.state_dict()
         if self.accelerator.scaler is not None:
             progress.scaler = self.accelerator.scaler.state_dict()
-        optimizer: dict[str, Any] = whole_optimizer_state(self.core, self.optimizer.optimizer)
-        return TrainingState(progress, optimizer, self.whole_ema())
+
+    def training_state(self, progress: Progress) -> TrainingState:
+        """What a checkpoint of this place holds beside the model, in one piece."""
+        return TrainingState(progress, whole_optimizer_state(self.core, self.optimizer.optimizer), self.whole_ema())
 
     def load_training_state(self, state: TrainingState) -> None:
-        """Goes on where `training_state` was taken. The model has been given its weights already."""
+        """Goes on where a state was taken. The model has been given its weights already."""
         load_optimizer_state(self.core, self.optimizer.optimizer, state.optimizer)
         self.schedule.load_state_dict(state.progress.schedule)
         if self.ema is not None and state.ema:

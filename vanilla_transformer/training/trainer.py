@@ -40,6 +40,7 @@ from .metrics import StepLog, append_entry, describe, forget_entries_after, peak
 from .order import UpdateOrder
 from .processes import main_process_says, sum_over_processes
 from .resuming import flatten
+from .sharded_checkpoint import save_sharded_checkpoint
 from .update import NumberedBatch, Updater
 from .validation import Evaluator, Validation, rank
 
@@ -279,13 +280,19 @@ class TrainingRun:
         return main_process_says(self.accelerator, checkpoint_folder(self.output_dir, self.progress.step).exists())
 
     def _save_checkpoint(self) -> None:
-        """Writes what `go_on_from` needs; all processes take part, the main one writes."""
+        """Writes what `go_on_from` needs; all processes take part, and each writes its share or the main one all."""
         self.progress.minutes = self._minutes()
         self.progress.order = self.order.state_dict()
         self.progress.log = self.log.state_dict()
-        model, state = self.learner.whole_model(), self.learner.training_state(self.progress)
+        self.learner.complete(self.progress)
+        folder = checkpoint_folder(self.output_dir, self.progress.step)
+        if self.recipe.output.sharded_checkpoints:
+            save_sharded_checkpoint(self.learner, self.tokenizer, self.progress, folder)
+        else:
+            model, state = self.learner.whole_model(), self.learner.training_state(self.progress)
+            if self.accelerator.is_main_process:
+                save_checkpoint(model, self.tokenizer, state, folder)
         if self.accelerator.is_main_process:
-            save_checkpoint(model, self.tokenizer, state, checkpoint_folder(self.output_dir, self.progress.step))
             self._make_way()
         self.last_saved = time.monotonic()
         self.accelerator.wait_for_everyone()

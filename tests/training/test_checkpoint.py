@@ -1,17 +1,24 @@
 """Folders on disk are whole or absent, and the average is the mean."""
 
+import shutil
+
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.averaging import average_checkpoints, average_state_dicts
+from vanilla_transformer.training.averaging import average_checkpoints, average_model_folders, average_state_dicts
 from vanilla_transformer.training.checkpoint import (
     check_output_dir,
     keep_last_checkpoints,
     list_checkpoints,
+    load_model_weights,
     save_model_folder,
+    weight_files,
     written_aside,
 )
+from vanilla_transformer.training.sharded_checkpoint import deal
 
 
 def test_a_folder_that_fails_half_way_is_not_there(tmp_path):
@@ -94,3 +101,25 @@ def test_weights_of_another_model_are_refused(tiny_model, tiny_config, tiny_toke
     tiny_config.encoder_layers += 1
     with pytest.raises(ValueError, match="of another model"):
         average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])
+
+
+@given(st.dictionaries(st.text(min_size=1), st.integers(1, 1000)), st.integers(1, 9))
+def test_shares_have_every_name_once_and_are_of_like_size(sizes, shares):
+    dealt = deal(sizes, shares)
+    assert len(dealt) == shares and sorted(name for names in dealt for name in names) == sorted(sizes)
+    totals = [sum(sizes[name] for name in names) for names in dealt]
+    assert max(totals) - min(totals) <= max(sizes.values(), default=0)
+
+
+def test_a_model_in_several_files_is_averaged_unless_one_is_missing(tiny_model, tiny_tokenizer, tmp_path):
+    whole = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "whole")
+    several = shutil.copytree(whole, tmp_path / "several")
+    tiny_model.save_pretrained(several, max_shard_size="20KB")
+    (several / "model.safetensors").unlink()
+    folder = average_model_folders([whole, several], tmp_path / "mean")
+    expected, mean = load_model_weights(whole), load_model_weights(folder)
+    assert len(weight_files(several)) > 1
+    assert all(torch.equal(expected[name], mean[name]) for name in expected.keys() | mean.keys())
+    weight_files(several)[0].unlink()
+    with pytest.raises(FileNotFoundError, match=r"several is not whole: model-00001-of-.* is missing"):
+        average_model_folders([whole, several], tmp_path / "other")

@@ -12,12 +12,12 @@ from safetensors.torch import load_file
 from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training import trainer
+from vanilla_transformer.training import update
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.planning import plan_run
-from vanilla_transformer.training.trainer import TrainingInterrupted, train
+from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
 
 
 def run(corpus, folder, evaluate=no_scores, **changes):
@@ -46,6 +46,7 @@ def test_schedules_of_transformers_fall_from_the_given_rate_to_nothing(corpus, t
         ({"lr_scheduler": "liner", "learning_rate": 1e-3}, "`lr_scheduler` must be one of noam, linear"),
         ({"ema_decay": 1.0}, r"`ema_decay` must be in \(0, 1\), got 1.0"),
         ({"keep_last": 1}, "`keep_last` must be at least `average_checkpoints`=2, got 1"),
+        ({"sharded_checkpoints": True}, "`sharded_checkpoints` must be given with `fsdp` only"),
         ({"early_stopping_patience": 0}, "`early_stopping_patience` must be at least 1, got 0"),
     ],
 )
@@ -108,14 +109,14 @@ def test_checkpoints_by_minutes(corpus, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_place(corpus, tmp_path, monkeypatch):
-    plain = trainer.smoothed_cross_entropy
+    plain = update.smoothed_cross_entropy
 
     def spoilt(logits, labels, smoothing):
         loss = plain(logits, labels, smoothing)
         return loss._replace(smoothed=loss.smoothed * float("nan")) if logits.requires_grad and spoilt.step() else loss
 
     spoilt.step = iter([False] * 4 + [True]).__next__
-    monkeypatch.setattr(trainer, "smoothed_cross_entropy", spoilt)
+    monkeypatch.setattr(update, "smoothed_cross_entropy", spoilt)
     with pytest.raises(FloatingPointError) as stop:
         run(corpus, tmp_path / "out", save_steps=3)
     text = str(stop.value)
@@ -141,6 +142,9 @@ def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_pat
 
 
 def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
+    for side in ("a", "b"):  # one pair to validate with: the second process has none
+        path = corpus / f"validation.{side}"
+        path.write_text(path.read_text().splitlines()[0] + "\n")
     two = ["torch.distributed.run", "--nproc_per_node", "2"]
     for name, changes in (("whole", {}), ("shards", {"fsdp": True, "ema_decay": 0.5})):
         process = launch(two, flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes))
@@ -151,6 +155,15 @@ def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
     for name, value in shards.items():
         torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
     assert (tmp_path / "shards" / "ema" / "model.safetensors").exists()
+    losses = [
+        [
+            entry["validation_loss"]
+            for entry in entries(tmp_path / name)
+            if entry.get("model") != "moving average" and "bleu" in entry
+        ]
+        for name in ("whole", "shards")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
     # And one process without shards goes on with either.
     for name in ("whole", "shards"):
         (tmp_path / name / "model.safetensors").unlink()
@@ -167,7 +180,7 @@ def test_trackers_of_accelerate_are_given_what_is_logged(corpus, tmp_path):
 
 
 def test_an_interruption_before_the_first_update_says_that_nothing_is_saved(corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr(trainer.TrainingRun, "_train_steps", lambda run: setattr(run, "interrupted", True))
+    monkeypatch.setattr(TrainingRun, "_train_steps", lambda run: setattr(run, "interrupted", True))
     with pytest.raises(TrainingInterrupted, match="before the first update"):
         run(corpus, tmp_path / "out")
     assert not list_checkpoints(tmp_path / "out")

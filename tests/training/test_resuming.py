@@ -7,10 +7,20 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_runs import entries, flags, launch, no_scores
+from transformers import AutoModelForSeq2SeqLM
 
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.checkpoint import latest_resumable, list_checkpoints, load_training_state
+from vanilla_transformer.training.averaging import average_model_folders
+from vanilla_transformer.training.checkpoint import (
+    forget_folders_after,
+    latest_resumable,
+    list_checkpoints,
+    load_model_weights,
+    load_training_state,
+    weight_files,
+)
 from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
+from vanilla_transformer.training.update import Updater
 
 # 40 pairs make two updates an epoch: update 3 is in the middle of the second one.
 RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
@@ -82,15 +92,15 @@ def test_a_run_killed_between_two_accumulated_batches_goes_on_bit_for_bit(
     straight,
 ):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    backward = TrainingRun._backward
+    seed_draws = Updater._seed_draws
 
-    def killing(run, batch, index, *rest):
-        if run.progress.step == 5 and index == 1:
+    def killing(updater, step, index):
+        if (step, index) == (5, 1):
             raise Killed
-        return backward(run, batch, index, *rest)
+        seed_draws(updater, step, index)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(TrainingRun, "_backward", killing)
+        patch.setattr(Updater, "_seed_draws", killing)
         train(recipe, evaluate=no_scores)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
@@ -213,8 +223,42 @@ def test_one_process_goes_on_where_two_stopped(corpus, tmp_path, straight):
     (folder / "model.safetensors").unlink()
     errors = finish(start(1, flags(corpus, folder, **RUN)))
     assert "There are 1 processes in place of 2, and an update has 2 batches" in errors
+    assert_like(folder, straight)
+
+
+def assert_like(folder, straight):
+    """The same weights but for the order of sums, from the same places in the data."""
     expected = load_file(straight / "model.safetensors")
     for name, value in load_file(folder / "model.safetensors").items():
         torch.testing.assert_close(value, expected[name], msg=name, atol=2e-4, rtol=1e-3)
     ours, theirs = (load_training_state(of_run / "checkpoint-14").progress for of_run in (straight, folder))
     assert ours.order == theirs.order
+
+
+def test_shards_that_were_cut_off_are_passed_over_and_two_processes_go_on_bit_for_bit(corpus, tmp_path, straight):
+    """And what they wrote is a model folder, with which one process that has no shards goes on as well."""
+    spread = {"gradient_accumulation_steps": 1, "fsdp": True, "sharded_checkpoints": True}
+    options = RUN | spread | {"keep_last": 14}
+    finish(start(2, flags(corpus, tmp_path / "spread", **options)))
+    killed = flags(corpus, tmp_path / "killed", **options)
+    kill_behind_update(tmp_path / "killed", 7, start(2, killed))
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    last = list_checkpoints(tmp_path / "killed")[-1]
+    (last / "optimizer-00002-of-00002.safetensors").unlink()
+    assert f"{last.name} is not whole (optimizer-00002-of-00002.safetensors is missing)" in finish(start(2, killed))
+    assert_same_run(tmp_path / "spread", tmp_path / "killed")
+    assert not list((tmp_path / "killed").glob(".*"))
+
+    whole = average_model_folders([tmp_path / "killed" / f"checkpoint-{step}" for step in (13, 14)], tmp_path / "mean")
+    ours, theirs = (load_model_weights(folder) for folder in (whole, tmp_path / "killed"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
+    checkpoint = tmp_path / "killed" / "checkpoint-6"
+    assert len(weight_files(checkpoint)) == 2
+    model, weights = AutoModelForSeq2SeqLM.from_pretrained(checkpoint), load_model_weights(checkpoint)
+    assert weights.keys() == dict(model.named_parameters()).keys()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.named_parameters())
+
+    forget_folders_after(tmp_path / "killed", 6)
+    (tmp_path / "killed" / "model.safetensors").unlink()
+    folder = train(parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), evaluate=no_scores)
+    assert_like(folder, straight)

@@ -12,7 +12,9 @@ from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.trainer import NumberedBatch, TrainingRun, train
+from vanilla_transformer.training.batching import collate
+from vanilla_transformer.training.trainer import TrainingRun, train
+from vanilla_transformer.training.update import NumberedBatch
 
 
 def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
@@ -75,7 +77,8 @@ def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypa
 
 def _split_in_uneven_parts(run):
     for ((numbers, pairs),) in run.order:
-        yield [NumberedBatch(numbers[part], run._collate(pairs[part])) for part in (slice(0, 7), slice(7, None))]
+        parts = (slice(0, 7), slice(7, None))
+        yield [NumberedBatch(numbers[part], collate(pairs[part], run.tokenizer.pad_token_id)) for part in parts]
 
 
 def _assert_same_weights(one, other):
@@ -98,6 +101,7 @@ def test_two_processes_take_the_steps_of_one(corpus, tmp_path):
     ours, theirs = entries(run), entries(tmp_path / "two")
     assert [entry["step"] for entry in theirs] == [entry["step"] for entry in ours]
     assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-4)
+    assert theirs[-1]["validation_loss"] == pytest.approx(ours[-1]["validation_loss"], rel=1e-4)
 
 
 def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):

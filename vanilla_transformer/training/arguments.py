@@ -175,6 +175,9 @@ class OutputArguments:
     keep_last: int | None = field(
         default=None, metadata={"help": "Checkpoints kept; as many as are averaged, unless it says more."}
     )
+    sharded_checkpoints: bool = field(
+        default=False, metadata={"help": "Each process writes its share of a checkpoint; only with --fsdp."}
+    )
     keep_best: int = field(
         default=1, metadata={"help": "Models of the best validations kept, beside the last checkpoints."}
     )
@@ -350,6 +353,11 @@ def check_recipe(recipe: Recipe) -> None:
         raise ValueError(
             f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
             f"{recipe.output.keep_last}: checkpoints are averaged at the end."
+        )
+    if recipe.output.sharded_checkpoints and not recipe.optimization.fsdp:
+        raise ValueError(
+            "`sharded_checkpoints` must be given with `fsdp` only, got it without: each process has the whole model "
+            "then, and one of them writes it. Add --fsdp, or leave it out."
         )
 
 

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_NAME
 
-from .checkpoint import save_model_folder
+from .checkpoint import load_model_weights, save_model_folder, weight_files
 
 StateDict = dict[str, torch.Tensor]
 
@@ -68,7 +67,7 @@ def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None
     Raises:
         ValueError: the weights are not those of this model.
     """
-    load_weights(model, average_state_dicts(load_file(folder / SAFE_WEIGHTS_NAME) for folder in folders))
+    load_weights(model, average_state_dicts(load_model_weights(folder) for folder in folders))
 
 
 def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path) -> Path:
@@ -76,13 +75,12 @@ def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path)
     Writes the mean of several model folders as one more, with configuration and tokenizer of the last of them.
 
     Raises:
-        OSError: a folder holds no model.
+        OSError: a folder holds no model, or not all files of it.
         ValueError: the models differ in their parameters, or `output_dir` holds a model already.
     """
     paths = [Path(folder) for folder in folders]
     for path in paths:
-        if not (path / SAFE_WEIGHTS_NAME).is_file():
-            raise FileNotFoundError(f"{path} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints.")
+        weight_files(path)
     if (Path(output_dir) / SAFE_WEIGHTS_NAME).exists():
         raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
     model = AutoModelForSeq2SeqLM.from_pretrained(paths[-1])

@@ -23,6 +23,7 @@ _STEPS_EXCHANGING = 4
 _STEPS_SHARING_REMAINDER = 16
 
 Lengths = Sequence[int] | np.ndarray
+Batch = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +322,7 @@ def _check_state(state: dict[str, int], expected: dict[str, int]) -> None:
         )
 
 
-def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> dict[str, torch.Tensor]:
+def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> Batch:
     """
     Pads pairs on the right to one batch: `input_ids` and `attention_mask` of shape `(batch_size, source_length)` and
     `labels` of shape `(batch_size, target_length)`, -100 where there is no label.
@@ -330,6 +331,11 @@ def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> dict[str, torch.
     attention_mask = _pad([[1] * len(pair.source) for pair in pairs], 0)
     labels = _pad([pair.target for pair in pairs], IGNORED_LABEL)
     return {"input_ids": sources, "attention_mask": attention_mask, "labels": labels}
+
+
+def count_tokens(batch: Batch) -> int:
+    """Target tokens that have a label."""
+    return int((batch["labels"] != IGNORED_LABEL).sum())
 
 
 def _pad(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:

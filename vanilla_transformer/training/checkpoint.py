@@ -3,9 +3,10 @@
 import json
 import logging
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -14,15 +15,15 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import SAFE_WEIGHTS_NAME
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 logger = logging.getLogger(__name__)
 
 _CHECKPOINT_PREFIX = "checkpoint-"
 _BEST_PREFIX = "best-"
 _STATE_FILE = "training_state.json"
-_OPTIMIZER_FILE = "optimizer.safetensors"
-_EMA_FILE = "ema.safetensors"
+# How the names of the files of tensors begin: `optimizer.safetensors`, or `optimizer-00001-of-00002.safetensors`.
+MODEL, OPTIMIZER, EMA = "model", "optimizer", "ema"
 
 
 @contextmanager
@@ -93,26 +94,66 @@ def save_checkpoint(
     with written_aside(folder) as aside:
         model.save_pretrained(aside)
         tokenizer.save_pretrained(aside)
-        save_file(_flatten(state.optimizer["state"]), aside / _OPTIMIZER_FILE)
+        save_file(flatten_state(state.optimizer["state"]), aside / f"{OPTIMIZER}.safetensors")
         if state.ema:
-            save_file(state.ema, aside / _EMA_FILE)
-        sizes = {path.name: path.stat().st_size for path in sorted(aside.iterdir())}
-        groups = state.optimizer["param_groups"]
-        record = {"progress": asdict(state.progress), "param_groups": groups, "bytes": sizes}
-        (aside / _STATE_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+            save_file(state.ema, aside / f"{EMA}.safetensors")
+        write_record(aside, state.progress, state.optimizer["param_groups"], {})
     return folder
 
 
+def write_record(folder: Path, progress: Progress, param_groups: list[dict[str, Any]], sizes: dict[str, int]) -> None:
+    """Writes what is no tensor, and how large each file is: as it is found here, but for those that `sizes` has."""
+    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name not in sizes} | sizes
+    record = {"progress": asdict(progress), "param_groups": param_groups, "bytes": sizes}
+    (folder / _STATE_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
 def load_training_state(folder: str | Path) -> TrainingState:
-    """What `save_checkpoint` wrote beside the model."""
+    """What a checkpoint holds beside the model, however many files that is in."""
     folder = Path(folder)
     record = json.loads((folder / _STATE_FILE).read_text(encoding="utf-8"))
-    optimizer = {"state": _unflatten(load_file(folder / _OPTIMIZER_FILE)), "param_groups": record["param_groups"]}
-    ema = load_file(folder / _EMA_FILE) if (folder / _EMA_FILE).exists() else {}
-    return TrainingState(Progress(**record["progress"]), optimizer, ema)
+    state = _unflatten(_load_tensors(folder, OPTIMIZER, record["bytes"]))
+    optimizer = {"state": state, "param_groups": record["param_groups"]}
+    return TrainingState(Progress(**record["progress"]), optimizer, _load_tensors(folder, EMA, record["bytes"]))
 
 
-def _flatten(state: dict[str, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
+def _load_tensors(folder: Path, kind: str, names: Iterable[str]) -> dict[str, torch.Tensor]:
+    """The tensors of one kind, of all the files of a checkpoint that they are in."""
+    files = [name for name in names if re.fullmatch(rf"{kind}(-\d+-of-\d+)?\.safetensors", name)]
+    return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
+
+
+def load_model_weights(folder: str | Path) -> dict[str, torch.Tensor]:
+    """
+    The weights of a model folder, of one file or of several.
+
+    Raises:
+        FileNotFoundError: there are none, or a file of them is missing.
+    """
+    return {name: tensor for path in weight_files(folder) for name, tensor in load_file(path).items()}
+
+
+def weight_files(folder: str | Path) -> list[Path]:
+    """
+    The files of a model folder's weights: one, or those that its index names.
+
+    Raises:
+        FileNotFoundError: there are none, or one of them is missing.
+    """
+    folder = Path(folder)
+    if (folder / SAFE_WEIGHTS_NAME).is_file():
+        return [folder / SAFE_WEIGHTS_NAME]
+    if not (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():
+        raise FileNotFoundError(f"{folder} holds no {SAFE_WEIGHTS_NAME}. Name folders of models or checkpoints.")
+    index = json.loads((folder / SAFE_WEIGHTS_INDEX_NAME).read_text(encoding="utf-8"))
+    files = [folder / name for name in sorted(set(index["weight_map"].values()))]
+    for path in files:
+        if not path.is_file():
+            raise FileNotFoundError(f"{folder} is not whole: {path.name} is missing. Copy the folder anew.")
+    return files
+
+
+def flatten_state(state: dict[str, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
     """One name for each tensor: that of the parameter, then what it is of it, such as `exp_avg`."""
     return {f"{name}.{kind}": tensor for name, tensors in state.items() for kind, tensor in tensors.items()}
 
@@ -180,20 +221,20 @@ def _number(folder: Path) -> int:
 def keep_last_checkpoints(output_dir: str | Path, kept: int) -> None:
     """Removes old checkpoints, so that `kept` remain."""
     for path in list_checkpoints(output_dir)[:-kept]:
-        _delete_folder(path)
+        delete_folder(path)
 
 
 def delete_checkpoint(output_dir: str | Path, step: int) -> None:
     """Removes the checkpoint of an update, if there is one."""
     if checkpoint_folder(output_dir, step).exists():
-        _delete_folder(checkpoint_folder(output_dir, step))
+        delete_folder(checkpoint_folder(output_dir, step))
 
 
 def keep_best_models(output_dir: str | Path, steps: set[int]) -> None:
     """Removes the models that are no longer among the best: all but those of the updates `steps`."""
     for path in _numbered_folders(output_dir, _BEST_PREFIX):
         if _number(path) not in steps:
-            _delete_folder(path)
+            delete_folder(path)
 
 
 def forget_folders_after(output_dir: str | Path, step: int) -> None:
@@ -201,10 +242,10 @@ def forget_folders_after(output_dir: str | Path, step: int) -> None:
     for prefix in (_CHECKPOINT_PREFIX, _BEST_PREFIX):
         for path in _numbered_folders(output_dir, prefix):
             if _number(path) > step:
-                _delete_folder(path)
+                delete_folder(path)
 
 
-def _delete_folder(path: Path) -> None:
+def delete_folder(path: Path) -> None:
     """Renames before it deletes, so that a deletion that is cut off leaves no half of a checkpoint under its name."""
     doomed = path.with_name(f".{path.name}.deleted")
     os.replace(path, doomed)

@@ -25,7 +25,7 @@ def plan_run(recipe: Recipe, timed_updates: int = 5) -> dict[str, Any]:
     """
     run = prepare_run(recipe, evaluate=lambda *_, **__: {})
     options, order = recipe.optimization, run.order
-    parameters = sum(parameter.numel() for parameter in run.core.parameters())
+    parameters = sum(parameter.numel() for parameter in run.learner.core.parameters())
     pairs = order.corpus.epoch(order.epoch)
     updates = order.updates_in_epoch
     plan = {

@@ -12,7 +12,8 @@ logger = logging.getLogger(__name__)
 # accumulation is what an update has; the run itself tells what became of that.
 _FREE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes", "dry_run"}
 _FREE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes", "max_steps"}
-_FREE |= {"early_stopping_patience", "torch_compile", "attn_implementation", "fsdp", "gradient_accumulation_steps"}
+_FREE |= {"early_stopping_patience", "torch_compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
+_FREE |= {"gradient_accumulation_steps"}
 # Schedules whose rate depends on where the run ends.
 _NEEDS_THE_END = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
 

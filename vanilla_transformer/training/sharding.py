@@ -45,6 +45,11 @@ def whole_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return weights
 
 
+def optimizer_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """`state` by parameter's name, with tensors as they lie, whole or in shards, and `param_groups`."""
+    return get_optimizer_state_dict(model, optimizer)
+
+
 def whole_optimizer_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """`state` by parameter's name, with whole tensors on the CPU, and `param_groups`."""
     return get_optimizer_state_dict(model, optimizer, options=StateDictOptions(full_state_dict=True, cpu_offload=True))

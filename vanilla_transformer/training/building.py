@@ -1,0 +1,105 @@
+"""What a run is made of, read and built as its recipe says. Nothing is written here."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import TorchDynamoPlugin, set_seed
+from transformers import PreTrainedTokenizerBase
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from .arguments import DataArguments, Recipe
+from .averaging import load_weights
+from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_model_weights, load_training_state
+from .corpora import SentencePair
+from .mixing import Corpus
+from .preparation import iterate_texts, open_corpus, read_validation_pairs
+from .resuming import check_same_run, flatten
+from .tokenizing import check_tokenizer_fits, prepare_tokenizer, special_token_ids
+
+
+@dataclass
+class RunParts:
+    """
+    What a run begins with. Where it goes on with an earlier one, `state` is what that one saved beside its model, and
+    model and tokenizer are of the same checkpoint.
+    """
+
+    recipe: Recipe
+    accelerator: Accelerator
+    model: VanillaTransformerForConditionalGeneration
+    tokenizer: PreTrainedTokenizerBase
+    corpus: Corpus
+    validation_pairs: Sequence[SentencePair]
+    state: TrainingState | None = None
+
+
+def build_parts(recipe: Recipe) -> RunParts:
+    """
+    Reads and builds all that a run needs; from the last checkpoint of the recipe's folder, where there is one.
+
+    Raises:
+        ValueError, OSError: something in the recipe or its files cannot work.
+    """
+    checkpoint = _find_checkpoint(recipe)
+    state = None if checkpoint is None else load_training_state(checkpoint)
+    if state is not None:
+        check_same_run(state.progress.recipe, flatten(recipe))
+    accelerator = _make_accelerator(recipe)
+    set_seed(recipe.optimization.seed)
+    tokenizer = _find_tokenizer(recipe.data, checkpoint)
+    corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)
+    validation_pairs = read_validation_pairs(recipe.data)
+    model = build_model(recipe.model, tokenizer, corpus.max_source_length)
+    if recipe.optimization.attn_implementation is not None:
+        model.set_attn_implementation(recipe.optimization.attn_implementation)
+    if checkpoint is not None:
+        load_weights(model, load_model_weights(checkpoint))
+    return RunParts(recipe, accelerator, model, tokenizer, corpus, validation_pairs, state)
+
+
+def _find_checkpoint(recipe: Recipe) -> Path | None:
+    output = recipe.output
+    check_output_dir(output.output_dir, output.overwrite_output_dir)
+    return None if output.overwrite_output_dir else latest_resumable(output.output_dir)
+
+
+def _make_accelerator(recipe: Recipe) -> Accelerator:
+    options, output = recipe.optimization, recipe.output
+    return Accelerator(
+        cpu=not torch.accelerator.is_available(),  # or Accelerate passes over the other processes of `torchrun`
+        mixed_precision=options.mixed_precision,
+        log_with=output.report_to.split(",") if output.report_to else None,
+        project_dir=output.output_dir,
+        dynamo_plugin=TorchDynamoPlugin(backend="inductor", dynamic=True) if options.torch_compile else None,
+    )
+
+
+def _find_tokenizer(data: DataArguments, checkpoint: Path | None) -> PreTrainedTokenizerBase:
+    """That of the checkpoint which a run goes on from, or the recipe's."""
+    name = data.tokenizer if checkpoint is None else str(checkpoint)
+    return prepare_tokenizer(iterate_texts(data), data.vocab_size, name, data.tokenizer_model)
+
+
+def build_model(
+    model_arguments: Any, tokenizer: PreTrainedTokenizerBase, max_source_length: int
+) -> VanillaTransformerForConditionalGeneration:
+    """A model of the given shape for the vocabulary of `tokenizer`, which decodes as the paper does."""
+    config = VanillaTransformerConfig(
+        **asdict(model_arguments),
+        **special_token_ids(tokenizer),
+        vocab_size=len(tokenizer),
+        max_source_length=max_source_length,
+    )
+    check_tokenizer_fits(tokenizer, config)
+    model = VanillaTransformerForConditionalGeneration(config)
+    model.generation_config = paper_generation_config(
+        config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
+    )
+    return model

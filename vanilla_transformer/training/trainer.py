@@ -53,7 +53,7 @@ from .loss import smoothed_cross_entropy
 from .metrics import StepLog, UpdateSums, append_entry, describe, forget_entries_after, peak_memory_gib
 from .mixing import Corpus
 from .order import UpdateOrder
-from .preparation import iterate_texts, open_corpus, read_validation_pairs
+from .preparation import open_corpus, read_validation_pairs
 from .resuming import check_same_run, flatten
 from .schedule import PAPER_SCHEDULE, make_schedule
 from .sharding import like, load_optimizer_state, shard_model, whole_optimizer_state, whole_tensor, whole_weights
@@ -136,8 +136,7 @@ def _accelerator(recipe: Recipe) -> Accelerator:
 
 def _tokenizer(data: DataArguments, checkpoint: Path | None) -> PreTrainedTokenizerBase:
     """That of the checkpoint which a run goes on from, or the recipe's."""
-    name = data.tokenizer if checkpoint is None else str(checkpoint)
-    return prepare_tokenizer(iterate_texts(data), data.vocab_size, name, data.tokenizer_model)
+    return prepare_tokenizer(data, None if checkpoint is None else str(checkpoint))
 
 
 def build_model(

@@ -13,7 +13,6 @@ from vanilla_transformer.training.cleaning import (
     CleaningRules,
     OverlapCounter,
     clean_text,
-    count_overlap,
     find_dropped_by_length,
     find_duplicates,
     is_empty,
@@ -153,7 +152,9 @@ def test_every_rule_of_the_report_has_its_words():
 def test_overlap_counts_sources_targets_and_whole_pairs():
     training = [SentencePair("a", "A"), SentencePair("b", "x"), SentencePair("y", "C")]
     held_out = [SentencePair(*pair) for pair in (("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C"))]
-    overlap = count_overlap(iter(training), held_out)
+    counter = OverlapCounter(held_out)
+    counter.add(iter(training))
+    overlap = counter.overlap()
     assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (5, 3, 3, 1)
     assert overlap.examples == [["a", "A"], ["b", "B"], ["a", "C"]]
     assert str(overlap).startswith(

@@ -13,7 +13,6 @@ from vanilla_transformer.training.corpora import (
     CorpusSpec,
     SentencePair,
     encode_pairs,
-    read_dataset,
     read_lines,
     read_pairs,
     read_text_files,
@@ -87,21 +86,21 @@ def dataset(tmp_path):
 
 
 def test_a_saved_dataset_is_read(dataset):
-    assert read_dataset(dataset, "train", "en", "de") == [SentencePair("one", "eins"), SentencePair("two", "zwei")]
+    assert list(read_pairs(CorpusSpec(dataset=dataset, **LANGUAGES))) == [*PAIRS, SentencePair("", "drei")]
 
 
 def test_a_missing_split_or_language_is_named_with_those_there_are(dataset):
     with pytest.raises(ValueError, match="split 'test', it has 'train'"):
-        read_dataset(dataset, "test", "en", "de")
+        list(read_pairs(CorpusSpec(dataset=dataset, split="test", **LANGUAGES)))
     with pytest.raises(ValueError, match="no language 'fr', it has 'en', 'de'"):
-        read_dataset(dataset, "train", "en", "fr")
+        list(read_pairs(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"})))
 
 
 def test_a_dataset_without_translations_is_refused(tmp_path):
     folder = tmp_path / "dataset"
     datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["one"]})}).save_to_disk(folder)
     with pytest.raises(ValueError, match="column 'translation', it has 'text'"):
-        read_dataset(str(folder), "train", "en", "de")
+        list(read_pairs(CorpusSpec(dataset=str(folder), **LANGUAGES)))
 
 
 def test_both_sides_end_with_eos(tiny_tokenizer):

@@ -200,7 +200,10 @@ def test_training_walks_through_the_epochs_that_the_sampler_plans(folder, rows, 
     trainer.train()
     lengths = [column_lengths(rows, column) for column in ("input_ids", "labels")]
     sampler = TokenBatchSampler(*lengths, max_tokens=24, seed=5)
-    planned = [[10 + pair for pair in batch] for _, batch in zip(range(3 * len(sampler)), sampler, strict=False)]
+    planned = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        planned += [[10 + pair for pair in batch] for batch in sampler]
     assert seen.batches == planned
     assert trainer.state.global_step == 3 * len(sampler)
 

@@ -18,7 +18,9 @@ class TokenizerArguments:
 
     output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the vocabulary (section 5.1)."})
-    min_frequency: int = field(default=2, metadata={"help": "Pairs seen more rarely are not merged."})
+    min_frequency: int = field(
+        default=2, metadata={"help": "Pairs seen more rarely are not merged (by bpe and wordpiece)."}
+    )
     model: str = field(
         default="bpe", metadata={"help": "bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)}
     )

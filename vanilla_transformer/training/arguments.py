@@ -93,7 +93,11 @@ class DataArguments:
         default=1_000_000, metadata={"help": "Pairs of a stream that are read, cleaned and shuffled at a time."}
     )
     cache_dir: str | None = field(
-        default=None, metadata={"help": "Folder of cleaned and tokenised text. By default in that of `datasets`."}
+        default=None,
+        metadata={
+            "help": "Folder of cleaned and tokenised text and of trained tokenizers, shared by all processes of a "
+            "run. By default in that of `datasets`."
+        },
     )
 
     def __post_init__(self) -> None:

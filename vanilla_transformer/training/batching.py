@@ -1,13 +1,12 @@
 """
 Batches of approximate sequence length (section 5.1 of the paper), filled up to a number of tokens.
 
-`plan_batches` is a pure function of lengths, budget, seed and epoch; `TokenBatchSampler` walks through its plans, rank
-by rank, and can say where it is.
+`plan_batches` is a pure function of lengths, budget, seed and epoch; `BatchPlan.share` deals an update to processes.
+`UpdateOrder` walks through plans for the loop of this package, `TokenBatchSampler` for transformers' `Trainer`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,9 +47,12 @@ class BatchPlan:
     def __getitem__(self, step: int) -> list[np.ndarray]:
         return [self.pairs[self.bounds[batch] : self.bounds[batch + 1]] for batch in self.steps[step]]
 
-    def padded_tokens(self, lengths: Lengths) -> np.ndarray:
-        """Tokens of each batch where its pairs are as long as its longest, `(steps, batches_per_step)`."""
-        return _padded(np.asarray(lengths)[self.pairs], self.bounds)[self.steps]
+    def share(self, step: int, num_replicas: int, rank: int) -> list[np.ndarray]:
+        """The batches of one update for one of the processes that share it, each of which gets as many."""
+        return self[step][rank::num_replicas]
+
+
+EMPTY_PLAN = BatchPlan(pairs=np.empty(0, int), bounds=np.zeros(1, int), steps=np.empty((0, 0), int))
 
 
 def plan_batches(
@@ -212,19 +214,13 @@ def _group(cost: np.ndarray, batches_per_step: int) -> np.ndarray:
 
 class TokenBatchSampler(Sampler[list[int]]):
     """
-    The batches of one replica, epoch after epoch without end.
+    The batches of one process, an epoch at a time, as transformers' `Trainer` wants them: it counts an epoch's updates
+    once, says which epoch comes next, and finds its place in a resumed one by counting.
 
     Args:
         source_lengths, target_lengths, max_tokens, seed: See [`plan_batches`].
-        accumulation (`int`): Batches that each replica gets for an update, one after the other.
+        accumulation (`int`): Batches that each process gets for an update, one after the other.
         num_replicas, rank (`int`): How many processes train together, and which of them this is.
-        endless (`bool`):
-            Whether iteration goes on with the next epoch. If not, it ends behind the present one, as `Trainer` wants
-            it; iterated again, the sampler goes on with the next.
-
-    `state_dict()` holds epoch and update; a sampler that loads it goes on behind the last update that was yielded as
-    a whole, one that was only begun comes once more. So with `num_replicas × accumulation` as before, any number of
-    replicas may go on. What a loader with workers has fetched ahead counts as yielded.
     """
 
     def __init__(
@@ -236,7 +232,6 @@ class TokenBatchSampler(Sampler[list[int]]):
         accumulation: int = 1,
         num_replicas: int = 1,
         rank: int = 0,
-        endless: bool = True,
     ):
         self.source_lengths = np.asarray(source_lengths, dtype=np.int32)
         self.target_lengths = np.asarray(target_lengths, dtype=np.int32)
@@ -245,81 +240,20 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.accumulation = accumulation
         self.num_replicas = num_replicas
         self.rank = rank
-        self.endless = endless
-        self.epoch = 0
-        self.position = 0  # batches of this replica that have been yielded in this epoch
-        self._plan = self._make_plan()
-        self._planned_epoch = 0
-
-    def _make_plan(self) -> BatchPlan:
-        per_step = self.num_replicas * self.accumulation
-        return plan_batches(self.source_lengths, self.target_lengths, self.max_tokens, self.seed, self.epoch, per_step)
-
-    @property
-    def plan(self) -> BatchPlan:
-        """The batches of the present epoch, for all replicas."""
-        if self._planned_epoch != self.epoch:
-            self._plan, self._planned_epoch = self._make_plan(), self.epoch
-        return self._plan
+        self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Goes to the beginning of an epoch. `Trainer` calls it before each and, resuming, skips batches itself."""
-        self.epoch, self.position = epoch, 0
+        """Which epoch the next iteration gives."""
+        per_step = self.num_replicas * self.accumulation
+        self.plan = plan_batches(self.source_lengths, self.target_lengths, self.max_tokens, self.seed, epoch, per_step)
 
     def __len__(self) -> int:
         """Batches of an epoch, the same number in each."""
-        return len(self._plan) * self.accumulation
+        return len(self.plan) * self.accumulation
 
     def __iter__(self) -> Iterator[list[int]]:
-        while True:
-            while self.position < len(self):
-                step, turn = divmod(self.position, self.accumulation)
-                self.position += 1
-                yield self.plan[step][self.rank + turn * self.num_replicas].tolist()
-            self.set_epoch(self.epoch + 1)
-            if not self.endless:
-                return
-
-    def state_dict(self) -> dict[str, int]:
-        return {**self._fingerprint, "epoch": self.epoch, "step": self.position // self.accumulation}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        """
-        Goes on where a state was taken.
-
-        Raises:
-            ValueError: the state is of other data or another order, so that pairs would be lost and doubled.
-        """
-        _check_state(state, self._fingerprint)
-        self.set_epoch(state["epoch"])
-        self.position = state["step"] * self.accumulation
-
-    @cached_property
-    def _fingerprint(self) -> dict[str, int]:
-        """What the order of an epoch depends on: all of it but for the lengths, whose sums are here."""
-        return {
-            "pairs": len(self.source_lengths),
-            "source_tokens": int(self.source_lengths.sum(dtype=np.int64)),
-            "target_tokens": int(self.target_lengths.sum(dtype=np.int64)),
-            "max_tokens": self.max_tokens,
-            "seed": self.seed,
-            "batches_per_step": self.num_replicas * self.accumulation,
-        }
-
-
-def _check_state(state: dict[str, int], expected: dict[str, int]) -> None:
-    missing = [name for name in (*expected, "epoch", "step") if name not in state]
-    if missing:
-        raise ValueError(
-            f"The state of a sampler must have {', '.join(missing)}, got {', '.join(state) or 'nothing'}."
-        )
-    wrong = [f"{name}={state[name]}, here {value}" for name, value in expected.items() if state[name] != value]
-    if wrong:
-        raise ValueError(
-            f"The state belongs to another order of batches: {'; '.join(wrong)}. Pairs would be lost and doubled. Use "
-            "the corpus, tokenizer, `max_tokens` and seed that it was taken with, and choose the accumulation such "
-            "that processes × accumulation is `batches_per_step`."
-        )
+        for step in range(len(self.plan)):
+            yield from (batch.tolist() for batch in self.plan.share(step, self.num_replicas, self.rank))
 
 
 def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> Batch:

@@ -19,7 +19,7 @@ from .averaging import load_weights
 from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_model_weights, load_training_state
 from .corpora import SentencePair
 from .mixing import Corpus
-from .preparation import iterate_texts, open_corpus, read_validation_pairs
+from .preparation import open_corpus, read_validation_pairs
 from .resuming import check_same_run, flatten
 from .tokenizing import check_tokenizer_fits, prepare_tokenizer, special_token_ids
 
@@ -83,8 +83,7 @@ def _make_accelerator(recipe: Recipe) -> Accelerator:
 
 def _find_tokenizer(data: DataArguments, checkpoint: Path | None) -> PreTrainedTokenizerBase:
     """That of the checkpoint which a run goes on from, or the recipe's."""
-    name = data.tokenizer if checkpoint is None else str(checkpoint)
-    return prepare_tokenizer(iterate_texts(data), data.vocab_size, name, data.tokenizer_model)
+    return prepare_tokenizer(data, None if checkpoint is None else str(checkpoint))
 
 
 def build_model(

@@ -243,10 +243,3 @@ class OverlapCounter:
             both=sum(pair in self._seen_pairs for pair in self.held_out_pairs),
             examples=[[_shown(side) for side in pair] for pair in known[:_EXAMPLES]],
         )
-
-
-def count_overlap(training_pairs: Iterable[SentencePair], held_out_pairs: Sequence[SentencePair]) -> Overlap:
-    """How much of the held-out text is in the training text. Reads the latter once and keeps none of it."""
-    counter = OverlapCounter(held_out_pairs)
-    counter.add(training_pairs)
-    return counter.overlap()

@@ -164,25 +164,6 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
-def read_dataset(name: str, split: str, source_language: str, target_language: str) -> list[SentencePair]:
-    """
-    Reads one split of a dataset with a `translation` column, whose entries map language codes to sentences, or with a
-    column for each language. Rows without text on a side are left out.
-
-    Args:
-        name (`str`): See [`CorpusSpec`].
-
-    Raises:
-        ValueError: there is no such split, column or language (with those that there are).
-        OSError: the dataset cannot be found or read.
-    """
-    spec = CorpusSpec(dataset=name, split=split, source_language=source_language, target_language=target_language)
-    pairs = [pair for pair in read_pairs(spec) if all(pair)]
-    if not pairs:
-        raise ValueError(f"The dataset {name} has no pair with text on both sides.")
-    return pairs
-
-
 def load_splits(name: str, streaming: bool = False) -> dict[str, Any]:
     """
     All splits of a dataset, memory-mapped (or streamed from the Hub).

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .batching import BatchPlan, plan_batches
+from .batching import EMPTY_PLAN, BatchPlan, plan_batches
 from .corpora import EncodedPair
 from .mixing import Corpus
 
@@ -39,17 +39,17 @@ class UpdateOrder:
     def __iter__(self) -> Iterator[list[tuple[list[int], list[EncodedPair]]]]:
         """Yields for each update this process's batches, as the numbers of their pairs and the pairs themselves."""
         while True:
-            while self._done < self._updates_of_part:
-                batches = self._plan[self._done] if self._plan is not None else []
+            while self._done < len(self._plan):
+                batches = self._plan.share(self._done, self.num_replicas, self.rank)
                 self._parts[-1][1] += 1
-                yield [self._read(self._left[batch]) for batch in batches[self.rank :: self.num_replicas]]
+                yield [self._read(self._left[batch]) for batch in batches]
             self.epoch, self._parts = self.epoch + 1, [[self.batches_per_update, 0]]
             self._enter_epoch()
 
     @property
     def updates_in_epoch(self) -> int:
         """Updates that the present epoch has altogether."""
-        return sum(done for _, done in self._parts[:-1]) + self._updates_of_part
+        return sum(done for _, done in self._parts[:-1]) + len(self._plan)
 
     @property
     def progress(self) -> float:
@@ -69,10 +69,6 @@ class UpdateOrder:
     def _done(self) -> int:
         return self._parts[-1][1]
 
-    @property
-    def _updates_of_part(self) -> int:
-        return 0 if self._plan is None else len(self._plan)
-
     def _enter_epoch(self) -> None:
         """Plans the present epoch: each part takes up the pairs that the parts before have left."""
         self._pairs = self.corpus.epoch(self.epoch)
@@ -81,8 +77,8 @@ class UpdateOrder:
             plan = self._plan_part(batches)
             left = [batch for update in range(done, len(plan)) for batch in plan[update]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
-        enough = len(self._left) >= self.batches_per_update or len(self._parts) == 1
-        self._plan = self._plan_part(self.batches_per_update) if enough else None
+        too_few = len(self._left) < self.batches_per_update and len(self._parts) > 1
+        self._plan = EMPTY_PLAN if too_few else self._plan_part(self.batches_per_update)
 
     def _plan_part(self, batches_per_update: int) -> BatchPlan:
         """A plan of the pairs that are left, in which their numbers count from 0."""

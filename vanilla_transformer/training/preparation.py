@@ -98,7 +98,7 @@ def prepare_corpus(
     held_out = {name: sentences for name, sentences in held_out.items() if sentences}
     if data.stream:
         return StreamedCorpus(StreamedTexts(specs, rules, data.stream_window), encode, held_out, num_proc)
-    folder = _cache_folder(data, cache_dir)
+    folder = cache_folder(data, cache_dir)
     texts = _cached_texts(specs, rules, folder)
     encoded = cached_encoding(texts.dataset, texts.key, encode, tokenizer_key(tokenizer), folder, num_proc)
     pairs = drop_by_length(EncodedPairs(encoded), texts.dataset, rules, texts.report)
@@ -106,19 +106,24 @@ def prepare_corpus(
     return MappedCorpus(texts.dataset, pairs, [spec.weight for spec in specs], seed, texts.report, overlaps)
 
 
-def iterate_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Iterator[str]:
+def read_training_texts(data: DataArguments, cache_dir: Path) -> tuple[datasets.Dataset, str]:
     """
-    Every sentence of the training text, of both sides, cleaned as far as that needs no tokens, for a tokenizer to
-    learn from; of a stream, the first window.
+    The training text, cleaned as far as that needs no tokens, in columns `source` and `target`, and what stands for
+    its content; of a stream, the first window.
 
     Raises:
         OSError, ValueError: as `prepare_corpus`.
     """
     specs, rules = corpus_specs(data), CleaningRules.from_arguments(data)
     if data.stream:
-        texts = StreamedTexts(specs, rules, data.stream_window).read(0)
-    else:
-        texts = _cached_texts(specs, rules, _cache_folder(data, cache_dir)).dataset
+        window = StreamedTexts(specs, rules, data.stream_window).read(0)
+        return window, digest(window._fingerprint)  # that of what is held in memory stands for its content
+    texts = _cached_texts(specs, rules, cache_dir)
+    return texts.dataset, texts.key
+
+
+def iterate_sentences(texts: datasets.Dataset) -> Iterator[str]:
+    """Every sentence of both sides."""
     for table in texts.with_format("arrow").iter(_ROWS_AT_ONCE):
         yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
 
@@ -154,7 +159,8 @@ def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
     return [pair for pair in read_pairs(spec, streaming=data.stream) if all(pair)]
 
 
-def _cache_folder(data: DataArguments, cache_dir: str | Path | None) -> Path:
+def cache_folder(data: DataArguments, cache_dir: str | Path | None = None) -> Path:
+    """Where the recipe's cache lies, or `cache_dir` in its place."""
     return Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
 
 

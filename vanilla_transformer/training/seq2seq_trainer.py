@@ -144,7 +144,6 @@ class TokenBudgetTrainerMixin:
             self.args.gradient_accumulation_steps,
             self.args.world_size,
             self.args.process_index,
-            endless=False,  # `Trainer` counts an epoch's updates once, and finds its place again by dividing
         )
 
     def create_scheduler(

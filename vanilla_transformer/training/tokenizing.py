@@ -1,26 +1,49 @@
 """The tokenizer of a run: loaded where one is named, trained on the corpus where not, and checked either way."""
 
-from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
+import tokenizers
+import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
+from .arguments import DataArguments
+from .caching import cached, digest
+from .encoding import tokenizer_key
+from .preparation import cache_folder, iterate_sentences, read_training_texts
+
+_FORMAT = 1  # of a cached tokenizer; another number makes all old ones unknown
+_MIN_FREQUENCY = 2  # pairs seen more rarely are not merged
+
 
 def prepare_tokenizer(
-    texts: Iterable[str], vocab_size: int, name: str | None = None, model: str = "bpe"
+    data: DataArguments, name: str | None = None, cache_dir: str | Path | None = None
 ) -> PreTrainedTokenizerBase:
     """
-    Loads the tokenizer `name`, or trains a joint one of the given model (bpe, unigram or wordpiece) on `texts`, the
-    sentences of both sides.
+    The tokenizer of a recipe: the one that it names, or a joint one trained on its text, of which there is one for all
+    processes and later starts, since it is cached by what it is made of.
+
+    Args:
+        name (`str`): In place of the recipe's `tokenizer`.
+        cache_dir (`str`): In place of the recipe's `cache_dir`.
 
     Raises:
-        ValueError: the tokenizer lacks a padding or an EOS token, or there is no such model.
+        ValueError: the tokenizer lacks a padding or an EOS token; or processes have trained different ones, since
+            they do not share a cache; or as `VanillaTransformerTokenizer.train_from_iterator`.
         OSError: there is no such tokenizer.
     """
-    if name is None:
-        return VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=vocab_size, model=model)
+    name = name or data.tokenizer
+    if name is not None:
+        return _load(name)
+    tokenizer = _load(str(_trained(data, cache_folder(data, cache_dir))))
+    _check_is_that_of_all_processes(tokenizer)
+    return tokenizer
+
+
+def _load(name: str) -> PreTrainedTokenizerBase:
     tokenizer = AutoTokenizer.from_pretrained(name)
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
@@ -29,6 +52,35 @@ def prepare_tokenizer(
                 f"`tokenizer.add_special_tokens({{'{token}': '<…>'}})` and save it."
             )
     return tokenizer
+
+
+def _trained(data: DataArguments, cache_dir: Path) -> Path:
+    """The folder of a tokenizer trained on a recipe's text, from the cache where it is there."""
+    texts, texts_key = read_training_texts(data, cache_dir)
+    options: dict[str, Any] = {
+        "vocab_size": data.vocab_size,
+        "model": data.tokenizer_model,
+        "min_frequency": _MIN_FREQUENCY,
+    }
+    key = digest(_FORMAT, tokenizers.__version__, texts_key, options)
+
+    def write(folder: Path) -> None:
+        VanillaTransformerTokenizer.train_from_iterator(iterate_sentences(texts), **options).save_pretrained(folder)
+
+    return cached(cache_dir, f"tokenizer-{key}", write)
+
+
+def _check_is_that_of_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
+    """A corpus differs, or a unigram model was trained twice, where processes do not see the same folders."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return
+    keys = [""] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(keys, tokenizer_key(tokenizer))
+    if len(set(keys)) > 1:
+        raise ValueError(
+            f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give a --cache_dir that "
+            "they share, or train a tokenizer first, with train-tokenizer, and name it by --tokenizer."
+        )
 
 
 def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | None]:

@@ -73,7 +73,8 @@ def main(arguments: Sequence[str]) -> None:
         )
     with tempfile.TemporaryDirectory(prefix="training-") as folder:
         results = measure_sides(Path(folder), files, options)
-    report = {"machine": machine(), "text": files or "the embedded corpus", **asdict(options), "results": results}
+    text = " and ".join(Path(name).name for name in files) or "the embedded corpus"
+    report = {"machine": machine(), "text": text, **asdict(options), "results": results}
     table = "\n".join(markdown(report)) + "\n"
     output = Path(options.output_dir)
     output.mkdir(parents=True, exist_ok=True)
@@ -146,7 +147,7 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     results, about = report["results"], report["machine"]
     every = [one for found in results.values() for one in found]
     busy = sorted(one["cores_busy_with_others"] for one in every)
-    yield f"Training on {report['text'] if isinstance(report['text'], str) else ' and '.join(report['text'])}."
+    yield f"Training on {report['text']}."
     yield f"{about['cores']} cores of {about['cpu']}; " + ", ".join(
         f"{name} {about[name]}" for name in ("python", "torch", "transformers", "accelerate")
     )

@@ -1,0 +1,188 @@
+"""
+One side of `training.py` in a process of its own, so that its peak memory is its own.
+
+    python benchmarks/metered_training.py '{"folder": …, "kind": …, "bf16": …, "options": …}'
+
+Trains until the time is over and prints what was measured as JSON.
+"""
+
+import functools
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from transformers import (
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    MarianConfig,
+    MarianMTModel,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+)
+
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training.metrics import peak_memory_gib
+
+_PEERS = {"random", "group_by_length"}  # the library's `train_sampling_strategy`
+_ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
+
+
+def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None:
+    """Trains one side in this process until its time is over, and prints what was measured."""
+    peer = kind in _PEERS
+    meter = Meter(options["seconds"], options["warm_up"])
+    meter.watch(MarianMTModel if peer else VanillaTransformerForConditionalGeneration)
+    try:
+        if kind == "loop":
+            train_with_our_loop(Path(folder), bf16, options)
+        else:
+            train_with_trainer(Path(folder), kind, bf16, options)
+    except TimeIsOver:
+        print(json.dumps(meter.result))
+
+
+class TimeIsOver(Exception):
+    """Ends training behind the update that is the last one to be measured."""
+
+
+class Meter:
+    """
+    Watches any training loop alike: the model's `forward`, where tokens pass, and torch's optimizer, whose steps are
+    the updates.
+    """
+
+    def __init__(self, seconds: float, warm_up: int):
+        self.seconds, self.warm_up = seconds, warm_up
+        self.updates = self.parameters = 0
+        self.tokens = self.padded = self.resident_before = 0
+        self.begin: dict[str, float] = {}
+        self.result: dict[str, float] = {}
+
+    def watch(self, model_class: Any) -> None:
+        forward = model_class.forward
+
+        @functools.wraps(forward)
+        def counted(model: Any, *arguments: Any, **tensors: Any) -> Any:
+            self._count(model, **tensors)
+            return forward(model, *arguments, **tensors)
+
+        model_class.forward = counted
+        self.hook = register_optimizer_step_post_hook(lambda *_: self._updated())
+
+    def _count(self, model: Any, decoder_input_ids: Any, **_: Any) -> None:
+        if not self.resident_before:
+            self.resident_before = _resident_bytes()
+            self.parameters = sum(each.numel() for each in model.parameters() if each.requires_grad)
+        # The decoder reads the start symbol and then all labels but the last. A row that is not the longest of its
+        # batch has its EOS, the last label, among them; as many tokens lie before EOS as there are labels.
+        ends = decoder_input_ids == model.config.eos_token_id
+        lengths = ends.int().argmax(dim=1).where(ends.any(dim=1), decoder_input_ids.new_tensor(ends.shape[1]))
+        self.tokens += int(lengths.sum())
+        self.padded += ends.numel()
+
+    def _updated(self) -> None:
+        self.updates += 1
+        if self.updates == self.warm_up:
+            self.begin, self.tokens, self.padded = _clocks(), 0, 0
+        elif self.updates > self.warm_up and time.monotonic() - self.begin["wall"] >= self.seconds:
+            self._finish()
+            raise TimeIsOver
+
+    def _finish(self) -> None:
+        seconds, own, all_busy = (value - self.begin[name] for name, value in _clocks().items())
+        self.result = {
+            "tokens_per_second": self.tokens / seconds,
+            "tokens_per_cpu_second": self.tokens / own,
+            "target_tokens_an_update": self.tokens / (self.updates - self.warm_up),
+            "target_padding": 1.0 - self.tokens / self.padded,
+            "peak_mib": _peak_bytes() / 2**20,
+            "peak_over_resident_mib": (_peak_bytes() - self.resident_before) / 2**20,
+            "cores_busy_with_others": (all_busy - own) / seconds,
+            "parameters": self.parameters,
+        }
+
+
+def _clocks() -> dict[str, float]:
+    """Seconds: by the clock, of this process on all cores, and of all that keeps the machine's cores busy."""
+    cores = psutil.cpu_times()
+    busy = cores.user + cores.system + getattr(cores, "nice", 0.0) + getattr(cores, "steal", 0.0)
+    return {"wall": time.monotonic(), "own": time.process_time(), "busy": busy}
+
+
+def _resident_bytes() -> int:
+    return psutil.Process().memory_info().rss
+
+
+def _peak_bytes() -> float:
+    return peak_memory_gib(torch.device("cpu")) * 2**30
+
+
+def _shape(options: dict[str, Any]) -> dict[str, Any]:
+    """Of both models, in the names that both configurations have; Marian's attentions have biases."""
+    shape = {"d_model": options["d_model"], "dropout": 0.1, "activation_function": "relu"}
+    for part in ("encoder", "decoder"):
+        shape |= {f"{part}_layers": options["layers"], f"{part}_ffn_dim": options["ffn_dim"]}
+        shape |= {f"{part}_attention_heads": options["heads"]}
+    return shape
+
+
+def train_with_our_loop(folder: Path, bf16: bool, options: dict[str, Any]) -> None:
+    from vanilla_transformer.training.arguments import parse_recipe
+    from vanilla_transformer.training.trainer import train
+
+    flags = _shape(options) | _ADAM | {"attention_bias": True, "label_smoothing": 0.1, "warmup_steps": 4000}
+    flags |= {"max_tokens": options["max_tokens"], "attn_implementation": options["attn_implementation"]}
+    flags |= {"train_source": folder / "train.en", "train_target": folder / "train.de", "cache_dir": folder / "cache"}
+    flags |= {"tokenizer": folder / "tokenizer", "mixed_precision": "bf16" if bf16 else "no", "max_steps": 10**6}
+    flags |= {"save_steps": 10**6, "output_dir": folder / "out", "overwrite_output_dir": True}
+    recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", str(value))])
+    train(recipe, evaluate=lambda *_, **__: {})
+
+
+def train_with_trainer(folder: Path, kind: str, bf16: bool, options: dict[str, Any]) -> None:
+    from datasets import load_from_disk
+
+    tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
+    shared: dict[str, Any] = _ADAM | {"output_dir": str(folder / "out"), "bf16": bf16, "label_smoothing_factor": 0.1}
+    shared |= {"max_steps": 10**6, "warmup_steps": 4000, "max_grad_norm": 0.0, "logging_steps": 50, "use_cpu": True}
+    shared |= {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "optim": "adamw_torch_fused"}
+    if kind == "budget":
+        from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
+
+        trainer_class: Any = VanillaSeq2SeqTrainer
+        arguments: Any = TokenBudgetTrainingArguments(max_tokens=options["max_tokens"], **shared)
+    else:
+        shared |= {"per_device_train_batch_size": options["sentences"], "train_sampling_strategy": kind}
+        trainer_class = Seq2SeqTrainer
+        arguments = Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=1e-3, **shared)
+    model = build_model(kind in _PEERS, tokenizer, options)
+    trainer_class(
+        model,
+        arguments,
+        train_dataset=load_from_disk(folder / "dataset"),
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+        processing_class=tokenizer,
+    ).train()
+
+
+def build_model(peer: bool, tokenizer: Any, options: dict[str, Any]) -> Any:
+    special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
+    special |= {"decoder_start_token_id": tokenizer.bos_token_id, "vocab_size": len(tokenizer)}
+    if peer:
+        config = MarianConfig(**_shape(options), **special, scale_embedding=True, forced_eos_token_id=None)
+        model: Any = MarianMTModel(config)
+    else:
+        model = VanillaTransformerForConditionalGeneration(
+            VanillaTransformerConfig(**_shape(options), **special, attention_bias=True)
+        )
+    model.set_attn_implementation(options["attn_implementation"])
+    return model
+
+
+if __name__ == "__main__":
+    measure(**json.loads(sys.argv[1]))

@@ -1,0 +1,188 @@
+"""
+Training, this package's ways and the library's: target tokens a second and peak memory, side by side on one text.
+
+    python benchmarks/training.py
+    python benchmarks/training.py train.en train.de --seconds 20 --repeats 3 --note "nothing else ran"
+
+The peers are `Seq2SeqTrainer` and `MarianMTModel` as they come, of the same size, with the same vocabulary, optimizer
+and label smoothing. Each measurement is a process of its own; the sides take turns (A B A B …), so that whatever else
+the machine does falls on all of them. It is a benchmark of CPUs: GPUs are not used.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+
+_ROOT = Path(__file__).parents[1]
+# Of each side by name: what trains what, and in which arithmetic.
+SIDES = {
+    "ours, float32": ("loop", False),
+    "ours, bf16": ("loop", True),
+    "VanillaSeq2SeqTrainer, float32": ("budget", False),
+    "VanillaSeq2SeqTrainer, bf16": ("budget", True),
+    "Seq2SeqTrainer + Marian, float32": ("random", False),
+    "Seq2SeqTrainer + Marian, bf16": ("random", True),
+    "Seq2SeqTrainer + Marian, group_by_length, float32": ("group_by_length", False),
+    "Seq2SeqTrainer + Marian, group_by_length, bf16": ("group_by_length", True),
+}
+_PEERS = {"random", "group_by_length"}
+
+
+@dataclass
+class BenchmarkArguments:
+    """The model, the batches, and how long each side is measured."""
+
+    d_model: int = field(default=256, metadata={"help": "Width of the model."})
+    heads: int = field(default=4, metadata={"help": "Attention heads of each layer."})
+    layers: int = field(default=3, metadata={"help": "Layers of the encoder, and of the decoder."})
+    ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
+    vocab_size: int = field(default=8000, metadata={"help": "Entries of the joint vocabulary, at most."})
+    max_tokens: int = field(default=2048, metadata={"help": "Budget of this package's batches."})
+    sentences: int = field(default=128, metadata={"help": "Sentences of the peers' batches."})
+    attn_implementation: str = field(default="sdpa", metadata={"help": "Of all sides: sdpa or eager."})
+    sides: list[int] = field(
+        default_factory=lambda: list(range(len(SIDES))),
+        metadata={"help": "Numbers of the sides to measure: " + "; ".join(f"{i} {n}" for i, n in enumerate(SIDES))},
+    )
+    seconds: float = field(default=20.0, metadata={"help": "Of each measurement, warm-up not counted."})
+    warm_up: int = field(default=5, metadata={"help": "Updates before the clock starts; they allocate."})
+    repeats: int = field(default=3, metadata={"help": "Measurements of each side."})
+    note: str = field(default="", metadata={"help": "What the reader must know, such as other work on the machine."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of training.md and .json."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    files, options = parse(BenchmarkArguments, arguments, "training.py [SOURCE TARGET] [--flags]")
+    if len(files) not in (0, 2) or not set(options.sides) <= set(range(len(SIDES))):
+        raise ValueError(
+            f"Give a source and a target file or none, and sides from 0 to {len(SIDES) - 1}, got {files} and sides "
+            f"{options.sides}."
+        )
+    with tempfile.TemporaryDirectory(prefix="training-") as folder:
+        results = measure_sides(Path(folder), files, options)
+    text = " and ".join(Path(name).name for name in files) or "the embedded corpus"
+    report = {"machine": machine(), "text": text, **asdict(options), "results": results}
+    table = "\n".join(markdown(report)) + "\n"
+    output = Path(options.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "training.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (output / "training.md").write_text(table, encoding="utf-8")
+    print(table, end="")
+
+
+def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -> dict[str, list[dict[str, float]]]:
+    """All measurements of each side."""
+    prepare(folder, files, options.vocab_size)
+    names = [list(SIDES)[number] for number in options.sides]
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
+    for turn in range(-1, options.repeats):
+        # In turn -1 everything is compiled and cached: this package's loop, the first, reads its own cache of tokens.
+        for name in names if turn >= 0 else (names[0], names[-1]):
+            seconds = options.seconds if turn >= 0 else 0.0
+            found = _measure_apart(folder, name, asdict(options) | {"seconds": seconds})
+            if turn >= 0:
+                results[name].append(found)
+                print(f"{turn + 1}/{options.repeats} {name}: {found['tokens_per_second']:.0f}", file=sys.stderr)
+    if len({one["parameters"] for found in results.values() for one in found}) > 1:
+        raise RuntimeError(f"The models differ in size: {results}")
+    return results
+
+
+def prepare(folder: Path, files: list[str], vocab_size: int) -> None:
+    """The vocabulary and the text that all sides share, as text files and as a data set."""
+    from vanilla_transformer import VanillaTransformerTokenizer
+    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
+
+    if not files:
+        write_corpus(folder, validation=1, test=1)
+    for end, name in zip(("en", "de"), files, strict=False):
+        (folder / f"train.{end}").write_text(Path(name).read_text(encoding="utf-8"), encoding="utf-8")
+    sides = [folder / "train.en", folder / "train.de"]
+    texts = chain.from_iterable(side.read_text(encoding="utf-8").splitlines() for side in sides)
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=vocab_size)
+    tokenizer.save_pretrained(folder / "tokenizer")
+    encoded_dataset(tokenizer, *sides).save_to_disk(folder / "dataset")
+
+
+def _measure_apart(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:
+    kind, bf16 = SIDES[name]
+    request = json.dumps({"folder": str(folder), "kind": kind, "bf16": bf16, "options": options})
+    environment = os.environ | {"PYTHONPATH": str(_ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait must not count as work
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None):  # or each process compiles what it imports
+        environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
+    command = [sys.executable, str(_ROOT / "benchmarks" / "metered_training.py"), request]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"{name} ended with status {ended.returncode}:\n{ended.stderr}")
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    model = platform.processor() or platform.machine()
+    if Path("/proc/cpuinfo").exists():
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
+    packages = {name: version(name) for name in ("torch", "transformers", "accelerate")}
+    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), **packages}
+
+
+def markdown(report: dict[str, Any]) -> Iterator[str]:
+    """What was measured on what, and a table with a row for each side."""
+    results, about = report["results"], report["machine"]
+    every = [one for found in results.values() for one in found]
+    busy = sorted(one["cores_busy_with_others"] for one in every)
+    yield f"Training on {report['text']}."
+    yield f"{about['cores']} cores of {about['cpu']}; " + ", ".join(
+        f"{name} {about[name]}" for name in ("python", "torch", "transformers", "accelerate")
+    )
+    yield f"Models of {every[0]['parameters']:,} parameters on all sides; attention {report['attn_implementation']}; "
+    yield f"ours max_tokens={report['max_tokens']}, the peers {report['sentences']} sentences a batch."
+    yield f"{report['repeats']} × {report['seconds']:g} s of each side, in turns; min – median – max. Other work kept "
+    yield f"{busy[0]:.1f} – {statistics.median(busy):.1f} – {busy[-1]:.1f} cores busy. {report['note']}".rstrip()
+    yield ""
+    columns = ["side", "target tokens/s", "× best peer", "tokens a CPU second", "× best peer"]
+    columns += ["peak memory, MiB", "of it since before the first update", "padding", "tokens an update"]
+    yield f"| {' | '.join(columns)} |"
+    yield "|---" * len(columns) + "|"
+    for name, found in results.items():
+        yield f"| {name} | {' | '.join(_cells(found, results))} |"
+
+
+def _cells(found: list[dict[str, float]], results: dict[str, list[dict[str, float]]]) -> Iterator[str]:
+    for name in ("tokens_per_second", "tokens_per_cpu_second"):
+        best = max((_median(one, name) for side, one in results.items() if SIDES[side][0] in _PEERS), default=None)
+        yield _spread(found, name)
+        yield "" if best is None else f"{_median(found, name) / best:.2f}"
+    yield _spread(found, "peak_mib")
+    yield _spread(found, "peak_over_resident_mib")
+    yield f"{_median(found, 'target_padding'):.1%}"
+    yield f"{_median(found, 'target_tokens_an_update'):,.0f}"
+
+
+def _median(found: list[dict[str, float]], name: str) -> float:
+    return statistics.median(one[name] for one in found)
+
+
+def _spread(found: list[dict[str, float]], name: str) -> str:
+    values = sorted(one[name] for one in found)
+    return f"{values[0]:,.0f} – {statistics.median(values):,.0f} – {values[-1]:,.0f}"
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

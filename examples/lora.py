@@ -64,7 +64,8 @@ def adapt(model: PreTrainedModel, options: Arguments) -> PeftModel:
     ties = model.all_tied_weights_keys.items()
     tied = {name.rpartition(".")[0] for tie in ties for name in tie}
     adapted = get_peft_model(model, config)
-    wrong = sorted(tied.intersection(adapted.base_model.targeted_module_names))
+    targeted: list[str] = adapted.targeted_module_names
+    wrong = sorted(tied.intersection(targeted))
     if wrong:
         raise ValueError(
             "Adapters must not be at weights that are tied, since they do not survive merging, got "

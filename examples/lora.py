@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from peft import LoraConfig, TaskType, get_peft_model
+from peft import LoraConfig, PeftModel, TaskType, get_peft_model
 from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
     DataCollatorForSeq2Seq,
     HfArgumentParser,
+    PreTrainedModel,
     Seq2SeqTrainer,
     Seq2SeqTrainingArguments,
 )
@@ -38,24 +39,46 @@ class Arguments:
     rank: int = field(default=8, metadata={"help": "Rank of each adapter."})
     target_modules: list[str] = field(
         default_factory=lambda: ["q_proj", "v_proj"],
-        metadata={"help": "What gets adapters: of q_proj, k_proj, v_proj, out_proj, fc1 and fc2."},
+        metadata={
+            "help": "What gets adapters: of q_proj, k_proj, v_proj, out_proj, fc1 and fc2, or all-linear for all six."
+        },
     )
+
+
+def adapt(model: PreTrainedModel, options: Arguments) -> PeftModel:
+    """
+    The model with adapters at `target_modules`.
+
+    Raises:
+        ValueError: they would be at tied weights, where `peft` (0.21) trains one for each place and, told to
+            `ensure_weight_tying` or not, merges each into the one weight: the merged model would be another.
+    """
+    targets = "all-linear" if options.target_modules == ["all-linear"] else options.target_modules
+    config = LoraConfig(
+        task_type=TaskType.SEQ_2_SEQ_LM,
+        r=options.rank,
+        lora_alpha=2 * options.rank,
+        lora_dropout=0.1,
+        target_modules=targets,
+    )
+    ties = model.all_tied_weights_keys.items()
+    tied = {name.rpartition(".")[0] for tie in ties for name in tie}
+    adapted = get_peft_model(model, config)
+    targeted: list[str] = adapted.targeted_module_names
+    wrong = sorted(tied.intersection(targeted))
+    if wrong:
+        raise ValueError(
+            "Adapters must not be at weights that are tied, since they do not survive merging, got "
+            f"{', '.join(wrong)}. Take them out of --target_modules."
+        )
+    return adapted
 
 
 def main(words: Sequence[str]) -> None:
     parser = HfArgumentParser((Arguments, Seq2SeqTrainingArguments), allow_abbrev=False)
     options, training = parser.parse_args_into_dataclasses(list(words))
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    model = get_peft_model(
-        AutoModelForSeq2SeqLM.from_pretrained(options.model),
-        LoraConfig(
-            task_type=TaskType.SEQ_2_SEQ_LM,
-            r=options.rank,
-            lora_alpha=2 * options.rank,
-            lora_dropout=0.1,
-            target_modules=options.target_modules,
-        ),
-    )
+    model = adapt(AutoModelForSeq2SeqLM.from_pretrained(options.model), options)
     model.print_trainable_parameters()
     trainer = Seq2SeqTrainer(
         model,

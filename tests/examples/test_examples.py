@@ -117,6 +117,24 @@ def test_lora_leaves_adapters_and_a_merged_model_that_needs_no_peft(run, model, 
     assert translation_of(tmp_path / "out" / "merged").shape[1] > 1
 
 
+def test_lora_reaches_every_linear_layer_but_that_which_is_tied(run, model, corpus, tmp_path):
+    arguments = ["--model", model, "--output_dir", tmp_path / "out", *files(corpus, "train"), *SHORT]
+    run("lora.py", [*arguments, "--target_modules", "all-linear"])
+    before, merged = (load_file(folder / "model.safetensors") for folder in (model, tmp_path / "out" / "merged"))
+    changed = {name.split(".")[-2] for name, value in merged.items() if not torch.equal(value, before[name])}
+    assert changed == {"q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"}
+    again = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "out" / "merged")
+    assert again.lm_head.weight is again.model.encoder.embed_tokens.weight is again.model.decoder.embed_tokens.weight
+
+
+@pytest.mark.parametrize("target", ["embed_tokens", "lm_head", "encoder.embed_tokens"])
+def test_lora_on_tied_weights_which_would_not_survive_merging_is_refused(run, model, corpus, tmp_path, target):
+    arguments = ["--model", model, "--output_dir", tmp_path / "out", *files(corpus, "train"), *SHORT]
+    with pytest.raises(ValueError, match=f"must not be at weights that are tied.*got .*{target}"):
+        run("lora.py", [*arguments, "--target_modules", "q_proj", target])
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_flags_in_an_examples_docstring_exist(path):
     names = runpy.run_path(str(path))

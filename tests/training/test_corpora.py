@@ -215,8 +215,8 @@ def test_a_column_that_holds_no_text_is_refused(tmp_path):
         ({"file": "a.csv"}, "must end with .tsv, .jsonl, .parquet .*got a.csv"),
         ({"file": "a.parquet.gz"}, "must end with"),
         ({"file": 3}, "`file` of a corpus must be text, got 3"),
-        ({"file": "a.tsv", "weight": 0}, "`weight` of the corpus a.tsv must be above 0, got 0"),
-        ({"file": "a.tsv", "weight": "two"}, "must be above 0, got 'two'"),
+        ({"file": "a.tsv", "weight": 0}, "`weight` of the corpus a.tsv must be a number above 0, got 0"),
+        ({"file": "a.tsv", "weight": "two"}, "must be a number above 0, got 'two'"),
     ],
 )
 def test_a_corpus_that_cannot_be_is_refused(spec, message):

@@ -6,7 +6,8 @@ import yaml
 from tiny_runs import ROOT, flags, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.arguments import parse_recipe, read_recipe
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.parsing import read_recipe
 from vanilla_transformer.training.trainer import train
 
 # What a recipe says about where its text is, which the tiny corpus takes the place of.

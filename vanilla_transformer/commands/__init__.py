@@ -39,15 +39,19 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     try:
         command(sys.argv[1:] if arguments is None else arguments)
     except (ValueError, OSError) as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {_on_one_line(error)}\n")
         return 2
     except FloatingPointError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {_on_one_line(error)}\n")
         return 3
     except KeyboardInterrupt as interruption:
         sys.stderr.write(f"{str(interruption) or 'Interrupted.'}\n")
         return getattr(interruption, "exit_status", 130)  # training has one of its own
     return 0
+
+
+def _on_one_line(error: Exception) -> str:
+    return " ".join(line.strip() for line in str(error).splitlines())
 
 
 def _usage() -> str:

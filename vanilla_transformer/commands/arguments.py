@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from transformers import HfArgumentParser
-
-from vanilla_transformer.training.arguments import check_names
+from vanilla_transformer.training.parsing import Parser, check_names
 
 Arguments = TypeVar("Arguments")
 
@@ -19,8 +17,8 @@ def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str
     """
     flags = [index for index, word in enumerate(arguments) if word.startswith("--")]
     first = flags[0] if flags else len(arguments)
-    parser = HfArgumentParser(arguments_class, usage=usage, allow_abbrev=False)
+    parser = Parser(arguments_class, usage=usage)
     known = set(arguments_class.__dataclass_fields__) | {"help"}  # type: ignore[attr-defined]
     check_names([arguments[index][2:].split("=")[0] for index in flags], known, "flag")
-    (parsed,) = parser.parse_args_into_dataclasses(list(arguments[first:]))
+    (parsed,) = parser.parse(arguments[first:])
     return list(arguments[:first]), parsed

@@ -1,20 +1,19 @@
 """What a training run can be told, by a YAML recipe, by flags, or by a recipe with flags on top."""
 
-import difflib
-import json
+import math
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, make_dataclass
-from pathlib import Path
 from typing import Any, Union, get_args, get_origin
 
 import yaml
-from transformers import HfArgumentParser, SchedulerType
+from transformers import SchedulerType
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
 
 from .corpora import CorpusSpec
+from .parsing import Parser, as_flags, check_names, read_recipe
 from .schedule import PAPER_SCHEDULE
 
 # Fields of the configuration that follow from the tokenizer, the corpus or the architecture.
@@ -252,59 +251,14 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
         ValueError: a flag or key that does not exist (with the nearest that does), or values that do not go together.
         OSError: the recipe cannot be read.
     """
-    parser = HfArgumentParser(
-        _PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]", allow_abbrev=False
-    )
+    parser = Parser(_PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
     rest = list(arguments)
     recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
     known = {item.name for part in _PARTS for item in fields(part)}
     check_names(recipe, known, "recipe key")
     check_names([flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"], known, "flag")
     # A recipe is parsed as the flags it stands for, so that both are checked by the same rules; later flags win.
-    return Recipe(*parser.parse_args_into_dataclasses([*_as_flags(recipe), *rest]))
-
-
-def read_recipe(path: str | Path) -> dict[str, Any]:
-    """
-    Keys and values of a YAML recipe.
-
-    Raises:
-        OSError: there is no such file.
-        ValueError: it is not YAML, or not a mapping.
-    """
-    try:
-        recipe = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise FileNotFoundError(
-            f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml."
-        ) from None
-    except yaml.YAMLError as error:
-        raise ValueError(f"The recipe {path} must be YAML: {error}") from error
-    if not isinstance(recipe, dict):
-        raise ValueError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
-    return recipe
-
-
-def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
-    """
-    Raises a `ValueError` for the first unknown name, with the nearest known one. Unless names must be spelt `exactly`,
-    those that the parser also takes will do: with dashes, and --no_x for a switch that is on by default.
-    """
-    for name in names:
-        spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
-        if not (name in known if exactly else spellings & known):
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            raise ValueError(f"There is no {what} {name!r}.{hint}")
-
-
-def _as_flags(recipe: Mapping[str, Any]) -> list[str]:
-    return [part for name, value in recipe.items() if value is not None for part in (f"--{name}", _as_word(value))]
-
-
-def _as_word(value: Any) -> str:
-    """A value as a flag takes it: lists and mappings in JSON."""
-    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+    return Recipe(*parser.parse([*as_flags(recipe), *rest]))
 
 
 def _parse_corpora(text: str) -> list[dict[str, Any]]:
@@ -351,6 +305,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_optimization(recipe.optimization)
     _check_data(recipe.data)
     _check_tokenizer(recipe.data)
+    _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
         raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
     if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
@@ -369,8 +324,14 @@ def _check_numbers(recipe: Recipe) -> None:
     for part in (recipe.data, recipe.optimization, recipe.output):
         for item in fields(part):
             value = getattr(part, item.name)
-            if item.type in (int, float, float | None) and item.name != "seed" and value is not None and value < 0:
+            if item.type not in (int, float, float | None) or value is None:
+                continue
+            if not math.isfinite(value):
+                raise ValueError(f"`{item.name}` must be a finite number, got {value}.")
+            if value < 0:
                 raise ValueError(f"`{item.name}` must not be negative, got {value}.")
+    if recipe.optimization.seed >= 2**32:
+        raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
     for part, names in (
         (recipe.data, ("max_tokens",)),
         (
@@ -398,6 +359,20 @@ def _check_optimization(options: OptimizationArguments) -> None:
             "(d_model · warmup_steps)^-0.5, times `learning_rate_scale`. Got "
             f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
         )
+
+
+def _check_trackers(report_to: str | None) -> None:
+    """Accelerate passes over a tracker that is not installed."""
+    if not report_to:
+        return
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    known, installed = ["all", *LOGGER_TYPE_TO_CLASS], ["all", *map(str, get_available_trackers())]
+    for name in report_to.split(","):
+        if name not in known:
+            raise ValueError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
+        if name not in installed:
+            raise ValueError(f"`report_to` names {name}, which must be installed and is not. Install or leave it out.")
 
 
 def _check_data(data: DataArguments) -> None:

@@ -23,11 +23,19 @@ def cached(cache_dir: str | Path, name: str, write: Callable[[Path], None]) -> P
 
     Of several processes that want the same entry one writes and the others wait. A folder is renamed into place once
     it is whole, so that what a killed process leaves behind is never taken for an entry.
+
+    Raises:
+        OSError: `cache_dir` cannot be written.
     """
     folder = Path(cache_dir) / name
     if folder.is_dir():
         return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
+        ) from error
     with FileLock(f"{folder}.lock"):
         for leftover in folder.parent.glob(f".{name}.*"):  # its writer is dead, or it would have the lock
             logger.info(f"Removing the unfinished {leftover}.")

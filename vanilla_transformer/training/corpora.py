@@ -86,7 +86,7 @@ class CorpusSpec:
                 f"got {self.file}."
             )
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
-            raise ValueError(f"`weight` of the corpus {self.name} must be above 0, got {self.weight!r}.")
+            raise ValueError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
 
     @property
     def name(self) -> str:
@@ -175,7 +175,12 @@ def load_splits(name: str, streaming: bool = False) -> dict[str, Any]:
 
     if not Path(name).is_dir():
         return datasets.load_dataset(*name.split(":", maxsplit=1), streaming=streaming)
-    found = datasets.load_from_disk(name)
+    try:
+        found = datasets.load_from_disk(name)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"`dataset` must be a folder that `save_to_disk` has written, or a name on the Hub, got the folder {name}."
+        ) from None
     # A dataset can also be saved without the name of a split.
     return {"train": found} if isinstance(found, datasets.Dataset) else found
 
@@ -311,8 +316,10 @@ def _read_jsonl(spec: CorpusSpec) -> Iterator[SentencePair]:
             raise ValueError(f"{place} must be JSON: {error}.") from error
         if not isinstance(row, dict):
             raise ValueError(f"{place} must be a JSON object, got {type(row).__name__}.")
-        sides = _sides(row.get("translation", row), "translation" in row, spec)
-        yield SentencePair(*(_text(row.get("translation", row)[side], place) for side in sides))
+        texts = row.get("translation", row)
+        if not isinstance(texts, dict):
+            raise ValueError(f"{place} must have sentences by language in its `translation`, got {texts!r}.")
+        yield SentencePair(*(_text(texts[side], place) for side in _sides(texts, "translation" in row, spec, place)))
 
 
 def _text(value: Any, place: str) -> str:
@@ -342,7 +349,8 @@ def _pairs_of_table(table: pa.Table, spec: CorpusSpec) -> Iterator[SentencePair]
     nested = "translation" in table.column_names and pa.types.is_struct(table["translation"].type)
     if nested:
         table = pa.Table.from_struct_array(table["translation"])
-    columns = [_texts(table[side], spec) for side in _sides(table.column_names, nested, spec)]
+    place = spec.name if spec.dataset is None else f"The dataset {spec.name}"
+    columns = [_texts(table[side], spec) for side in _sides(table.column_names, nested, spec, place)]
     return map(SentencePair, *columns)
 
 
@@ -354,7 +362,7 @@ def _texts(column: pa.ChunkedArray, spec: CorpusSpec) -> list[str]:
     return ["" if value is None else value.decode("utf-8", errors="surrogateescape").strip() for value in values]
 
 
-def _sides(names: Iterable[str], nested: bool, spec: CorpusSpec) -> tuple[str, str]:
+def _sides(names: Iterable[str], nested: bool, spec: CorpusSpec, place: str) -> tuple[str, str]:
     """Which of the columns, or of the languages of a `translation`, are source and target."""
     names = list(names)
     languages = [language for language in (spec.source_language, spec.target_language) if language is not None]
@@ -362,14 +370,13 @@ def _sides(names: Iterable[str], nested: bool, spec: CorpusSpec) -> tuple[str, s
         if len(sides) == 2 and set(sides) <= set(names):
             return sides[0], sides[1]
     found = ", ".join(map(repr, names))
-    kind = "The dataset " if spec.dataset is not None else ""
     if nested and len(languages) < 2:
-        raise ValueError(f"{kind}{spec.name} needs `source_language` and `target_language`, two of {found}.")
+        raise ValueError(f"{place} needs `source_language` and `target_language`, two of {found}.")
     if nested:
         missing = next(language for language in languages if language not in names)
-        raise ValueError(f"{kind}{spec.name} has no language {missing!r}, it has {found}.")
+        raise ValueError(f"{place} has no language {missing!r}, it has {found}.")
     raise ValueError(
-        f"{kind}{spec.name} must have a column 'translation', it has {found}. Columns named as the two languages, or "
+        f"{place} must have a column 'translation', it has {found}. Columns named as the two languages, or "
         "'source' and 'target', will do as well."
     )
 

@@ -44,7 +44,10 @@ def prepare_tokenizer(
 
 
 def _load(name: str) -> PreTrainedTokenizerBase:
-    tokenizer = AutoTokenizer.from_pretrained(name)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        raise OSError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error
     for token in ("pad_token", "eos_token"):
         if getattr(tokenizer, token) is None:
             raise ValueError(

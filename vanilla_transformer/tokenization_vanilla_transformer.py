@@ -2,7 +2,9 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """One joint subword vocabulary for source and target (section 5.1 of "Attention Is All You Need")."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -14,8 +16,13 @@ _BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each o
 
 # WordPiece gives up on longer words, and its time grows with their square.
 _LONGEST_WORDPIECE_WORD = 100
-# The trainer of the unigram model crashes at a word of a million bytes, and its pieces have 16 at most.
-_LONGEST_UNIGRAM_WORD = 1000
+# Of the unigram model: SentencePiece's values, and the number of BPE pieces that it starts from.
+_LONGEST_PIECE = 16
+_KEPT_BY_PRUNING = 0.75
+_STEPS_BETWEEN_PRUNINGS = 2
+_SEEDS_PER_PIECE = 4
+# The forward probability of so many bytes is a float above 0 even where each of them is as rare as 1e-9.
+_LONGEST_LEARNT_WORD = 32
 
 
 class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
@@ -42,18 +49,13 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         model: str = "bpe",
     ) -> "VanillaTransformerTokenizer":
         """
-        Learns a vocabulary from the sentences of both languages together.
-
-        The same texts give the same vocabulary of the models bpe and wordpiece, in every process. Of unigram each
-        training gives another, of other floats and now and then other pieces: processes that work together must load
-        one that was saved.
+        Learns a vocabulary from the sentences of both languages together. The same texts give the same vocabulary, in
+        every process.
 
         Args:
             texts (iterable of `str`): Raw sentences, in any order.
-            vocab_size (`int`):
-                Entries at most, special tokens and the 256 bytes counted; fewer where the texts give no more. The
-                paper has about 37,000.
-            min_frequency (`int`): Pairs seen more rarely are not merged. Unigram merges none, and passes over it.
+            vocab_size (`int`): Entries, special tokens and the 256 bytes counted. The paper has about 37,000.
+            min_frequency (`int`): Pairs seen more rarely are not merged.
             show_progress (`bool`): Show the bars of `tokenizers`.
             model (`str`):
                 `"bpe"`, the paper's for English-German; `"wordpiece"`, the paper's for English-French; or `"unigram"`.
@@ -84,12 +86,12 @@ def _check_training(texts: Iterable[str], vocab_size: int, model: str) -> None:
         raise ValueError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
     if model not in TOKENIZER_MODELS:
         raise ValueError(f"`model` must be one of {', '.join(TOKENIZER_MODELS)}, got {model!r}.")
-    needed = f"256 bytes and {len(_SPECIAL_TOKENS)} special tokens"
     smallest = len(_SPECIAL_TOKENS) + len(_BYTES)
-    if model == "unigram":  # told to learn none, its trainer learns as many as it can
-        needed, smallest = f"{needed}, and for unigram a piece to learn", smallest + 1
     if vocab_size < smallest:
-        raise ValueError(f"`vocab_size` must be at least {smallest} ({needed}), got {vocab_size}.")
+        raise ValueError(
+            f"`vocab_size` must be at least {smallest} (256 bytes and {len(_SPECIAL_TOKENS)} special tokens), "
+            f"got {vocab_size}."
+        )
 
 
 class _CountedTexts:
@@ -121,8 +123,7 @@ def _byte_level(model: models.Model) -> Tokenizer:
 
 def _learn_bpe(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
     tokenizer = _byte_level(models.BPE())
-    trainer = trainers.BpeTrainer(min_frequency=min_frequency, **_options(vocab_size, show_progress))
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**_options(vocab_size, min_frequency, show_progress)))
     return tokenizer
 
 
@@ -137,35 +138,39 @@ def _learn_wordpiece(texts: Iterable[str], vocab_size: int, min_frequency: int, 
     trainer for the likelihood.
     """
     tokenizer = _byte_level(models.WordPiece())
-    tokenizer.pre_tokenizer = _in_parts(tokenizer.pre_tokenizer, _LONGEST_WORDPIECE_WORD)
-    trainer = trainers.WordPieceTrainer(
-        min_frequency=min_frequency, continuing_subword_prefix="", **_options(vocab_size, show_progress)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [tokenizer.pre_tokenizer, pre_tokenizers.FixedLength(_LONGEST_WORDPIECE_WORD)]
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    options = _options(vocab_size, min_frequency, show_progress)
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(**options, continuing_subword_prefix=""))
     tokenizer.model.max_input_chars_per_word = _LONGEST_WORDPIECE_WORD
     return tokenizer
 
 
 def _learn_unigram(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
     """
-    The unigram language model of Kudo (2018), "Subword Regularization", section 3.2: a word is split into the pieces
-    of the highest probability.
+    The unigram language model of Kudo (2018), "Subword Regularization", section 3.2: many pieces to begin with, those
+    of a larger BPE; then expectation maximisation of their probabilities in turn with the removal of those that the
+    likelihood misses least. A word is split into the pieces of the highest probability.
 
-    Differs from Kudo: the trainer of `tokenizers` takes the pieces to begin with from a list of words without their
-    frequencies, so that a frequent word that is part of no other is never one of them. Texts have more tokens for it:
-    with 8000 entries a sixth more than by BPE on the sentences of Multi30k.
+    `tokenizers` has a trainer for it, but that looks for pieces in a list of words without their frequencies, so that
+    a frequent word which is part of no other is never one of them: with 8000 entries the sentences of Multi30k have a
+    fifth more tokens. It also adds floats in the order of a hash map and breaks ties by them, so that two processes of
+    one run would have different vocabularies.
     """
-    tokenizer = _byte_level(models.Unigram())
-    whole_words = tokenizer.pre_tokenizer
-    tokenizer.pre_tokenizer = _in_parts(whole_words, _LONGEST_UNIGRAM_WORD)
-    tokenizer.train_from_iterator(texts, trainers.UnigramTrainer(**_options(vocab_size, show_progress)))
-    tokenizer.pre_tokenizer = whole_words
+    tokenizer = _byte_level(models.BPE())
+    words: Counter[str] = Counter()
+    options = _options(_SEEDS_PER_PIECE * vocab_size, min_frequency, show_progress)
+    trainer = trainers.BpeTrainer(**options, max_token_length=_LONGEST_PIECE)
+    tokenizer.train_from_iterator(_counting_words(texts, words), trainer)
+    seeds = sorted(tokenizer.get_vocab().keys() - set(_SPECIAL_TOKENS.values()))
+    probabilities = _fit_pieces(seeds, words, vocab_size - len(_SPECIAL_TOKENS))
+    scores = [(piece, math.log(probability)) for piece, probability in probabilities.items()]
+    scores.sort(key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
+    # No word of a text holds a special token: the pre-tokenizer parts letters from other signs.
+    special = [(token, 0.0) for token in _SPECIAL_TOKENS.values()]
+    tokenizer.model = models.Unigram([*special, *scores], unk_id=None, byte_fallback=False)
     return tokenizer
-
-
-def _in_parts(pre_tokenizer: pre_tokenizers.PreTokenizer, longest: int) -> pre_tokenizers.PreTokenizer:
-    """The same, but that it cuts longer words into parts."""
-    return pre_tokenizers.Sequence([pre_tokenizer, pre_tokenizers.FixedLength(longest)])
 
 
 _LEARNERS: dict[str, Callable[[Iterable[str], int, int, bool], Tokenizer]] = {
@@ -176,14 +181,91 @@ _LEARNERS: dict[str, Callable[[Iterable[str], int, int, bool], Tokenizer]] = {
 TOKENIZER_MODELS = tuple(_LEARNERS)
 
 
-def _options(vocab_size: int, show_progress: bool) -> dict[str, Any]:
+def _options(vocab_size: int, min_frequency: int, show_progress: bool) -> dict[str, Any]:
     """What the trainers of `tokenizers` are told alike."""
     return {
         "vocab_size": vocab_size,
+        "min_frequency": min_frequency,
         "special_tokens": list(_SPECIAL_TOKENS.values()),
         "initial_alphabet": _BYTES,
         "show_progress": show_progress,
     }
+
+
+def _counting_words(texts: Iterable[str], words: Counter[str]) -> Iterator[str]:
+    """Passes texts on and counts their words, long ones in parts."""
+    splitting = _byte_level(models.BPE())  # the tokenizer in training is locked while it reads
+    normalizer, pre_tokenizer = splitting.normalizer, splitting.pre_tokenizer
+    for text in texts:
+        for word, _ in pre_tokenizer.pre_tokenize_str(normalizer.normalize_str(text)):
+            for first in range(0, len(word), _LONGEST_LEARNT_WORD):
+                words[word[first : first + _LONGEST_LEARNT_WORD]] += 1
+        yield text
+
+
+def _fit_pieces(seeds: Sequence[str], words: Mapping[str, int], size: int) -> dict[str, float]:
+    """The probabilities of the `size` pieces, or fewer where there are fewer seeds, that are left in the end."""
+    probabilities = dict.fromkeys(seeds, 1 / len(seeds))
+    while True:
+        for _ in range(_STEPS_BETWEEN_PRUNINGS):
+            expected = _expected_counts(probabilities, words)
+            total = sum(expected.values())
+            probabilities = {piece: count / total for piece, count in expected.items()}
+        if len(probabilities) <= size:
+            return probabilities
+        probabilities = _pruned(probabilities, max(size, int(_KEPT_BY_PRUNING * len(probabilities))))
+
+
+def _expected_counts(probabilities: Mapping[str, float], words: Mapping[str, int]) -> dict[str, float]:
+    """
+    The E step: how often each piece is used, on average over the segmentations of each word by their probability. No
+    count is less than a half, since a byte without a probability would leave texts without a segmentation.
+    """
+    expected = dict.fromkeys(probabilities, 0.0)
+    for word, count in words.items():
+        edges = _edges(word, probabilities)
+        forward, backward = [1.0] + [0.0] * len(word), [0.0] * len(word) + [1.0]
+        for start, end, probability in edges:
+            forward[end] += forward[start] * probability
+        for start, end, probability in reversed(edges):
+            backward[start] += probability * backward[end]
+        for start, end, probability in edges:
+            share = forward[start] * probability * backward[end] / forward[-1]
+            expected[word[start:end]] += count * share
+    return {piece: max(count, 0.5) for piece, count in expected.items()}
+
+
+def _edges(word: str, probabilities: Mapping[str, float]) -> list[tuple[int, int, float]]:
+    """Each place of a piece in `word` as (start, end, probability), by start and end."""
+    return [
+        (start, end, probabilities[word[start:end]])
+        for start in range(len(word))
+        for end in range(start + 1, min(start + _LONGEST_PIECE, len(word)) + 1)
+        if word[start:end] in probabilities
+    ]
+
+
+def _pruned(probabilities: dict[str, float], size: int) -> dict[str, float]:
+    """
+    The bytes, and the pieces whose removal would lower the logarithm of the likelihood most: by the piece's frequency
+    times what the best segmentation into other pieces is less probable.
+    """
+
+    def loss(piece: str) -> float:
+        return probabilities[piece] * (math.log(probabilities[piece]) - _best_without(piece, probabilities))
+
+    by_loss = sorted(probabilities.keys() - set(_BYTES), key=lambda piece: (-loss(piece), piece))
+    kept = {*_BYTES, *by_loss[: size - len(_BYTES)]}
+    return {piece: probability for piece, probability in probabilities.items() if piece in kept}
+
+
+def _best_without(piece: str, probabilities: Mapping[str, float]) -> float:
+    """The logarithm of the probability of the best segmentation of `piece` into at least two others."""
+    best = [0.0] + [-math.inf] * len(piece)
+    for start, end, probability in _edges(piece, probabilities):
+        if end - start < len(piece):
+            best[end] = max(best[end], best[start] + math.log(probability))
+    return best[-1]
 
 
 def encode_sentences(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> list[list[int]]:

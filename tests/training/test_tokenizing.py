@@ -84,9 +84,9 @@ from vanilla_transformer.training.tokenizing import prepare_tokenizer
 rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
 print(tokenizer_key(prepare_tokenizer(DataArguments(**options))))
-torch.distributed.barrier()  # both have trained, or one of them, but for the cache
+options["train_source"] = options["train_target"] if rank else options["train_source"]  # a node with other files
 try:
-    prepare_tokenizer(DataArguments(**options), cache_dir=f"{options['cache_dir']}-{rank}")
+    prepare_tokenizer(DataArguments(**options))
 except ValueError as error:
     print(error)
 """
@@ -104,4 +104,4 @@ def test_processes_of_one_run_share_a_tokenizer_through_the_cache_or_are_stopped
     (first, refusal), (second, other) = (process.communicate(timeout=120)[0].splitlines() for process in processes)
     assert first == second
     assert refusal == other and refusal.startswith("All processes must have one tokenizer, got 2 different ones.")
-    assert len(list((tmp_path / "cache").glob("tokenizer-*[!k]"))) == 1
+    assert len(list((tmp_path / "cache").glob("tokenizer-*[!k]"))) == 2

@@ -32,7 +32,7 @@ def prepare_tokenizer(
 
     Raises:
         ValueError: the tokenizer lacks a padding or an EOS token; or processes have trained different ones, since
-            they do not share a cache; or as `VanillaTransformerTokenizer.train_from_iterator`.
+            they see other files; or as `VanillaTransformerTokenizer.train_from_iterator`.
         OSError: there is no such tokenizer.
     """
     name = name or data.tokenizer
@@ -74,15 +74,15 @@ def _trained(data: DataArguments, cache_dir: Path) -> Path:
 
 
 def _check_is_that_of_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
-    """A corpus differs, or a unigram model was trained twice, where processes do not see the same folders."""
+    """Where processes do not see the same files each may have trained a tokenizer of its own."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return
     keys = [""] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(keys, tokenizer_key(tokenizer))
     if len(set(keys)) > 1:
         raise ValueError(
-            f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give a --cache_dir that "
-            "they share, or train a tokenizer first, with train-tokenizer, and name it by --tokenizer."
+            f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give each the same "
+            "text, or train a tokenizer first, with train-tokenizer, and name it by --tokenizer."
         )
 
 

@@ -66,6 +66,14 @@ def test_a_folder_with_a_model_is_not_overwritten_unasked(tmp_path):
     check_output_dir(tmp_path, overwrite=True)
     with pytest.raises(ValueError, match="must be a folder"):
         check_output_dir(tmp_path / "model.safetensors", overwrite=True)
+    with pytest.raises(ValueError, match=r"must be a folder, but .*model\.safetensors is a file"):
+        check_output_dir(tmp_path / "model.safetensors" / "below", overwrite=True)
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(PermissionError, match=f"but {tmp_path} cannot"):
+        check_output_dir(tmp_path / "new" / "run", overwrite=False)
 
 
 def test_the_average_is_the_mean_of_each_parameter():

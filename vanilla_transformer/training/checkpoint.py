@@ -255,11 +255,17 @@ def delete_folder(path: Path) -> None:
 def check_output_dir(output_dir: str | Path, overwrite: bool) -> None:
     """
     Raises:
-        ValueError: a finished model is there already and must not be overwritten, or the path is a file.
+        ValueError: a finished model is there already and must not be overwritten, or the path is of a file.
+        PermissionError: nothing can be written there.
     """
     folder = Path(output_dir)
-    if folder.is_file():
-        raise ValueError(f"`output_dir` must be a folder, but {folder} is a file.")
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not there.is_dir():
+        raise ValueError(f"`output_dir` must be a folder, but {there} is a file.")
+    if not os.access(there, os.W_OK):
+        raise PermissionError(
+            f"`output_dir` must be a folder that can be written to, but {there} cannot. Choose another --output_dir."
+        )
     if (folder / SAFE_WEIGHTS_NAME).exists() and not overwrite:
         raise ValueError(
             f"{folder} already holds a model. Choose another --output_dir, or replace it with --overwrite_output_dir."

@@ -83,6 +83,7 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe_file, text, message):
         (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
         (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
         (["--stream_window", "0"], "`stream_window` must be at least 1, got 0"),
+        (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` goes with `mixed_precision` bf16 or no, got fp16"),
         (["--stream", "--drop_duplicates"], "`drop_duplicates` needs to see all corpora .*`stream`"),
     ],
 )

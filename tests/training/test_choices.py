@@ -193,6 +193,13 @@ def test_half_precision_trains(corpus, tmp_path):
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
 
 
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+def test_fp16_is_refused_where_it_would_be_float32(corpus, tmp_path):
+    with pytest.raises(ValueError, match="fp16 needs a GPU, got a CPU"):
+        run(corpus, tmp_path / "out", mixed_precision="fp16")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.slow
 def test_a_compiled_model_trains_as_a_plain_one_does(corpus, tmp_path):
     plain = load_file(run(corpus, tmp_path / "plain") / "model.safetensors")

@@ -359,6 +359,11 @@ def _check_optimization(options: OptimizationArguments) -> None:
             "(d_model · warmup_steps)^-0.5, times `learning_rate_scale`. Got "
             f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
         )
+    if options.fsdp and options.mixed_precision == "fp16":
+        raise ValueError(
+            "`fsdp` goes with `mixed_precision` bf16 or no, got fp16: processes that hold parts of one gradient would "
+            "scale their losses differently. Use bf16."
+        )
 
 
 def _check_trackers(report_to: str | None) -> None:

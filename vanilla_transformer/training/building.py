@@ -72,8 +72,11 @@ def _find_checkpoint(recipe: Recipe) -> Path | None:
 
 def _make_accelerator(recipe: Recipe) -> Accelerator:
     options, output = recipe.optimization, recipe.output
+    on_cpu = not torch.accelerator.is_available()
+    if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would train in float32 without a word
+        raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
     return Accelerator(
-        cpu=not torch.accelerator.is_available(),  # or Accelerate passes over the other processes of `torchrun`
+        cpu=on_cpu,  # or Accelerate passes over the other processes of `torchrun`
         mixed_precision=options.mixed_precision,
         log_with=output.report_to.split(",") if output.report_to else None,
         project_dir=output.output_dir,

@@ -195,7 +195,7 @@ def markdown(results: dict[str, Any]) -> Iterator[str]:
     """A row for each model that was scored."""
     budget = f"{results['max_steps']} updates" if results["max_steps"] else f"{results['max_minutes']:g} minutes"
     more = f", all with {', '.join(results['set'])}" if results["set"] else ""
-    yield f"`{results['recipe']}`{more}, {budget} each. Scores on {Path(results['test_source']).name}, ± half of the "
+    yield f"`{results['recipe']}`{more}, {budget} each. Scores on {Path(results['test_source']).name}, ± half of the"
     yield f"95 % interval; p of paired bootstrap resampling, {results['bootstrap_samples']} samples."
     yield ""
     yield "| choice | updates | minutes | target tokens/s | BLEU | chrF | BLEU against the recipe | p |"

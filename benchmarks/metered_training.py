@@ -35,7 +35,7 @@ _ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
 def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None:
     """Trains one side in this process until its time is over, and prints what was measured."""
     peer = kind in _PEERS
-    meter = Meter(options["seconds"], options["warm_up"])
+    meter = Meter(options["seconds"], options["warm_up"], options["updates"])
     meter.watch(MarianMTModel if peer else VanillaTransformerForConditionalGeneration)
     try:
         if kind == "loop":
@@ -56,8 +56,8 @@ class Meter:
     the updates.
     """
 
-    def __init__(self, seconds: float, warm_up: int):
-        self.seconds, self.warm_up = seconds, warm_up
+    def __init__(self, seconds: float, warm_up: int, least: int):
+        self.seconds, self.warm_up, self.least = seconds, warm_up, least
         self.updates = self.parameters = 0
         self.tokens = self.padded = self.resident_before = 0
         self.begin: dict[str, float] = {}
@@ -89,7 +89,7 @@ class Meter:
         self.updates += 1
         if self.updates == self.warm_up:
             self.begin, self.tokens, self.padded = _clocks(), 0, 0
-        elif self.updates > self.warm_up and time.monotonic() - self.begin["wall"] >= self.seconds:
+        elif self.updates >= self.warm_up + self.least and time.monotonic() - self.begin["wall"] >= self.seconds:
             self._finish()
             raise TimeIsOver
 
@@ -98,6 +98,7 @@ class Meter:
         self.result = {
             "tokens_per_second": self.tokens / seconds,
             "tokens_per_cpu_second": self.tokens / own,
+            "updates": self.updates - self.warm_up,
             "target_tokens_an_update": self.tokens / (self.updates - self.warm_up),
             "target_padding": 1.0 - self.tokens / self.padded,
             "peak_mib": _peak_bytes() / 2**20,

@@ -59,6 +59,13 @@ class BenchmarkArguments:
     )
     seconds: float = field(default=20.0, metadata={"help": "Of each measurement, warm-up not counted."})
     warm_up: int = field(default=5, metadata={"help": "Updates before the clock starts; they allocate."})
+    updates: int = field(
+        default=50,
+        metadata={
+            "help": "Of each measurement at least, however long they take: `group_by_length` sorts so many batches "
+            "at a time, the longest first."
+        },
+    )
     repeats: int = field(default=3, metadata={"help": "Measurements of each side."})
     note: str = field(default="", metadata={"help": "What the reader must know, such as other work on the machine."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of training.md and .json."})
@@ -66,6 +73,8 @@ class BenchmarkArguments:
 
 def main(arguments: Sequence[str]) -> None:
     files, options = parse(BenchmarkArguments, arguments, "training.py [SOURCE TARGET] [--flags]")
+    if options.updates < 1 or options.warm_up < 1:
+        raise ValueError(f"`updates` and `warm_up` must be 1 or more, got {options.updates} and {options.warm_up}.")
     if len(files) not in (0, 2) or not set(options.sides) <= set(range(len(SIDES))):
         raise ValueError(
             f"Give a source and a target file or none, and sides from 0 to {len(SIDES) - 1}, got {files} and sides "
@@ -91,8 +100,8 @@ def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -
     for turn in range(-1, options.repeats):
         # In turn -1 everything is compiled and cached: this package's loop, the first, reads its own cache of tokens.
         for name in names if turn >= 0 else (names[0], names[-1]):
-            seconds = options.seconds if turn >= 0 else 0.0
-            found = _measure_apart(folder, name, asdict(options) | {"seconds": seconds})
+            shortened = {} if turn >= 0 else {"seconds": 0.0, "updates": 1}
+            found = _measure_apart(folder, name, asdict(options) | shortened)
             if turn >= 0:
                 results[name].append(found)
                 print(f"{turn + 1}/{options.repeats} {name}: {found['tokens_per_second']:.0f}", file=sys.stderr)
@@ -151,13 +160,14 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield f"{about['cores']} cores of {about['cpu']}; " + ", ".join(
         f"{name} {about[name]}" for name in ("python", "torch", "transformers", "accelerate")
     )
-    yield f"Models of {every[0]['parameters']:,} parameters on all sides; attention {report['attn_implementation']}; "
+    yield f"Models of {every[0]['parameters']:,} parameters on all sides; attention {report['attn_implementation']};"
     yield f"ours max_tokens={report['max_tokens']}, the peers {report['sentences']} sentences a batch."
-    yield f"{report['repeats']} × {report['seconds']:g} s of each side, in turns; min – median – max. Other work kept "
+    yield f"{report['repeats']} × {report['seconds']:g} s of each side, {report['updates']} updates at least, in turns;"
+    yield "min – median – max. Other work kept"
     yield f"{busy[0]:.1f} – {statistics.median(busy):.1f} – {busy[-1]:.1f} cores busy. {report['note']}".rstrip()
     yield ""
     columns = ["side", "target tokens/s", "× best peer", "tokens a CPU second", "× best peer"]
-    columns += ["peak memory, MiB", "of it since before the first update", "padding", "tokens an update"]
+    columns += ["peak memory, MiB", "of it since before the first update", "padding", "tokens an update", "updates"]
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
     for name, found in results.items():
@@ -173,6 +183,7 @@ def _cells(found: list[dict[str, float]], results: dict[str, list[dict[str, floa
     yield _spread(found, "peak_over_resident_mib")
     yield f"{_median(found, 'target_padding'):.1%}"
     yield f"{_median(found, 'target_tokens_an_update'):,.0f}"
+    yield f"{_median(found, 'updates'):,.0f}"
 
 
 def _median(found: list[dict[str, float]], name: str) -> float:

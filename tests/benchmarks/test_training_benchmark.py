@@ -27,7 +27,7 @@ class Model(torch.nn.Module):
 
 def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up():
     names = runpy.run_path(str(ROOT / "benchmarks" / "metered_training.py"))
-    meter = names["Meter"](seconds=0.0, warm_up=1)
+    meter = names["Meter"](seconds=0.0, warm_up=1, least=1)
     meter.watch(Model)
     model = Model()
     optimizer = torch.optim.Adam(model.parameters())
@@ -48,7 +48,20 @@ def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up
 @pytest.mark.slow
 def test_both_loops_are_measured_and_have_models_of_one_size(tmp_path):
     tiny = ["--d_model", "32", "--heads", "2", "--layers", "1", "--ffn_dim", "64", "--vocab_size", "600"]
-    tiny += ["--seconds", "0.5", "--repeats", "1", "--sides", "0", "3", "6", "--output_dir", str(tmp_path)]
+    tiny += [
+        "--seconds",
+        "0",
+        "--updates",
+        "3",
+        "--repeats",
+        "1",
+        "--sides",
+        "0",
+        "3",
+        "6",
+        "--output_dir",
+        str(tmp_path),
+    ]
     command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), *tiny]
     ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

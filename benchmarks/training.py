@@ -162,8 +162,8 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     )
     yield f"Models of {every[0]['parameters']:,} parameters on all sides; attention {report['attn_implementation']};"
     yield f"ours max_tokens={report['max_tokens']}, the peers {report['sentences']} sentences a batch."
-    yield f"{report['repeats']} × {report['seconds']:g} s of each side, {report['updates']} updates at least, in turns;"
-    yield "min – median – max. Other work kept"
+    yield f"{report['repeats']} × {report['seconds']:g} s of each side, {report['updates']} updates at least, in"
+    yield "turns; min – median – max. Other work kept"
     yield f"{busy[0]:.1f} – {statistics.median(busy):.1f} – {busy[-1]:.1f} cores busy. {report['note']}".rstrip()
     yield ""
     columns = ["side", "target tokens/s", "× best peer", "tokens a CPU second", "× best peer"]

@@ -126,7 +126,7 @@ def print_comparison(source: np.ndarray, target: np.ndarray, options: BenchmarkA
 
 
 def _row(name: str, plan: BatchPlan, source: np.ndarray, target: np.ndarray, max_tokens: int) -> str:
-    wide_source, wide_target = plan.padded_tokens(source), plan.padded_tokens(target)
+    wide_source, wide_target = padded_tokens(plan, source), padded_tokens(plan, target)
     shares = [
         padding_share(plan, [source, target]),
         padding_share(plan, [source]),
@@ -137,11 +137,17 @@ def _row(name: str, plan: BatchPlan, source: np.ndarray, target: np.ndarray, max
     return f"| {name} | {' | '.join(cells)} | {balance(wide_source + wide_target):.3f} |"
 
 
+def padded_tokens(plan: BatchPlan, lengths: np.ndarray) -> np.ndarray:
+    """Tokens of each batch where its pairs are as long as its longest, `(steps, batches_per_step)`."""
+    longest = np.maximum.reduceat(lengths[plan.pairs], plan.bounds[:-1])
+    return (longest.astype(np.int64) * np.diff(plan.bounds))[plan.steps]
+
+
 def padding_share(plan: BatchPlan, sides: list[np.ndarray]) -> float:
     """Padding among the tokens of all batches of the plan, on the given sides together."""
     read = plan.pairs[: plan.bounds[-1]]
     return 1 - sum(int(side[read].sum()) for side in sides) / sum(
-        int(plan.padded_tokens(side).sum()) for side in sides
+        int(padded_tokens(plan, side).sum()) for side in sides
     )
 
 

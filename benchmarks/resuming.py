@@ -162,8 +162,9 @@ def describe_row(name: str, straight: FinishedRun, resumed: FinishedRun) -> dict
 
 def compare(straight: FinishedRun, resumed: FinishedRun) -> dict[str, bool]:
     """Whether two runs are the same bit for bit, item by item."""
-    states, logs = ([read(one.folder) for one in (straight, resumed)] for read in (_read_state, _read_log))
-    models = [_checkpoints(one.folder) for one in (straight, resumed)]
+    folders = straight.folder, resumed.folder
+    states, logs = [_read_state(folder) for folder in folders], [_read_log(folder) for folder in folders]
+    models = [_checkpoints(folder) for folder in folders]
     progress = [state["progress"] for state in states]
 
     def same_file(name: str) -> bool:

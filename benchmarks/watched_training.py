@@ -60,8 +60,8 @@ class BatchRecord:
         def recorded_forward(model: Any, *arguments: Any, **tensors: Any) -> Any:
             return self._record(forward, model, *arguments, **tensors)
 
-        UpdateOrder.__iter__ = recorded_updates
-        VanillaTransformerForConditionalGeneration.forward = recorded_forward
+        UpdateOrder.__iter__ = recorded_updates  # type: ignore[method-assign]
+        VanillaTransformerForConditionalGeneration.forward = recorded_forward  # type: ignore[method-assign]
         torch.nn.modules.module.register_module_forward_hook(self._add_mask)
 
     def _expect(self, epoch: int, update: Sequence[tuple[list[int], Any]]) -> None:

@@ -43,7 +43,7 @@ def test_evaluate_loads_it_by_its_path_without_a_network(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert finished.returncode == 0, finished.stderr
     expected = score(HYPOTHESES, REFERENCES)._asdict() | score_as_the_paper(HYPOTHESES, REFERENCES)._asdict()

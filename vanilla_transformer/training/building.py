@@ -18,7 +18,6 @@ from .arguments import DataArguments, Recipe
 from .averaging import load_weights
 from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_model_weights, load_training_state
 from .corpora import SentencePair
-from .memory import keep_freed_memory
 from .mixing import Corpus
 from .preparation import open_corpus, read_validation_pairs
 from .resuming import check_same_run, flatten
@@ -53,8 +52,6 @@ def build_parts(recipe: Recipe) -> RunParts:
     if state is not None:
         check_same_run(state.progress.recipe, flatten(recipe))
     accelerator = _make_accelerator(recipe)
-    if accelerator.device.type == "cpu":
-        keep_freed_memory()
     set_seed(recipe.optimization.seed)
     tokenizer = _find_tokenizer(recipe.data, checkpoint)
     corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)

@@ -1,13 +1,11 @@
 """The command line: it does one thing each, and a user's mistake costs one line."""
 
 import json
-import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from vanilla_transformer.commands import COMMANDS, main, train
 from vanilla_transformer.training.checkpoint import save_model_folder
@@ -134,25 +132,3 @@ def test_one_process_on_a_cpu_has_all_cores_though_accelerate_gives_it_one(monke
     monkeypatch.setenv("WORLD_SIZE", "2")
     train.use_all_cores()
     assert given == [3]
-
-
-_COUNT_FAULTS = """
-import resource, torch
-from vanilla_transformer.commands.train import keep_freed_memory
-def faults():
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(20):
-        torch.ones(10_000_000)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-before = faults()
-keep_freed_memory()
-faults()
-print(before, faults())
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc" or torch.accelerator.is_available(), reason="glibc on a CPU")
-def test_training_on_a_cpu_does_not_map_the_memory_of_freed_tensors_anew():
-    counted = subprocess.run([sys.executable, "-c", _COUNT_FAULTS], capture_output=True, text=True, check=True)
-    before, after = map(int, counted.stdout.split())
-    assert after < before / 10

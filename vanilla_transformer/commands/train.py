@@ -1,9 +1,7 @@
 """Train a model from a recipe."""
 
-import ctypes
 import logging
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,6 @@ from vanilla_transformer.training.encoding import usable_cores
 from vanilla_transformer.training.metrics import METRICS_FILE
 from vanilla_transformer.training.planning import plan_run
 from vanilla_transformer.training.trainer import train
-
-_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
 def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
@@ -43,19 +39,6 @@ def use_all_cores() -> None:
         torch.set_num_threads(usable_cores())
 
 
-def keep_freed_memory() -> None:
-    """
-    Has the C library of Linux keep what freed tensors leave for the next ones. Otherwise it gives the memory of every
-    large tensor back, and the kernel clears each page anew: a fifth of a training step on a CPU.
-    """
-    if sys.platform != "linux" or torch.accelerator.is_available():
-        return
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc has it, musl has not
-        libc.mallopt(_M_MMAP_MAX, 0)
-        libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-
-
 def _check_processes(recipe: Recipe) -> None:
     if recipe.optimization.fsdp and "RANK" not in os.environ:
         raise ValueError(
@@ -69,7 +52,6 @@ def main(arguments: Sequence[str]) -> None:
     _check_processes(recipe)
     show_progress()
     use_all_cores()
-    keep_freed_memory()
     if recipe.output.dry_run:
         _print_plan(plan_run(recipe))
         return

@@ -235,6 +235,7 @@ def assert_like(folder, straight):
     assert ours.order == theirs.order
 
 
+@pytest.mark.slow
 def test_shards_that_were_cut_off_are_passed_over_and_two_processes_go_on_bit_for_bit(corpus, tmp_path, straight):
     """And what they wrote is a model folder, with which one process that has no shards goes on as well."""
     spread = {"gradient_accumulation_steps": 1, "fsdp": True, "sharded_checkpoints": True}

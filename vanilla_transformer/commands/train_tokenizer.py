@@ -18,9 +18,7 @@ class TokenizerArguments:
 
     output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the vocabulary (section 5.1)."})
-    min_frequency: int = field(
-        default=2, metadata={"help": "Pairs seen more rarely are not merged (by bpe and wordpiece)."}
-    )
+    min_frequency: int = field(default=2, metadata={"help": "Pairs seen more rarely are not merged."})
     model: str = field(
         default="bpe", metadata={"help": "bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)}
     )

@@ -12,7 +12,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from vanilla_transformer.evaluation.plots import plot_learning_curve
 from vanilla_transformer.evaluation.scores import translate_and_score
-from vanilla_transformer.training.arguments import Recipe, parse_recipe
+from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.encoding import usable_cores
 from vanilla_transformer.training.metrics import METRICS_FILE
 from vanilla_transformer.training.planning import plan_run
@@ -39,17 +39,8 @@ def use_all_cores() -> None:
         torch.set_num_threads(usable_cores())
 
 
-def _check_processes(recipe: Recipe) -> None:
-    if recipe.optimization.fsdp and "RANK" not in os.environ:
-        raise ValueError(
-            "`fsdp` needs processes to spread the model over, got one that nothing has launched. Start the training "
-            "with `torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
-        )
-
-
 def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="train")
-    _check_processes(recipe)
     show_progress()
     use_all_cores()
     if recipe.output.dry_run:

@@ -1,5 +1,6 @@
 """What a run is made of, read and built as its recipe says. Nothing is written here."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,6 +76,11 @@ def _make_accelerator(recipe: Recipe) -> Accelerator:
     on_cpu = not torch.accelerator.is_available()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would train in float32 without a word
         raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
+    if options.fsdp and "RANK" not in os.environ:
+        raise ValueError(
+            "`fsdp` needs processes to spread the model over, got one that nothing has launched. Start the training "
+            "with `torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
+        )
     return Accelerator(
         cpu=on_cpu,  # or Accelerate passes over the other processes of `torchrun`
         mixed_precision=options.mixed_precision,

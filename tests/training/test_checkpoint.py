@@ -1,4 +1,4 @@
-"""Folders on disk are whole or absent, and the average is the mean."""
+"""Checkpoints are found by what they hold, and the average is the mean."""
 
 import shutil
 
@@ -16,35 +16,8 @@ from vanilla_transformer.training.checkpoint import (
     load_model_weights,
     save_model_folder,
     weight_files,
-    written_aside,
 )
 from vanilla_transformer.training.sharded_checkpoint import deal
-
-
-def test_a_folder_that_fails_half_way_is_not_there(tmp_path):
-    with pytest.raises(RuntimeError), written_aside(tmp_path / "model") as aside:
-        (aside / "half").write_text("...")
-        raise RuntimeError
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_that_fails_half_way_leaves_the_old_one_alone(tmp_path):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "weights").write_text("old")
-    with pytest.raises(RuntimeError), written_aside(folder) as aside:
-        (aside / "weights").write_text("half of the n")
-        raise RuntimeError
-    assert (folder / "weights").read_text() == "old"
-    assert list(tmp_path.iterdir()) == [folder]
-
-
-def test_files_replace_those_of_their_name_and_leave_others(tmp_path):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "notes").write_text("mine")
-    with written_aside(tmp_path / "model") as aside:
-        (aside / "weights").write_text("new")
-    assert {path.name for path in (tmp_path / "model").iterdir()} == {"notes", "weights"}
 
 
 def test_checkpoints_are_listed_by_step_and_pruned_from_the_oldest(tmp_path):

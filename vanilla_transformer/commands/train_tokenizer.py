@@ -6,8 +6,8 @@ from itertools import chain
 from pathlib import Path
 
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, VanillaTransformerTokenizer
-from vanilla_transformer.training.checkpoint import written_aside
 from vanilla_transformer.training.corpora import read_lines
+from vanilla_transformer.writing import written_aside
 
 from .arguments import parse
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from .checkpoint import written_aside
+from vanilla_transformer.writing import written_aside
 
 logger = logging.getLogger(__name__)
 

@@ -1,13 +1,11 @@
-"""Model folders and checkpoints on disk: written aside and renamed, so that a folder is there whole or not at all."""
+"""Model folders and checkpoints on disk."""
 
 import json
 import logging
 import os
 import re
 import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,8 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
+from vanilla_transformer.writing import written_aside
+
 logger = logging.getLogger(__name__)
 
 _CHECKPOINT_PREFIX = "checkpoint-"
@@ -24,26 +24,6 @@ _BEST_PREFIX = "best-"
 _STATE_FILE = "training_state.json"
 # How the names of the files of tensors begin: `optimizer.safetensors`, or `optimizer-00001-of-00002.safetensors`.
 MODEL, OPTIMIZER, EMA = "model", "optimizer", "ema"
-
-
-@contextmanager
-def written_aside(folder: Path) -> Iterator[Path]:
-    """
-    A fresh folder beside `folder`, on the same disk, whose files move into `folder` once the block ends without an
-    error. Each file is renamed into place, so that a reader sees the old or the new one, never half of it.
-    """
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    try:
-        yield aside
-        if folder.exists():
-            for path in sorted(aside.iterdir()):
-                os.replace(path, folder / path.name)
-        else:
-            aside.chmod(0o755)  # mkdtemp's folders are for their owner alone
-            os.replace(aside, folder)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:

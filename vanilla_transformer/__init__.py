@@ -22,6 +22,10 @@ AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfi
 AutoModel.register(VanillaTransformerConfig, VanillaTransformerModel, exist_ok=True)
 AutoModelForSeq2SeqLM.register(VanillaTransformerConfig, VanillaTransformerForConditionalGeneration, exist_ok=True)
 AutoTokenizer.register(VanillaTransformerConfig, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
+# Saved models bring their code along, so that they load where this package is not installed.
+VanillaTransformerConfig.register_for_auto_class()
+VanillaTransformerModel.register_for_auto_class("AutoModel")
+VanillaTransformerForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
 register_translation_pipeline()
 
 __all__ = [

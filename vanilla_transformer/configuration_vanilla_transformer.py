@@ -2,10 +2,23 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" here."""
 
+import copy
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
+
+# Where transformers finds the code that travels with a checkpoint, for those who do not have this package.
+_TRAVELLING_CODE = {
+    "auto_map": {
+        "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
+        "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
+        "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
+    },
+    "custom_pipelines": {
+        "translation": {"impl": "pipeline_vanilla_transformer.TranslationPipeline", "pt": ["AutoModelForSeq2SeqLM"]},
+    },
+}
 
 
 def _attention_plan(attention: str) -> dict[str, str]:
@@ -137,14 +150,20 @@ class VanillaTransformerConfig(PreTrainedConfig):
     decoder_start_token_id: int | None = 1
 
     def __post_init__(self, **kwargs: Any) -> None:
-        # The library would ask for `trust_remote_code` to run a checkpoint's own pipeline; this package has one.
+        # Where this package is installed its own code is used. The library would ask for `trust_remote_code` all the
+        # same if it saw that the checkpoint brings some along.
         if not type(self).__module__.startswith("transformers_modules."):
-            kwargs.pop("custom_pipelines", None)
+            for key in _TRAVELLING_CODE:
+                kwargs.pop(key, None)
         super().__post_init__(**kwargs)
         if self.decoder_vocab_size is None:
             self.decoder_vocab_size = self.vocab_size
         self.validate_architecture()
         self.validate_token_ids()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as JSON can hold them, and where the code is that travels with a checkpoint."""
+        return super().to_dict() | copy.deepcopy(_TRAVELLING_CODE)
 
     def validate_architecture(self) -> None:
         """Checks every rule between fields; run at construction and, since fields can be changed, before saving."""

@@ -12,7 +12,7 @@ of a head, F feed-forward width, V target vocabulary.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -36,6 +36,10 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, source_mask
+
+if TYPE_CHECKING:
+    # Never run. The library copies beside the weights what is imported here, and what that imports.
+    from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401
 
 
 def sinusoidal_positions(position_ids: torch.Tensor, d_model: int, layout: str = "interleaved") -> torch.Tensor:

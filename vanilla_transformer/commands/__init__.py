@@ -15,6 +15,8 @@ COMMANDS = {
     "evaluate": "BLEU and chrF of a model, or of a file of translations, on a test set",
     "average-checkpoints": "write the mean of several checkpoints or models",
     "render-card": "write the model card of a trained folder",
+    "check-model": "what must hold of a model folder before others get it",
+    "push-to-hub": "check a model folder and publish it",
     "write-corpus": "write the embedded English-German corpus",
     "demo": "train on the embedded corpus, score, translate and draw, in a few minutes",
 }

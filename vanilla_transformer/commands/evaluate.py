@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vanilla_transformer.evaluation.decoding import processes, translate_on_all_processes
-from vanilla_transformer.evaluation.report import Report, report
+from vanilla_transformer.evaluation.report import Report, report, worst_translations
 from vanilla_transformer.evaluation.scores import corpus_metrics
 from vanilla_transformer.training.corpora import read_lines, read_text_files
 
@@ -41,6 +42,13 @@ class EvaluateArguments:
     bootstrap_samples: int = field(default=1000, metadata={"help": "Resamples for intervals and p-values."})
     output_file: str | None = field(default=None, metadata={"help": "Write the translations there."})
     json: str | None = field(default=None, metadata={"help": "Write all scores there as JSON."})
+    name: str | None = field(
+        default=None,
+        metadata={
+            "help": "What the test set is called. The model's folder keeps the scores, and the worst translations, "
+            "under this name for its card."
+        },
+    )
     num_beams: int | None = field(
         default=None, metadata={"help": "In place of the checkpoint's own (4 in the paper)."}
     )
@@ -58,6 +66,8 @@ def main(arguments: Sequence[str]) -> None:
     if processes().is_main_process:
         found = report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
         _write_results(hypotheses, found, options)
+        if options.name is not None:
+            _keep_for_the_card(Path(words[0]), hypotheses, references, found, options)
         print("\n".join(found.lines()))
     processes().destroy_process_group()
 
@@ -73,6 +83,13 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     for path in (options.output_file, options.json):
         if path is not None and Path(path).is_dir():
             raise ValueError(f"Results go to a file, but {path} is a folder.")
+    if options.name is not None:
+        if options.hypotheses is not None or not Path(words[0]).is_dir():
+            raise ValueError(
+                "`--name` keeps the scores in the folder of the model that translates, but there is none."
+            )
+        if not re.fullmatch(r"[\w .-]+", options.name):
+            raise ValueError(f"`--name` must be of letters, digits, spaces, '.', '_' and '-', got {options.name!r}.")
     corpus_metrics(options.paper_bleu)
 
 
@@ -111,6 +128,19 @@ def _write_results(hypotheses: Sequence[str], found: Report, options: EvaluateAr
         _write(Path(options.output_file), "\n".join(hypotheses) + "\n")
     if options.json is not None:
         _write(Path(options.json), json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
+
+
+def _keep_for_the_card(
+    folder: Path, hypotheses: Sequence[str], references: Sequence[str], found: Report, options: EvaluateArguments
+) -> None:
+    assert options.source and options.name  # `_check` has seen to it
+    record = {
+        "name": options.name,
+        **found.as_dict(),
+        "worst": worst_translations(read_lines(options.source), hypotheses, references),
+    }
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    _write(folder / "evaluations" / f"{options.name.replace(' ', '_')}.json", text)
 
 
 def _write(path: Path, text: str) -> None:

@@ -17,6 +17,7 @@ class CardArguments:
 
     facts: str = field(metadata={"help": "YAML file of facts, such as model_card/multi30k_en_de.yaml."})
     template: str | None = field(default=None, metadata={"help": "Jinja template, in place of the package's own."})
+    repo_id: str | None = field(default=None, metadata={"help": "Where others will find the model: user/name."})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -24,7 +25,8 @@ def main(arguments: Sequence[str]) -> None:
     if len(words) != 1:
         raise ValueError(f"Name the folder of one model before the flags, got {len(words)} names.")
     template = options.template or resource("model_card", "template.md")
-    card = render_card(words[0], read_facts(options.facts), template, vanilla_transformer.__version__)
+    facts, version = read_facts(options.facts), vanilla_transformer.__version__
+    card = render_card(words[0], facts, template, version, location=options.repo_id)
     path = Path(words[0]) / "README.md"
     card.save(path)
     print(f"The card is in {path}.")

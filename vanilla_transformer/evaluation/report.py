@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import sacrebleu
+
 from .significance import Comparison, Estimate, compare_systems, estimate_scores
 
 _LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenised BLEU"}
@@ -60,6 +62,20 @@ def report(
         return Report(len(references), samples, estimates, {})
     comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples)
     return Report(len(references), samples, {name: one.system for name, one in comparisons.items()}, comparisons)
+
+
+def worst_translations(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
+) -> list[dict[str, Any]]:
+    """The translations of the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf` of each."""
+    metric = sacrebleu.CHRF()
+    rows = [
+        {"source": source, "translation": text, "reference": reference}
+        | {"chrf": round(metric.sentence_score(text, [reference]).score, 2)}
+        for source, text, reference in zip(sources, hypotheses, references, strict=True)
+        if reference.strip()
+    ]
+    return sorted(rows, key=lambda row: row["chrf"])[:count]
 
 
 def _figure(estimate: Estimate) -> str:

@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.writing import written_aside
 
 from .arguments import Recipe
 from .averaging import average_checkpoints, load_weights
@@ -33,9 +34,9 @@ from .checkpoint import (
     list_checkpoints,
     save_checkpoint,
     save_model_folder,
-    written_aside,
 )
 from .learner import Learner
+from .machine import describe_machine
 from .metrics import StepLog, append_entry, describe, forget_entries_after, peak_memory_gib
 from .order import UpdateOrder
 from .processes import main_process_says, sum_over_processes
@@ -264,6 +265,7 @@ class TrainingRun:
             forget_entries_after(self.output_dir, self.progress.step)
             self._tell(str(self.corpus))
             self._write_json("corpus.json", self.corpus.to_dict())
+            self._write_json("machine.json", describe_machine(self.accelerator))
         if self.recipe.output.report_to:
             self.accelerator.init_trackers("vanilla-transformer", config=_loggable(self.progress.recipe))
         self.accelerator.wait_for_everyone()

@@ -1,0 +1,335 @@
+"""
+As much of the Hub as its real client needs to create repositories, commit to them and download from them, on the
+loopback address. Nothing is checked beyond what the tests ask; everything is kept in memory.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+USER, TOKEN, READ_ONLY_TOKEN = "user", "hf_writes", "hf_reads"
+_LARGE = ".safetensors"
+
+
+@dataclass
+class Commit:
+    """The files of a repository at one moment: the content of each by its path."""
+
+    oid: str
+    files: dict[str, bytes]
+    message: str = ""
+
+
+@dataclass
+class Repository:
+    """Commits by their hash, and what each branch or tag stands for."""
+
+    private: bool = False
+    commits: dict[str, Commit] = field(default_factory=dict)
+    references: dict[str, str] = field(default_factory=dict)
+
+    def add(self, branch: str, files: dict[str, bytes], message: str) -> Commit:
+        seed = f"{branch}{message}{sorted(files)}{len(self.commits)}"
+        commit = Commit(hashlib.sha1(seed.encode()).hexdigest(), files, message)
+        self.commits[commit.oid] = commit
+        self.references[branch] = commit.oid
+        return commit
+
+    def at(self, revision: str) -> Commit | None:
+        return self.commits.get(self.references.get(revision, revision))
+
+
+class LocalHub:
+    """
+    The state of the server, which tests look into, and its faults, which they set.
+
+    `broken_uploads` large files are cut off in the middle; `requests` are the methods and paths so far.
+    """
+
+    def __init__(self) -> None:
+        self.repositories: dict[str, Repository] = {}
+        self.large_files: dict[str, bytes] = {}
+        self.requests: list[str] = []
+        self.broken_uploads = 0
+        self.url = ""
+
+    def files(self, repo_id: str, revision: str = "main") -> dict[str, bytes]:
+        return self.repositories[repo_id].at(revision).files
+
+
+class _Refusal(Exception):
+    """An answer that is not 200, in the words of the Hub."""
+
+    def __init__(self, status: HTTPStatus, code: str, message: str):
+        self.status, self.code, self.message = status, code, message
+
+
+@contextmanager
+def running_hub():
+    """A hub that answers until the block ends."""
+    hub = LocalHub()
+
+    class Handler(_Handler):
+        pass
+
+    Handler.hub = hub
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    hub.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request; the method below that its path fits answers it."""
+
+    protocol_version = "HTTP/1.1"
+    hub: LocalHub
+
+    def log_message(self, *arguments):
+        pass
+
+    def do_GET(self):
+        self._answer()
+
+    do_HEAD = do_POST = do_PUT = do_DELETE = do_GET
+
+    def _answer(self):
+        path = unquote(urlsplit(self.path).path)
+        self.hub.requests.append(f"{self.command} {path}")
+        if self.command == "PUT" and self.hub.broken_uploads:
+            return self._break_off()
+        self.body = self._read()
+        try:
+            for methods, pattern, action in _ROUTES:
+                found = re.fullmatch(pattern, path)
+                if found and self.command in methods:
+                    return action(self, **found.groupdict())
+            raise _Refusal(HTTPStatus.NOT_FOUND, "NotFound", f"no such address: {path}")
+        except _Refusal as refusal:
+            self._send(
+                json.dumps({"error": refusal.message}).encode(),
+                refusal.status,
+                {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message},
+            )
+
+    def _break_off(self):
+        self.hub.broken_uploads -= 1
+        self.rfile.read(1000)
+        self.close_connection = True
+        self.connection.close()
+
+    def _read(self) -> bytes:
+        """The body, which the client may have sent in chunks."""
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
+
+    def _send(self, body: bytes, status: HTTPStatus = HTTPStatus.OK, headers: dict[str, str] | None = None):
+        self.send_response(status)
+        for name, value in ({"Content-Type": "application/json"} | (headers or {})).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _send_json(self, value):
+        self._send(json.dumps(value).encode())
+
+    def _token(self) -> str | None:
+        given = self.headers.get("Authorization", "").removeprefix("Bearer ") or None
+        if given not in (None, TOKEN, READ_ONLY_TOKEN):
+            raise _Refusal(HTTPStatus.UNAUTHORIZED, "", "Invalid credentials in Authorization header")
+        return given
+
+    def _require_writing(self, repo_id: str):
+        token = self._token()
+        if token is None:
+            raise _Refusal(HTTPStatus.UNAUTHORIZED, "RepoNotFound", "Repository not found")
+        if token != TOKEN or repo_id.split("/")[0] != USER:
+            raise _Refusal(HTTPStatus.FORBIDDEN, "", f"You don't have the rights to write to {repo_id}")
+
+    def _repository(self, repo_id: str) -> Repository:
+        repository = self.hub.repositories.get(repo_id)
+        if repository is None or (repository.private and self._token() is None):
+            raise _Refusal(HTTPStatus.NOT_FOUND, "RepoNotFound", "Repository not found")
+        return repository
+
+    def _commit(self, repo_id: str, revision: str | None) -> Commit:
+        commit = self._repository(repo_id).at(revision or "main")
+        if commit is None:
+            raise _Refusal(HTTPStatus.NOT_FOUND, "RevisionNotFound", f"Invalid rev id: {revision}")
+        return commit
+
+    def who_am_i(self):
+        if self._token() is None:
+            raise _Refusal(HTTPStatus.UNAUTHORIZED, "", "Invalid username or password.")
+        self._send_json({"type": "user", "name": USER, "orgs": [], "auth": {"accessToken": {"role": "write"}}})
+
+    def create_repository(self):
+        asked = json.loads(self.body)
+        repo_id = f"{asked.get('organization') or USER}/{asked['name']}"
+        self._require_writing(repo_id)
+        url = f"{self.hub.url}/{repo_id}"
+        if repo_id in self.hub.repositories:
+            return self._send(
+                json.dumps({"url": url, "error": "You already created this model repo"}).encode(), HTTPStatus.CONFLICT
+            )
+        repository = self.hub.repositories[repo_id] = Repository(private=asked.get("visibility") == "private")
+        repository.add("main", {".gitattributes": b"*.safetensors filter=lfs\n"}, "initial commit")
+        self._send_json({"url": url, "id": repo_id})
+
+    def validate_yaml(self):
+        self._send_json({"errors": [], "warnings": []})
+
+    def describe(self, repo_id, revision=None):
+        commit = self._commit(repo_id, revision)
+        siblings = [{"rfilename": path} for path in sorted(commit.files)]
+        answer = {"id": repo_id, "modelId": repo_id, "sha": commit.oid, "siblings": siblings, "tags": []}
+        self._send_json(answer | {"private": self._repository(repo_id).private, "downloads": 0, "likes": 0})
+
+    def references(self, repo_id):
+        references = self._repository(repo_id).references
+        branches = [
+            {"name": name, "ref": f"refs/heads/{name}", "targetCommit": oid} for name, oid in references.items()
+        ]
+        self._send_json({"branches": branches, "tags": [], "converts": []})
+
+    def create_branch(self, repo_id, branch):
+        self._require_writing(repo_id)
+        asked = json.loads(self.body or b"{}")
+        repository = self._repository(repo_id)
+        if branch in repository.references:
+            raise _Refusal(HTTPStatus.CONFLICT, "", f"Reference already exists: {branch}")
+        repository.references[branch] = self._commit(repo_id, asked.get("startingPoint")).oid
+        self._send_json({})
+
+    def create_tag(self, repo_id, revision):
+        self._require_writing(repo_id)
+        self._repository(repo_id).references[json.loads(self.body)["tag"]] = self._commit(repo_id, revision).oid
+        self._send_json({})
+
+    def tree(self, repo_id, revision, folder=None):
+        files = self._commit(repo_id, revision).files
+        if folder and not any(path.startswith(f"{folder}/") for path in files):
+            raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", f"{folder} does not exist")
+        self._send_json([_entry(path, files[path]) for path in sorted(files) if path.startswith(folder or "")])
+
+    def paths_info(self, repo_id, revision):
+        asked = json.loads(self.body)["paths"]
+        files = self._commit(repo_id, revision).files
+        self._send_json([_entry(path, files[path]) for path in asked if path in files])
+
+    def choose_upload(self, repo_id, revision):
+        self._require_writing(repo_id)
+        self._commit(repo_id, revision)
+        files = json.loads(self.body)["files"]
+        chosen = [
+            {
+                "path": one["path"],
+                "uploadMode": "lfs" if one["path"].endswith(_LARGE) else "regular",
+                "shouldIgnore": False,
+                "oid": None,
+            }
+            for one in files
+        ]
+        self._send_json({"files": chosen})
+
+    def offer_uploads(self, repo_id):
+        self._require_writing(repo_id)
+        objects = json.loads(self.body)["objects"]
+        answers = [
+            {"oid": one["oid"], "size": one["size"]}
+            if one["oid"] in self.hub.large_files
+            else {
+                "oid": one["oid"],
+                "size": one["size"],
+                "actions": {"upload": {"href": f"{self.hub.url}/large/{one['oid']}"}},
+            }
+            for one in objects
+        ]
+        self._send_json({"transfer": "basic", "objects": answers})
+
+    def take_large_file(self, oid):
+        if hashlib.sha256(self.body).hexdigest() != oid:
+            raise _Refusal(HTTPStatus.BAD_REQUEST, "", "The content does not have this hash")
+        self.hub.large_files[oid] = self.body
+        self._send(b"")
+
+    def commit(self, repo_id, revision):
+        self._require_writing(repo_id)
+        parent = self._commit(repo_id, revision)
+        files, message = dict(parent.files), ""
+        for line in self.body.splitlines():
+            entry = json.loads(line)
+            key, value = entry["key"], entry["value"]
+            if key == "header":
+                message = value["summary"]
+            elif key == "file":
+                files[value["path"]] = base64.b64decode(value["content"])
+            elif key == "lfsFile":
+                files[value["path"]] = self.hub.large_files[value["oid"]]
+            elif key == "deletedFile":
+                del files[value["path"]]
+            else:
+                raise _Refusal(HTTPStatus.BAD_REQUEST, "", f"unknown operation {key}")
+        added = self.hub.repositories[repo_id].add(revision, files, message)
+        url = f"{self.hub.url}/{repo_id}/commit/{added.oid}"
+        self._send_json({"commitUrl": url, "commitOid": added.oid, "success": True, "hookOutput": ""})
+
+    def download(self, repo_id, revision, path):
+        commit = self._commit(repo_id, revision)
+        if path not in commit.files:
+            raise _Refusal(HTTPStatus.NOT_FOUND, "EntryNotFound", "Entry not found")
+        content = commit.files[path]
+        etag = f'"{hashlib.sha256(content).hexdigest()}"'
+        headers = {"X-Repo-Commit": commit.oid, "ETag": etag, "Content-Type": "application/octet-stream"}
+        self._send(content, headers=headers)
+
+
+def _entry(path: str, content: bytes) -> dict:
+    digest = hashlib.sha256(content).hexdigest()
+    entry = {"type": "file", "path": path, "size": len(content), "oid": digest[:40]}
+    return entry | (
+        {"lfs": {"oid": digest, "size": len(content), "pointerSize": 134}} if path.endswith(_LARGE) else {}
+    )
+
+
+_REPO = r"(?P<repo_id>[^/]+/[^/]+)"
+_REVISION = r"(?P<revision>[^/]+)"
+_ROUTES = [
+    (("GET",), r"/api/whoami-v2", _Handler.who_am_i),
+    (("POST",), r"/api/repos/create", _Handler.create_repository),
+    (("POST",), r"/api/validate-yaml", _Handler.validate_yaml),
+    (("GET", "HEAD"), rf"/api/models/{_REPO}", _Handler.describe),
+    (("GET", "HEAD"), rf"/api/models/{_REPO}/revision/{_REVISION}", _Handler.describe),
+    (("GET",), rf"/api/models/{_REPO}/refs", _Handler.references),
+    (("POST",), rf"/api/models/{_REPO}/branch/(?P<branch>[^/]+)", _Handler.create_branch),
+    (("POST",), rf"/api/models/{_REPO}/tag/{_REVISION}", _Handler.create_tag),
+    (("GET",), rf"/api/models/{_REPO}/tree/{_REVISION}(/(?P<folder>.+))?", _Handler.tree),
+    (("POST",), rf"/api/models/{_REPO}/paths-info/{_REVISION}", _Handler.paths_info),
+    (("POST",), rf"/api/models/{_REPO}/preupload/{_REVISION}", _Handler.choose_upload),
+    (("POST",), rf"/api/models/{_REPO}/commit/{_REVISION}", _Handler.commit),
+    (("POST",), rf"/{_REPO}\.git/info/lfs/objects/batch", _Handler.offer_uploads),
+    (("PUT",), r"/large/(?P<oid>[0-9a-f]{64})", _Handler.take_large_file),
+    (("GET", "HEAD"), rf"/{_REPO}/resolve/{_REVISION}/(?P<path>.+)", _Handler.download),
+]

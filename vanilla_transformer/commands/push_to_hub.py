@@ -1,0 +1,59 @@
+"""Check a model folder and publish it on the Hub."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from huggingface_hub import ModelCard
+
+import vanilla_transformer
+from vanilla_transformer.publishing.card import read_facts, render_card
+from vanilla_transformer.publishing.checks import table
+from vanilla_transformer.publishing.push import push_folder
+
+from .arguments import parse
+from .resources import resource
+
+
+@dataclass
+class PushArguments:
+    """Where the model goes, and what its card says."""
+
+    facts: str | None = field(
+        default=None,
+        metadata={"help": "YAML file of facts, to render the card from; by default the folder's own card is used."},
+    )
+    private: bool = field(default=False, metadata={"help": "Create the repository for your eyes only."})
+    revision: str | None = field(default=None, metadata={"help": "Branch, in place of main; created if need be."})
+    message: str | None = field(default=None, metadata={"help": "Of the commit."})
+    token: str | None = field(default=None, metadata={"help": "In place of the one of `hf auth login`."})
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Run and publish the folder's own code even if it is not this package's."}
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    words, options = parse(PushArguments, arguments, "push_to_hub FOLDER USER/NAME [--flags]")
+    if len(words) != 2:
+        raise ValueError(f"Name the folder of a model and its place on the Hub (user/name), got {len(words)} names.")
+    folder, repo_id = words
+    url = push_folder(
+        folder,
+        repo_id,
+        card=None if options.facts is None else _card_of(folder, repo_id, options.facts),
+        private=options.private,
+        revision=options.revision,
+        message=options.message,
+        token=options.token,
+        trust_remote_code=options.trust_remote_code,
+        report=lambda outcomes: print(table(outcomes)),
+    )
+    print(f"Published: {url}")
+
+
+def _card_of(run: str, repo_id: str, facts_file: str) -> Callable[[Path], ModelCard]:
+    """The card of a copy of the model, with what lies in the folder of its run."""
+    facts, template = read_facts(facts_file), resource("model_card", "template.md")
+    return lambda staged: render_card(
+        staged, facts, template, vanilla_transformer.__version__, run=run, location=repo_id
+    )

@@ -1,0 +1,70 @@
+"""Which files of a model folder others get, and a copy of just those."""
+
+import inspect
+import re
+import shutil
+from pathlib import Path
+
+from huggingface_hub.utils.sha import sha_fileobj
+from transformers.utils import (
+    CONFIG_NAME,
+    GENERATION_CONFIG_NAME,
+    SAFE_WEIGHTS_INDEX_NAME,
+    SAFE_WEIGHTS_NAME,
+)
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+
+CARD_NAME = "README.md"
+# The directory of the modules that travel, and their names.
+INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
+CODE_NAMES = tuple(sorted(path.name for path in INSTALLED_CODE.glob("*_vanilla_transformer.py")))
+# A folder lacks none of these. Weights in several files have an index in place of the one file.
+REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer.json", "tokenizer_config.json", *CODE_NAMES)
+# What other libraries write as pickle, which runs what it says as soon as it is read.
+PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
+
+_SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+# SentencePiece models belong to tokenizers of converted checkpoints; slow tokenizers read them.
+_OPTIONAL_NAMES = (CARD_NAME, "LICENSE", "special_tokens_map.json", "source.spm", "target.spm", "vocab.json")
+
+
+def publishable_files(folder: str | Path) -> list[Path]:
+    """
+    The files of `folder` that belong to a published model, by name. Checkpoints, metrics and recipes stay at home: the
+    card tells what they hold.
+
+    Raises:
+        NotADirectoryError: there is no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"There must be a model folder to publish, got {folder}, which is none.")
+    return [path for path in sorted(folder.iterdir()) if path.is_file() and _belongs(path.name)]
+
+
+def missing_files(folder: str | Path) -> list[str]:
+    """Names of what a published model cannot do without and `folder` does not have."""
+    names = {path.name for path in publishable_files(folder)}
+    weights = [] if {SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME} & names else [SAFE_WEIGHTS_NAME]
+    return [*weights, *(name for name in REQUIRED_NAMES if name not in names)]
+
+
+def stage(folder: str | Path, destination: Path) -> Path:
+    """Copies what is to be published of `folder` into the fresh folder `destination`."""
+    files = publishable_files(folder)
+    destination.mkdir(parents=True)
+    for path in files:
+        shutil.copyfile(path, destination / path.name)
+    return destination
+
+
+def sha256(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits."""
+    with path.open("rb") as file:
+        return sha_fileobj(file).hex()
+
+
+def _belongs(name: str) -> bool:
+    weights = name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME) or _SHARD.fullmatch(name) is not None
+    return weights or name in REQUIRED_NAMES or name in _OPTIONAL_NAMES

@@ -11,6 +11,8 @@ PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
 PEFT = ["peft>=0.18"]
 TRACKING = ["tensorboard>=2.15"]
+CTRANSLATE2 = ["ctranslate2>=4.4"]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2]
 TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "sentencepiece>=0.2"]
 
 setup(
@@ -51,8 +53,9 @@ setup(
         "evaluation": EVALUATION,
         "peft": PEFT,
         "tracking": TRACKING,
-        "test": [*TESTS, *PLOTS, *EVALUATION, *PEFT, *TRACKING],
-        "dev": [*TESTS, *PLOTS, *EVALUATION, *PEFT, *TRACKING, "ruff", "mypy", "types-PyYAML"],
+        "ctranslate2": CTRANSLATE2,
+        "test": [*TESTS, *OPTIONAL],
+        "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.commands:main"]},
     classifiers=[

@@ -103,7 +103,7 @@ class Meter:
             "target_padding": 1.0 - self.tokens / self.padded,
             "peak_mib": _peak_bytes() / 2**20,
             "peak_over_resident_mib": (_peak_bytes() - self.resident_before) / 2**20,
-            "cores_busy_with_others": (all_busy - own) / seconds,
+            "cores_busy_with_others": max(0.0, (all_busy - own) / seconds),  # the two clocks tick apart
             "parameters": self.parameters,
         }
 

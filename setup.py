@@ -11,9 +11,12 @@ PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
 PEFT = ["peft>=0.18"]
 TRACKING = ["tensorboard>=2.15"]
+MARIAN = ["sentencepiece>=0.2"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2]
-TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "sentencepiece>=0.2"]
+ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
+SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *MARIAN, *CTRANSLATE2, *ONNX, *SERVE]
+TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27"]
 
 setup(
     name="vanilla-transformer",
@@ -53,7 +56,10 @@ setup(
         "evaluation": EVALUATION,
         "peft": PEFT,
         "tracking": TRACKING,
+        "marian": MARIAN,
         "ctranslate2": CTRANSLATE2,
+        "onnx": ONNX,
+        "serve": SERVE,
         "test": [*TESTS, *OPTIONAL],
         "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },

@@ -20,7 +20,8 @@ ALLOWED = {
     "evaluation": {"evaluation", "hub"},
     "publishing": {"publishing", "hub"},
     "conversion": {"conversion", "hub", "writing"},
-    "commands": {"commands", "training", "evaluation", "publishing", "conversion", "embedded_corpus"}
+    "serving": {"serving", "hub"},
+    "commands": {"commands", "training", "evaluation", "publishing", "conversion", "serving", "embedded_corpus"}
     | {"hub", "writing", "package"},
     "package": {"hub"},
 }

@@ -2,13 +2,16 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """`pipeline("translation")`, which transformers 5 no longer has: raw text in, translated text out."""
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from transformers import AutoModelForSeq2SeqLM
+from torch import nn
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
@@ -18,6 +21,12 @@ from .tokenization_vanilla_transformer import encode_sentences
 _DEFAULT_BATCH_SIZE = 32
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to find sentences of one length
 _LONG_WORK = 256  # sentences from which on a progress bar is shown on a terminal
+_MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, where a checkpoint says nothing
+# The name, within a folder for CTranslate2, of the configuration of the model that it was made of.
+CONVERTED_CONFIG = "vanilla_transformer_config.json"
+_CTRANSLATE2_PARAMETERS = {"num_beams", "num_return_sequences", "length_penalty", "length_penalty_type"}
+_CTRANSLATE2_PARAMETERS |= {"max_new_tokens", "max_new_tokens_beyond_source", "repetition_penalty"}
+_CTRANSLATE2_PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "top_p"}
 _WHITE_SPACE = re.compile(r"\s+")
 # Where sentences of a line part, as the last group: the white space behind a Western, Arabic or Indic mark (and what
 # may close behind it); the place behind a run of CJK marks, which needs none.
@@ -60,12 +69,25 @@ class TranslationPipeline(Pipeline):
     `progress_bar` switches the bar on or off; by default it is shown on a terminal for 256 sentences and more. All
     other keyword arguments are those of `generate()`, whose defaults are the checkpoint's own.
 
+    `TranslationPipeline(folder, backend="ctranslate2")` runs a folder that was converted for CTranslate2, with the
+    same interface; [`CTranslate2Model.generate`] says which arguments it knows.
+
     Raises:
-        ValueError: something that is not a string stands in the input, `batch_size` is not a positive integer, or
-            `generate()` does not know an argument.
+        ValueError: something that is not a string stands in the input, `batch_size` is not a positive integer,
+            `generate()` does not know an argument, or there is no such backend.
+        OSError: the folder is not one for CTranslate2, or CTranslate2 is not installed.
     """
 
     _load_tokenizer = True
+
+    def __init__(self, model: Any, tokenizer: Any = None, *, backend: str | None = None, **kwargs: Any):
+        if backend not in (None, "ctranslate2"):
+            raise ValueError(f"`backend` must be None or 'ctranslate2', got {backend!r}.")
+        if backend is not None:
+            tokenizer = tokenizer or AutoTokenizer.from_pretrained(model, config=read_converted_config(model))
+            model = CTranslate2Model(model, tokenizer, kwargs.get("device") or "cpu")
+            kwargs["device"] = model.device
+        super().__init__(model=model, tokenizer=tokenizer, **{"task": "translation", **kwargs})
 
     def _sanitize_parameters(
         self, progress_bar: bool | None = None, **generate_kwargs: Any
@@ -169,6 +191,131 @@ class TranslationPipeline(Pipeline):
         return _first_given(kwargs.get(name), passed, self.model.generation_config.num_return_sequences, 1)
 
 
+class CTranslate2Model:
+    """
+    A folder for CTranslate2, as `vanilla-transformer convert` writes it, with what this pipeline needs of a model.
+
+    Args:
+        tokenizer: Of the same folder.
+        device: `"cpu"`, `"cuda"` or `"cuda:1"`.
+
+    Raises:
+        OSError: the folder is not one for CTranslate2, or CTranslate2 is not installed.
+    """
+
+    training = False
+    input_modalities = output_modalities = ("text",)
+
+    def __init__(self, folder: str | Path, tokenizer: Any, device: str | torch.device = "cpu"):
+        try:
+            import ctranslate2
+        except ImportError as error:
+            raise OSError(f"CTranslate2 is not installed ({error}). `pip install ctranslate2` installs it.") from error
+        self.device = torch.device(device)
+        self.config = read_converted_config(folder)
+        self.generation_config = GenerationConfig.from_pretrained(folder)
+        self._tokenizer = tokenizer
+        try:
+            index = self.device.index or 0
+            self._translator = ctranslate2.Translator(str(folder), device=self.device.type, device_index=index)
+        except RuntimeError as error:
+            raise OSError(f"{folder} is not a whole folder for CTranslate2: {error}") from error
+
+    def can_generate(self) -> bool:
+        return True
+
+    def eval(self) -> "CTranslate2Model":
+        return self
+
+    def train(self, mode: bool = True) -> "CTranslate2Model":
+        return self
+
+    def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """
+        Ids of shape `(batch_size * num_return_sequences, target_length)`, best first for each sentence.
+
+        Knows `num_beams`, `num_return_sequences`, `length_penalty`, `length_penalty_type`, `max_new_tokens`,
+        `max_new_tokens_beyond_source`, `repetition_penalty`, `no_repeat_ngram_size` and, with `do_sample`,
+        `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length penalty, which is
+        `"power"`; those that it finishes are put in order by the one asked for. The limit by the source's length is
+        that of the longest source of the batch.
+
+        Raises:
+            ValueError: an argument is unknown.
+        """
+        options = self._options(kwargs)
+        sources = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)]
+        limit = options.max_new_tokens or max(map(len, sources)) + options.max_new_tokens_beyond_source
+        beams = 1 if options.do_sample else options.num_beams or 1
+        results = self._translator.translate_batch(
+            [self._tokenizer.convert_ids_to_tokens(source) for source in sources],
+            beam_size=beams,
+            num_hypotheses=max(beams, options.num_return_sequences or 1),
+            length_penalty=_first_given(options.length_penalty, 1.0),
+            repetition_penalty=_first_given(options.repetition_penalty, 1.0),
+            no_repeat_ngram_size=options.no_repeat_ngram_size or 0,
+            max_decoding_length=limit,
+            return_scores=True,
+            disable_unk=True,
+            **_sampling_options(options),
+        )
+        best_first = [self._best_hypotheses(result, options) for result in results]
+        rows = [ids for hypotheses in best_first for ids in hypotheses]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
+
+    def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
+        """The checkpoint's own decoding, but for what is given; a given limit replaces the one by the source."""
+        unknown = kwargs.keys() - _CTRANSLATE2_PARAMETERS
+        if unknown:
+            raise ValueError(
+                f"CTranslate2 knows {', '.join(sorted(_CTRANSLATE2_PARAMETERS))}, but not {min(unknown)!r}."
+            )
+        options = copy.deepcopy(self.generation_config)
+        options.update(**kwargs)
+        if getattr(options, "max_new_tokens_beyond_source", None) is None:
+            options.max_new_tokens_beyond_source = _MAX_NEW_TOKENS_BEYOND_SOURCE
+        return options
+
+    def _best_hypotheses(self, result: Any, options: GenerationConfig) -> list[torch.Tensor]:
+        """Ids of as many hypotheses as are asked for, in the order of the length penalty that is asked for."""
+        alpha = _first_given(options.length_penalty, 1.0)
+        scored = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            length = len(tokens) + 1  # EOS
+            if getattr(options, "length_penalty_type", None) == "wu":
+                score *= length**alpha / ((5 + length) / 6) ** alpha
+            scored.append((score, tokens))
+        scored.sort(key=lambda pair: -pair[0])
+        kept = [tokens for _, tokens in scored[: options.num_return_sequences or 1]]
+        return [torch.tensor(self._tokenizer.convert_tokens_to_ids(tokens), dtype=torch.long) for tokens in kept]
+
+
+def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
+    """
+    The configuration of the model that a folder for CTranslate2 was made of.
+
+    Raises:
+        OSError: there is none, so that the folder was not made by this package.
+    """
+    path = Path(folder) / CONVERTED_CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder} must be a folder that `vanilla-transformer convert` made for CTranslate2, but {path.name} is "
+            "not in it."
+        )
+    return VanillaTransformerConfig.from_json_file(path)
+
+
+def _sampling_options(options: GenerationConfig) -> dict[str, Any]:
+    if not options.do_sample:
+        return {}
+    return {
+        "sampling_topk": options.top_k if options.top_k is not None else 50,
+        "sampling_topp": _first_given(options.top_p, 1.0),
+        "sampling_temperature": _first_given(options.temperature, 1.0),
+    }
+
+
 def _first_given(*values: Any) -> Any:
     return next(value for value in values if value is not None)
 
@@ -245,4 +392,10 @@ def register_translation_pipeline() -> None:
     registry.check_task = check_task
 
 
-__all__ = ["TranslationPipeline", "register_translation_pipeline"]
+__all__ = [
+    "CONVERTED_CONFIG",
+    "CTranslate2Model",
+    "TranslationPipeline",
+    "read_converted_config",
+    "register_translation_pipeline",
+]

@@ -3,12 +3,18 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import ctranslate2
 import pytest
+import torch
 from transformers import AutoTokenizer
 
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import (
+    TranslationPipeline,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+)
 from vanilla_transformer.commands import main
 from vanilla_transformer.conversion.comparison import greedy
 from vanilla_transformer.conversion.ctranslate2 import greedy_ctranslate2, to_ctranslate2
@@ -28,6 +34,7 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
     ids=["the paper's", "another layout", "before each sub-layer", "learned positions"],
 )
 def test_greedy_tokens_are_the_same(changes, tiny_config, tiny_tokenizer, tmp_path):
+    torch.manual_seed(0)
     config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
     model = VanillaTransformerForConditionalGeneration(config)
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
@@ -76,3 +83,58 @@ def test_an_unknown_quantization_and_a_folder_in_use_are_refused(tiny_model, tin
     with pytest.raises(OSError, match="holds something already"):
         to_ctranslate2(folder, folder, SENTENCES)
     assert json.loads((folder / "config.json").read_text())["model_type"] == "vanilla_transformer"
+
+
+@pytest.fixture
+def converted(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    return tmp_path / "fast"
+
+
+def test_the_pipeline_has_the_same_interface(converted, tiny_model, tiny_tokenizer):
+    ours = TranslationPipeline(tiny_model, tiny_tokenizer)
+    fast = TranslationPipeline(converted, backend="ctranslate2")
+    texts = [*SENTENCES, "", "Two dogs.\n\nA man."]
+    options = {"num_beams": 1, "max_new_tokens": 20}
+    assert fast(texts, **options) == ours(texts, **options)
+    assert list(fast(iter(texts), **options)) == ours(texts, **options)
+    assert [len(answers) for answers in fast(SENTENCES, num_return_sequences=3)] == [3] * 4
+    assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
+
+
+def test_hypotheses_are_ordered_by_the_length_penalty_that_is_asked_for(converted, tiny_tokenizer):
+    """CTranslate2 gives log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α. EOS counts."""
+    model = TranslationPipeline(converted, backend="ctranslate2").model
+    short, long = tiny_tokenizer.convert_ids_to_tokens([7, 8]), tiny_tokenizer.convert_ids_to_tokens([9] * 11)
+    log_probabilities, alpha = {3: -3.5, 12: -6.0}, 0.6
+    found = SimpleNamespace(hypotheses=[long, short], scores=[-6.0 / 12**alpha, -3.5 / 3**alpha])
+    papers = {length: total / ((5 + length) / 6) ** alpha for length, total in log_probabilities.items()}
+    assert papers[3] > papers[12] and found.scores[0] > found.scores[1], "the two penalties must disagree"
+    options = {"num_return_sequences": 2, "length_penalty": alpha}
+    orders = {
+        kind: [
+            len(ids) for ids in model._best_hypotheses(found, model._options(options | {"length_penalty_type": kind}))
+        ]
+        for kind in ("wu", "power")
+    }
+    assert orders == {"wu": [2, 11], "power": [11, 2]}
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda folder: TranslationPipeline(folder, backend="tensorrt"), ValueError, "got 'tensorrt'"),
+        (lambda folder: TranslationPipeline(folder.parent, backend="ctranslate2"), OSError, "convert` made"),
+        (lambda folder: TranslationPipeline(folder, backend="ctranslate2")("a", top_h=1), ValueError, "'top_h'"),
+    ],
+)
+def test_mistakes_with_the_backend_are_named(call, kind, message, converted):
+    with pytest.raises(kind, match=message):
+        call(converted)
+
+
+def test_a_folder_that_is_cut_off_is_named(converted):
+    (converted / "model.bin").write_bytes((converted / "model.bin").read_bytes()[:500])
+    with pytest.raises(OSError, match="not a whole folder for CTranslate2"):
+        TranslationPipeline(converted, backend="ctranslate2")

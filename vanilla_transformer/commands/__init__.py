@@ -18,6 +18,7 @@ COMMANDS = {
     "check-model": "what must hold of a model folder before others get it",
     "push-to-hub": "check a model folder and publish it",
     "convert": "from and to the formats of other toolkits",
+    "serve": "offer a model over HTTP",
     "write-corpus": "write the embedded English-German corpus",
     "demo": "train on the embedded corpus, score, translate and draw, in a few minutes",
 }

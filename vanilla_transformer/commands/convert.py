@@ -1,9 +1,9 @@
 """Convert models from and to the formats of other toolkits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vanilla_transformer.conversion import READERS, WRITERS, Comparison
+from vanilla_transformer.conversion import READERS, WRITERS, Converter
 from vanilla_transformer.embedded_corpus import generate_pairs
 from vanilla_transformer.training.corpora import read_lines
 
@@ -39,10 +39,11 @@ def main(arguments: Sequence[str]) -> None:
         if options.sentences is None
         else read_lines(options.sentences)
     )
-    print(f"{words[1]}: {convert(words[0], words[1], sentences)}")
+    comparison = convert(words[0], words[1], sentences)
+    print(f"{words[1]}: {comparison or 'not compared, since nothing here runs the original'}")
 
 
-def _converter(options: ConvertArguments) -> Callable[[str, str, Sequence[str]], Comparison]:
+def _converter(options: ConvertArguments) -> Converter:
     asked = [
         (flag, name, known)
         for flag, name, known in (

@@ -1,34 +1,69 @@
 """From and to the formats of other toolkits: one module for each, every one ending in a comparison of both sides."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from .comparison import Comparison
+from .fairseq import from_fairseq, from_fsmt
 from .marian import from_marian, to_marian
 
-# A converter takes what to convert, the folder to write, and the sentences to compare both sides on.
-Converter = Callable[[str, str, Sequence[str]], Comparison]
+# A converter takes what to convert, the folder to write, and the sentences to compare both sides on. The comparison is
+# None where nothing here runs the other side.
+Converter = Callable[[str, str, Sequence[str]], Comparison | None]
 
 
 def _to_ctranslate2(quantization: str) -> Converter:
     def convert(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison:
-        try:
+        with _naming_the_extra("ctranslate2"):
             from .ctranslate2 import to_ctranslate2
-        except ImportError as error:
-            raise OSError(
-                f"CTranslate2 is not installed ({error}). Install it with "
-                "`pip install 'vanilla-transformer[ctranslate2]'`."
-            ) from error
         return to_ctranslate2(folder, output_dir, sentences, quantization)
 
     return convert
 
 
-READERS: dict[str, Converter] = {"marian": from_marian}
+def _from_marian_npz(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison | None:
+    with _naming_the_extra("marian"):
+        from .marian_npz import from_marian_npz
+    return from_marian_npz(folder, output_dir, sentences)
+
+
+def _from_joeynmt(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison | None:
+    with _naming_the_extra("marian"):
+        from .joeynmt import from_joeynmt
+    return from_joeynmt(folder, output_dir, sentences)
+
+
+def _to_onnx(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison:
+    with _naming_the_extra("onnx"):
+        from .onnx import to_onnx
+    return to_onnx(folder, output_dir, sentences)
+
+
+@contextmanager
+def _naming_the_extra(name: str) -> Iterator[None]:
+    """What only some users need is imported when it is used."""
+    try:
+        yield
+    except ImportError as error:
+        raise OSError(
+            f"What this format needs is not installed ({error}). Install it with "
+            f"`pip install 'vanilla-transformer[{name}]'`."
+        ) from error
+
+
+READERS: dict[str, Converter] = {
+    "marian": from_marian,
+    "marian-npz": _from_marian_npz,
+    "fsmt": from_fsmt,
+    "fairseq": from_fairseq,
+    "joeynmt": _from_joeynmt,
+}
 WRITERS: dict[str, Converter] = {
     "marian": to_marian,
     "ctranslate2": _to_ctranslate2("float32"),
     "ctranslate2-float16": _to_ctranslate2("float16"),
     "ctranslate2-int8": _to_ctranslate2("int8"),
+    "onnx": _to_onnx,
 }
 
-__all__ = ["READERS", "WRITERS", "Comparison", "Converter", "from_marian", "to_marian"]
+__all__ = ["READERS", "WRITERS", "Comparison", "Converter", "from_fairseq", "from_fsmt", "from_marian", "to_marian"]

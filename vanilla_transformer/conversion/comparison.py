@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 _BATCH_SIZE = 16
+_MAX_NEW_TOKENS = 128
 Translator = Callable[[Sequence[str]], list[list[int]]]
 
 
@@ -68,7 +69,7 @@ def compare_translators(original: Translator, converted: Translator, sentences: 
 
 def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **generate_kwargs: Any) -> Translator:
     """A function from sentences to the tokens that `model` generates; by greedy search unless told otherwise."""
-    options = {"num_beams": 1, "do_sample": False, "max_new_tokens": 128} | generate_kwargs
+    options = _greedy_options(model) | generate_kwargs
     special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
 
     @torch.no_grad()
@@ -85,6 +86,12 @@ def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **generat
     return translate
 
 
+def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
+    """No translation holds padding, and toolkits differ in whether their models could write it."""
+    pad = model.config.pad_token_id
+    return {"num_beams": 1, "do_sample": False, "max_new_tokens": _MAX_NEW_TOKENS, "suppress_tokens": [pad]}
+
+
 @torch.no_grad()
 def largest_logit_difference(
     original: PreTrainedModel,
@@ -97,9 +104,13 @@ def largest_logit_difference(
     for start in range(0, len(sentences), _BATCH_SIZE):
         batch = tokenizer(list(sentences[start : start + _BATCH_SIZE]), padding=True, return_tensors="pt")
         inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
-        tokens = original.eval().generate(**inputs, num_beams=1, do_sample=False, max_new_tokens=128)
-        one = original(**inputs, decoder_input_ids=tokens).logits
-        other = converted.eval()(**inputs, decoder_input_ids=tokens).logits
+        tokens = original.eval().generate(**inputs, **_greedy_options(original))
+        kept = tokens.ne(original.config.pad_token_id)
+        kept[:, 0] = True  # Marian starts with padding
+        one, other = (
+            model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept]
+            for model in (original, converted)
+        )
         finite = torch.isfinite(one) & torch.isfinite(other)  # a bias of minus infinity bans a token
         if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
             return float("inf")

@@ -21,6 +21,7 @@ from ctranslate2.specs import TransformerSpec
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
+from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
 from vanilla_transformer.writing import written_aside
 
 from .comparison import Comparison, Translator, compare_translators, greedy
@@ -123,6 +124,7 @@ def to_ctranslate2(
     with written_aside(Path(output_dir)) as aside:
         converter = TransformersConverter(str(folder), copy_files=list(_TOKENIZER_FILES))
         converter.convert(str(aside), quantization=None if quantization == "float32" else quantization, force=True)
+        model.config.to_json_file(aside / CONVERTED_CONFIG)
         translator = ctranslate2.Translator(str(aside))
         return compare_translators(greedy(model, tokenizer), greedy_ctranslate2(translator, tokenizer), sentences)
 

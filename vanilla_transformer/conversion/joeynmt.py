@@ -1,0 +1,243 @@
+"""
+JoeyNMT's Transformer, whose positions are the paper's.
+
+A model folder of JoeyNMT holds `config.yaml`, a checkpoint (`best.ckpt`, or the only `*.ckpt`), `src_vocab.txt` and
+`trg_vocab.txt`; the SentencePiece models are where the configuration says, or in the folder under the same name.
+"""
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import yaml
+from transformers import GenerationConfig, MarianTokenizer
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from .comparison import Comparison
+from .destination import check_destination, refuse, write_model
+from .pickled import read_checkpoint
+
+Weights = Mapping[str, torch.Tensor]
+_EPSILON = 1e-6
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
+_SPECIAL = {"unk": ("<unk>", 0), "pad": ("<pad>", 1), "bos": ("<s>", 2), "eos": ("</s>", 3)}
+# Of a layer: names of ours and of JoeyNMT's.
+_ENCODER_LAYER = {"self_attn": "src_src_att", "self_attn_layer_norm": "layer_norm"}
+_DECODER_LAYER = {
+    "self_attn": "trg_trg_att",
+    "self_attn_layer_norm": "x_layer_norm",
+    "encoder_attn": "src_trg_att",
+    "encoder_attn_layer_norm": "dec_layer_norm",
+}
+_FEED_FORWARD = {
+    "fc1": "feed_forward.pwff_layer.0",
+    "fc2": "feed_forward.pwff_layer.3",
+    "final_layer_norm": "feed_forward.layer_norm",
+}
+_PROJECTIONS = {"q_proj": "q_layer", "k_proj": "k_layer", "v_proj": "v_layer", "out_proj": "output_layer"}
+
+
+class JoeyModel(NamedTuple):
+    """What `from_joeynmt` reads: the configuration, weights by JoeyNMT's names, tokens by id, SentencePiece models."""
+
+    config: Mapping[str, Any]
+    weights: Weights
+    source_tokens: list[str]
+    target_tokens: list[str]
+    source_spm: Path
+    target_spm: Path
+
+
+def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
+    """
+    Writes a model of JoeyNMT as a model folder of this package, with the decoding of its configuration.
+
+    Returns:
+        None: there is no comparison, since JoeyNMT's requirements are not those of this package.
+
+    Raises:
+        ValueError: the model or its tokenizer cannot be represented; the text lists why.
+        OSError: a file is missing, or `output_dir` holds something already.
+    """
+    check_destination(output_dir)
+    joey = read_joeynmt(folder)
+    model = model_from_joeynmt(joey)
+    with tempfile.TemporaryDirectory() as aside:
+        write_model(model, _tokenizer(joey, Path(aside)), output_dir)
+    return None
+
+
+def read_joeynmt(folder: str | Path) -> JoeyModel:
+    """
+    Raises:
+        OSError: a file is missing.
+        ValueError: the checkpoint is not JoeyNMT's, or its tokenizers are not of SentencePiece.
+    """
+    folder = Path(folder)
+    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    _check_tokenizers(config["data"])
+    checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
+    if len(checkpoints) != 1:
+        raise FileNotFoundError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
+    content = read_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
+    source, target = (_read_lines(folder / f"{side}_vocab.txt") for side in ("src", "trg"))
+    spms = (_find_spm(folder, config["data"][side]) for side in ("src", "trg"))
+    return JoeyModel(config, content["model_state"], source, target, *spms)
+
+
+def _check_tokenizers(data: Mapping[str, Any]) -> None:
+    reasons: dict[str, bool] = {}
+    for side in ("src", "trg"):
+        given = data[side]
+        kind = given.get("tokenizer_type", given.get("bpe_type", "sentencepiece"))
+        options = given.get("tokenizer_cfg") or {}
+        reasons |= {
+            f"the level of {side} is {given['level']!r}, not 'bpe'": given["level"] != "bpe",
+            f"the tokenizer of {side} is {kind!r}, not 'sentencepiece'": kind != "sentencepiece",
+            f"{side} is lowercased": bool(given.get("lowercase")),
+            f"{side} is normalised": bool(given.get("normalize")),
+            f"{side} is tokenised before": options.get("pretokenizer", "none") != "none",
+        }
+    refuse("This package", reasons)
+
+
+def _read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+
+
+def _find_spm(folder: Path, side: Mapping[str, Any]) -> Path:
+    name = Path(side["tokenizer_cfg"]["model_file"])
+    for path in (name, folder / name, folder / name.name):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"There is no SentencePiece model {name}, neither there nor in {folder}.")
+
+
+def model_from_joeynmt(joey: JoeyModel) -> VanillaTransformerForConditionalGeneration:
+    """
+    The same model, with parameters of its own.
+
+    Raises:
+        ValueError: it cannot be represented; the text lists why.
+    """
+    given = joey.config["model"]
+    encoder, decoder = given["encoder"], given["decoder"]
+    _check_model(given, encoder, decoder)
+    ids = _special_ids(joey.config)
+    same_vocabulary = joey.source_tokens == joey.target_tokens
+    tied = bool(given.get("tied_softmax"))
+    config = VanillaTransformerConfig(
+        vocab_size=len(joey.source_tokens),
+        decoder_vocab_size=len(joey.target_tokens),
+        # This package ties source and target to each other only together with the output projection.
+        share_encoder_decoder_embeddings=bool(given.get("tied_embeddings")) and tied and same_vocabulary,
+        tie_word_embeddings=tied,
+        d_model=encoder["hidden_size"],
+        encoder_layers=encoder["num_layers"],
+        decoder_layers=decoder["num_layers"],
+        encoder_attention_heads=encoder["num_heads"],
+        decoder_attention_heads=decoder["num_heads"],
+        encoder_ffn_dim=encoder["ff_size"],
+        decoder_ffn_dim=decoder["ff_size"],
+        activation_function=_ACTIVATIONS[encoder.get("activation", "relu")],
+        dropout=encoder.get("dropout", 0.1),
+        attention_dropout=encoder.get("dropout", 0.1),
+        activation_dropout=encoder.get("dropout", 0.1),
+        normalize_before=encoder.get("layer_norm") == "pre",
+        scale_embedding=bool(encoder["embeddings"].get("scale")),
+        attention_bias=True,
+        layer_norm_eps=_EPSILON,
+        **ids,
+    )
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    model.load_state_dict({name: joey.weights[_their_name(name)] for name in model.state_dict()})
+    model.generation_config = _decoding(joey.config.get("testing") or {}, ids)
+    return model
+
+
+def _check_model(given: Mapping[str, Any], encoder: Mapping[str, Any], decoder: Mapping[str, Any]) -> None:
+    def differ(name: str) -> bool:
+        return encoder.get(name) != decoder.get(name)
+
+    activation = encoder.get("activation", "relu")
+    refuse(
+        "This package",
+        {
+            "it is no Transformer": {encoder.get("type"), decoder.get("type")} != {"transformer"},
+            f"it activates with {activation!r}": activation not in _ACTIVATIONS,
+            "the activations of encoder and decoder differ": differ("activation"),
+            "the widths of encoder and decoder differ": differ("hidden_size"),
+            "encoder and decoder normalise in different places": differ("layer_norm"),
+            # Without it JoeyNMT's encoder normalises before its sub-layers, but not at its end.
+            "`layer_norm` is not given": encoder.get("layer_norm") not in ("pre", "post"),
+            "residual connections are weighted (`alpha`)": {encoder.get("alpha", 1.0), decoder.get("alpha", 1.0)}
+            != {1.0},
+            "only one of the embeddings is scaled": bool(encoder["embeddings"].get("scale"))
+            != bool(decoder["embeddings"].get("scale")),
+            "source and target are tied, but not to the softmax": bool(given.get("tied_embeddings"))
+            and not given.get("tied_softmax"),
+        },
+    )
+
+
+def _special_ids(config: Mapping[str, Any]) -> dict[str, int]:
+    given = config["data"].get("special_symbols") or {}
+    ids = {name: given.get(f"{name}_id", default) for name, (_, default) in _SPECIAL.items()}
+    return {
+        "pad_token_id": ids["pad"],
+        "bos_token_id": ids["bos"],
+        "eos_token_id": ids["eos"],
+        "decoder_start_token_id": ids["bos"],
+    }
+
+
+def _decoding(testing: Mapping[str, Any], ids: Mapping[str, int]) -> GenerationConfig:
+    """JoeyNMT's `beam_alpha` is the exponent of the paper's length penalty; -1 switches it off."""
+    alpha = testing.get("beam_alpha", -1)
+    limit = testing.get("max_output_length", -1)
+    return GenerationConfig(
+        num_beams=testing.get("beam_size", 1),
+        length_penalty=alpha if alpha > 0 else 0.0,
+        length_penalty_type="wu",
+        max_new_tokens=limit if limit > 0 else None,
+        max_new_tokens_beyond_source=50 if limit <= 0 else None,
+        suppress_tokens=[ids["pad_token_id"]],
+        **ids,
+    )
+
+
+def _their_name(name: str) -> str:
+    """JoeyNMT's name of a parameter of ours."""
+    if name == "lm_head.weight":
+        return "decoder.output_layer.weight"
+    stack, *rest = name.removeprefix("model.").split(".")
+    if rest[0] == "embed_tokens":
+        return f"{'src' if stack == 'encoder' else 'trg'}_embed.lut.weight"
+    if rest[0] == "layer_norm":
+        return f"{stack}.layer_norm.{rest[1]}"
+    number, module, *inner = rest[1:]
+    names = (_ENCODER_LAYER if stack == "encoder" else _DECODER_LAYER) | _FEED_FORWARD
+    return ".".join([stack, "layers", number, names[module], *(_PROJECTIONS.get(part, part) for part in inner)])
+
+
+def _tokenizer(joey: JoeyModel, aside: Path) -> MarianTokenizer:
+    """Marian's: SentencePiece, and a vocabulary of its own ids."""
+    files = {}
+    for name, tokens in (("vocab", joey.source_tokens), ("target_vocab_file", joey.target_tokens)):
+        files[name] = str(aside / f"{name}.json")
+        entries = json.dumps({token: index for index, token in enumerate(tokens)}, ensure_ascii=False)
+        Path(files[name]).write_text(entries, encoding="utf-8")
+    given = joey.config["data"].get("special_symbols") or {}
+    names = {f"{name}_token": given.get(f"{name}_token", default) for name, (default, _) in _SPECIAL.items()}
+    return MarianTokenizer(
+        str(joey.source_spm),
+        str(joey.target_spm),
+        **files,
+        separate_vocabs=joey.source_tokens != joey.target_tokens,
+        **names,
+    )

@@ -1,0 +1,1 @@
+"""A model over HTTP: requests that arrive together are translated together."""

@@ -13,7 +13,13 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
 
 @pytest.mark.parametrize(
     "changes",
-    [{"decoder_layers": 2}, {"normalize_before": True, "position_embedding_type": "learned", "attention_bias": True}],
+    [
+        {"decoder_layers": 2},
+        pytest.param(
+            {"normalize_before": True, "position_embedding_type": "learned", "attention_bias": True},
+            marks=pytest.mark.slow,
+        ),
+    ],
     ids=["the paper's", "another architecture"],
 )
 def test_greedy_tokens_are_the_same(changes, tiny_config, tiny_tokenizer, tmp_path):

@@ -14,6 +14,7 @@ from local_hub import READ_ONLY_TOKEN, TOKEN
 from publishable import CARDS, add_card
 
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.commands import main
 from vanilla_transformer.publishing import push
 from vanilla_transformer.publishing.push import push_folder
 from vanilla_transformer.publishing.staging import CODE_NAMES
@@ -87,29 +88,43 @@ def test_the_librarys_own_methods_publish_models_that_stand_alone(folder, hub, t
     assert tuned["pipeline"] == tuned["generate"] == found["trainer"]
 
 
-def test_the_page_on_publishing_runs_from_top_to_bottom(folder, hub, tmp_path):
+def test_mistakes_with_a_repository_cost_one_line(hub, tmp_path):
+    """There is none; there is no network, and it is not in the cache."""
+    for offline, said in ((False, "user/none"), (True, "offline")):
+        ended = run(hub, tmp_path, "-c", COMMAND_LINE, "translate", "user/none", "A man.", offline=offline)
+        assert ended.returncode == 2 and said in ended.stderr
+        assert ended.stderr.count("error: ") == 1 and "Traceback" not in ended.stderr
+
+
+@pytest.fixture
+def near_hub(hub, monkeypatch):
+    """The client of this process talks to the local Hub."""
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return hub
+
+
+def test_the_page_on_publishing_runs_from_top_to_bottom(folder, near_hub, tmp_path, monkeypatch):
     page = (HERE.parents[1] / "docs" / "publish.md").read_text()
-    (tmp_path / "runs").mkdir()
-    folder.rename(tmp_path / "runs" / "mine")
-    (tmp_path / "facts.yaml").write_text(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
-    (tmp_path / "test.en").write_text("A man is sleeping.\n")
-    (tmp_path / "test.de").write_text("Ein Mann schläft.\n")
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    folder.rename("runs/mine")
+    Path("facts.yaml").write_text(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+    Path("test.en").write_text("A man is sleeping.\n")
+    Path("test.de").write_text("Ein Mann schläft.\n")
     for block in re.findall(r"```bash\n(.*?)```", page, re.DOTALL):
         for line in block.splitlines():
-            words = shlex.split(line)
-            ended = run(hub, tmp_path, "-c", COMMAND_LINE, *words[1:])
-            assert ended.returncode == 0, ended.stderr
-    card = hub.files("user/name")["README.md"].decode()
+            assert main(shlex.split(line)[1:]) == 0
+    card = near_hub.files("user/name")["README.md"].decode()
     assert "| our sentences | cc-by-4.0 |" in card and "our test set" in card
 
 
 @pytest.fixture
-def in_this_process(hub, monkeypatch):
+def in_this_process(near_hub, monkeypatch):
     """The client of this process talks to the local Hub, and checks are taken as passed."""
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(push, "check_folder", lambda folder, trust_remote_code: [])
-    return hub
+    return near_hub
 
 
 def test_pushing_again_replaces_what_is_there_in_one_commit(folder, in_this_process):
@@ -172,20 +187,18 @@ def test_a_name_that_is_none_is_refused(name, folder):
         push_folder(folder, name)
 
 
-def test_nothing_is_sent_of_a_folder_that_fails(folder, hub, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+def test_nothing_is_sent_of_a_folder_that_fails(folder, near_hub, monkeypatch):
     monkeypatch.setattr("vanilla_transformer.publishing.checks._check_in_a_fresh_process", lambda folder: [])
     (folder / "config.json").write_text((folder / "config.json").read_text() + " ")
     with pytest.raises(ValueError, match=r"fails 1 checks: hashes \(config.json is not the file"):
         push_folder(folder, NAME, token=TOKEN)
-    assert not hub.requests
+    assert not near_hub.requests
 
 
-def test_a_folder_without_weights_is_not_published(tmp_path, hub, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+def test_a_folder_without_weights_is_not_published(tmp_path, near_hub):
     with pytest.raises(ValueError, match=r"files \(there is no model.safetensors"):
         push_folder(tmp_path, NAME, token=TOKEN)
-    assert not hub.requests
+    assert not near_hub.requests
 
 
 def test_the_fixture_knows_what_is_not_there(in_this_process):

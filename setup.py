@@ -15,8 +15,9 @@ MARIAN = ["sentencepiece>=0.2"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *MARIAN, *CTRANSLATE2, *ONNX, *SERVE]
-TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27"]
+PAGE = [*SERVE, *PLOTS, "gradio>=5"]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *MARIAN, *CTRANSLATE2, *ONNX, *SERVE, *PAGE]
+TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 
 setup(
     name="vanilla-transformer",
@@ -60,6 +61,7 @@ setup(
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "serve": SERVE,
+        "page": PAGE,
         "test": [*TESTS, *OPTIONAL],
         "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+Result = TypeVar("Result")
 # A batch of texts to their translations, best first, as many of each as the number says.
 Translate = Callable[[Sequence[str], int], list[list[str]]]
 
@@ -59,6 +60,10 @@ class Batcher:
         for entry in entries:
             self._waiting.put_nowait(entry)
         return list(await asyncio.gather(*(entry.answer for entry in entries)))
+
+    async def alone(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What else needs the model, in the same thread: nothing is translated meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
     async def run(self) -> None:
         """Works until it is cancelled; a batch in progress is finished first."""

@@ -63,6 +63,8 @@ def create_service(translate: Translate, limits: Limits | None = None) -> FastAP
     """
     The application, which an ASGI server such as uvicorn runs. It stops gracefully: what was taken in is answered.
 
+    The batcher stands in its `state`, for what else would use the model.
+
     Args:
         translate: See [`Batcher`].
         limits: A request beyond them is refused: 413 for too large a body, 422 for too much of something else, 503
@@ -81,6 +83,7 @@ def create_service(translate: Translate, limits: Limits | None = None) -> FastAP
         await asyncio.to_thread(batcher.close)
 
     service = FastAPI(title="vanilla-transformer", lifespan=working)
+    service.state.batcher = batcher
     service.add_middleware(_BodyLimit, max_body_bytes=limits.max_body_bytes)
 
     @service.post("/translate")

@@ -1,6 +1,7 @@
 """Marian's form in transformers, both ways: the same logits, and the same translations."""
 
 import json
+from pathlib import Path
 
 import pytest
 import sentencepiece
@@ -14,6 +15,8 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.commands import main
 from vanilla_transformer.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
+from vanilla_transformer.publishing.card import read_facts, render_card
+from vanilla_transformer.publishing.checks import check_folder, failures
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
@@ -83,6 +86,18 @@ def test_a_checkpoint_of_opus_mt_becomes_a_model_folder(marian_tokenizer, tmp_pa
     ours = TranslationPipeline(model, tokenizer, task="translation")(SENTENCES)
     theirs = TranslationPipeline(original, marian_tokenizer, task="translation")(SENTENCES)
     assert ours == theirs
+
+
+def test_a_converted_model_can_be_published(marian_tokenizer, tmp_path):
+    original = marian(len(marian_tokenizer))
+    save_model_folder(original, marian_tokenizer, tmp_path / "opus")
+    from_marian(tmp_path / "opus", tmp_path / "ours", SENTENCES)
+    root = Path(__file__).parents[2]
+    facts = read_facts(root / "model_card" / "demo.yaml")
+    render_card(tmp_path / "ours", facts, root / "model_card" / "template.md", "1").save(
+        tmp_path / "ours" / "README.md"
+    )
+    assert not failures(check_folder(tmp_path / "ours"))
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])

@@ -19,14 +19,19 @@ CARD_NAME = "README.md"
 # The directory of the modules that travel, and their names.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
 CODE_NAMES = tuple(sorted(path.name for path in INSTALLED_CODE.glob("*_vanilla_transformer.py")))
-# A folder lacks none of these. Weights in several files have an index in place of the one file.
-REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer.json", "tokenizer_config.json", *CODE_NAMES)
+# A folder lacks none of these, and has one of each of the others: weights in several files have an index in place of
+# the one file, and tokenizers of converted models are those of Marian (SentencePiece) and FSMT.
+REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json", *CODE_NAMES)
+_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
+_TOKENIZERS = ("tokenizer.json", "source.spm", "merges.txt")
 # What other libraries write as pickle, which runs what it says as soon as it is read.
 PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
-# SentencePiece models belong to tokenizers of converted checkpoints; slow tokenizers read them.
-_OPTIONAL_NAMES = (CARD_NAME, "LICENSE", "special_tokens_map.json", "source.spm", "target.spm", "vocab.json")
+_OPTIONAL_NAMES = (
+    *(CARD_NAME, "LICENSE", "special_tokens_map.json"),
+    *("target.spm", "vocab.json", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
+)
 
 
 def publishable_files(folder: str | Path) -> list[Path]:
@@ -46,8 +51,8 @@ def publishable_files(folder: str | Path) -> list[Path]:
 def missing_files(folder: str | Path) -> list[str]:
     """Names of what a published model cannot do without and `folder` does not have."""
     names = {path.name for path in publishable_files(folder)}
-    weights = [] if {SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME} & names else [SAFE_WEIGHTS_NAME]
-    return [*weights, *(name for name in REQUIRED_NAMES if name not in names)]
+    first_of_none = [choice[0] for choice in (_WEIGHTS, _TOKENIZERS) if not names & set(choice)]
+    return [*first_of_none, *(name for name in REQUIRED_NAMES if name not in names)]
 
 
 def stage(folder: str | Path, destination: Path) -> Path:
@@ -66,5 +71,5 @@ def sha256(path: Path) -> str:
 
 
 def _belongs(name: str) -> bool:
-    weights = name in (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME) or _SHARD.fullmatch(name) is not None
-    return weights or name in REQUIRED_NAMES or name in _OPTIONAL_NAMES
+    known = {*_WEIGHTS, *_TOKENIZERS, *REQUIRED_NAMES, *_OPTIONAL_NAMES}
+    return name in known or _SHARD.fullmatch(name) is not None

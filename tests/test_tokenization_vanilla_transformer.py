@@ -126,7 +126,7 @@ sys.modules["vanilla_transformer"] = None  # importing it is an error now
 from transformers import AutoTokenizer
 texts = json.loads(sys.argv[1])
 for folder in sys.argv[2:]:
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     ids = tokenizer(texts)["input_ids"]
     special = [tokenizer.pad_token_id, tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.unk_token_id]
     decoded = tokenizer.batch_decode(ids, skip_special_tokens=True)
@@ -135,6 +135,7 @@ for folder in sys.argv[2:]:
 
 
 def test_it_loads_in_a_process_that_has_not_this_package(any_tokenizer, tiny_config, tmp_path):
+    """And without trust in the code that lies beside a model: all of it is in `tokenizer.json`."""
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
     alone, beside_a_model = tmp_path / "alone", tmp_path / "beside_a_model"
     for folder in (alone, beside_a_model):

@@ -45,9 +45,10 @@ def add_page(
             elem_id="hypotheses",
             interactive=False,
         )
-        picture = gr.Image(
-            label="What each token of it looks at", elem_id="attention", visible=draw_attention is not None
-        )
+        shown = draw_attention is not None
+        gr.Markdown("What each token of the best one looks at", visible=shown)
+        # Its own label would cover the top of the picture.
+        picture = gr.Image(show_label=False, elem_id="attention", visible=shown, interactive=False)
         button.click(answer, source, [target, others, picture])
         source.submit(answer, source, [target, others, picture])
     return gr.mount_gradio_app(service, page, path="/")

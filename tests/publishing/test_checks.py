@@ -95,6 +95,7 @@ BROKEN_FILES = {
     "a flipped bit": (flip_a_bit, "hashes", "not the file that the card lists"),
     "an unlisted file": (lambda folder: (folder / "LICENSE").touch(), "hashes", "does not list LICENSE"),
     "no card": (lambda folder: (folder / "README.md").unlink(), "card", "render it"),
+    "no list of files": (lambda folder: (folder / "README.md").unlink(), "hashes", "no card that lists the files"),
     "a card without language": (
         lambda folder: replace(folder / "README.md", "language:\n- en\n- de\n", ""),
         "card",

@@ -134,6 +134,8 @@ def _compare_shapes(found: dict[str, torch.Size], expected: dict[str, torch.Size
 
 def _check_hashes(folder: Path) -> str:
     """The card names each file with its SHA-256, and they are what it says."""
+    if not (folder / CARD_NAME).exists():
+        raise Failed("there is no card that lists the files")
     listed = hashes_in_card((folder / CARD_NAME).read_text(encoding="utf-8"))
     files = [path for path in publishable_files(folder) if path.name != CARD_NAME]
     for path in files:

@@ -15,14 +15,15 @@ HUB_MODULES = {path.stem for path in PACKAGE.glob("*_vanilla_transformer.py")}
 ALLOWED = {
     "hub": {"hub"},
     "writing": set(),
+    "extras": set(),
     "embedded_corpus": {"embedded_corpus"},
     "training": {"training", "hub", "writing"},
     "evaluation": {"evaluation", "hub"},
     "publishing": {"publishing", "hub"},
-    "conversion": {"conversion", "hub", "writing"},
+    "conversion": {"conversion", "hub", "writing", "extras"},
     "serving": {"serving", "hub"},
     "commands": {"commands", "training", "evaluation", "publishing", "conversion", "serving", "embedded_corpus"}
-    | {"hub", "writing", "package"},
+    | {"hub", "writing", "extras", "package"},
     "package": {"hub"},
 }
 

@@ -16,7 +16,8 @@ from fastapi.testclient import TestClient
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.commands import main
-from vanilla_transformer.serving.service import Limits, create_service, translate_with
+from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 

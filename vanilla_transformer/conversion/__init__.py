@@ -1,7 +1,8 @@
 """From and to the formats of other toolkits: one module for each, every one ending in a comparison of both sides."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+
+from vanilla_transformer.extras import needing
 
 from .comparison import Comparison
 from .fairseq import from_fairseq, from_fsmt
@@ -10,11 +11,12 @@ from .marian import from_marian, to_marian
 # A converter takes what to convert, the folder to write, and the sentences to compare both sides on. The comparison is
 # None where nothing here runs the other side.
 Converter = Callable[[str, str, Sequence[str]], Comparison | None]
+_WHAT = "What this format needs"
 
 
 def _to_ctranslate2(quantization: str) -> Converter:
     def convert(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison:
-        with _naming_the_extra("ctranslate2"):
+        with needing("ctranslate2", _WHAT):
             from .ctranslate2 import to_ctranslate2
         return to_ctranslate2(folder, output_dir, sentences, quantization)
 
@@ -22,33 +24,21 @@ def _to_ctranslate2(quantization: str) -> Converter:
 
 
 def _from_marian_npz(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison | None:
-    with _naming_the_extra("marian"):
+    with needing("marian", _WHAT):
         from .marian_npz import from_marian_npz
     return from_marian_npz(folder, output_dir, sentences)
 
 
 def _from_joeynmt(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison | None:
-    with _naming_the_extra("marian"):
+    with needing("marian", _WHAT):
         from .joeynmt import from_joeynmt
     return from_joeynmt(folder, output_dir, sentences)
 
 
 def _to_onnx(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison:
-    with _naming_the_extra("onnx"):
+    with needing("onnx", _WHAT):
         from .onnx import to_onnx
     return to_onnx(folder, output_dir, sentences)
-
-
-@contextmanager
-def _naming_the_extra(name: str) -> Iterator[None]:
-    """What only some users need is imported when it is used."""
-    try:
-        yield
-    except ImportError as error:
-        raise OSError(
-            f"What this format needs is not installed ({error}). Install it with "
-            f"`pip install 'vanilla-transformer[{name}]'`."
-        ) from error
 
 
 READERS: dict[str, Converter] = {

@@ -1,14 +1,15 @@
 """Whether two forms of one model do the same: their logits, what they translate, and how fast."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_BATCH_SIZE = 16
-_MAX_NEW_TOKENS = 128
+# Of every comparison, whatever runs the sides.
+BATCH_SIZE = 16
+MAX_NEW_TOKENS = 128
 Translator = Callable[[Sequence[str]], list[list[int]]]
 
 
@@ -33,16 +34,15 @@ def compare_models(
     converted: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
-    **generate_kwargs: Any,
 ) -> Comparison:
     """
-    Compares two models of transformers: tokens of `generate()` with the same arguments, and the logits of both along
-    the original's tokens.
+    Compares two models of transformers: tokens of `generate()` by greedy search, and the logits of both along the
+    original's tokens.
 
     Raises:
         ValueError: there are no sentences.
     """
-    one, other = (greedy(model, tokenizer, **generate_kwargs) for model in (original, converted))
+    one, other = (greedy(model, tokenizer) for model in (original, converted))
     return compare_translators(one, other, sentences)._replace(
         largest_difference=largest_logit_difference(original, converted, tokenizer, sentences)
     )
@@ -67,20 +67,24 @@ def compare_translators(original: Translator, converted: Translator, sentences: 
     return Comparison(len(sentences), identical, None, seconds[0] / seconds[1])
 
 
-def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **generate_kwargs: Any) -> Translator:
-    """A function from sentences to the tokens that `model` generates; by greedy search unless told otherwise."""
-    options = _greedy_options(model) | generate_kwargs
+def batches(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str], tensors: str) -> Iterator[dict[str, Any]]:
+    """`input_ids` and `attention_mask` of `BATCH_SIZE` sentences at a time, as `tensors` (`"pt"` or `"np"`)."""
+    for start in range(0, len(sentences), BATCH_SIZE):
+        batch = tokenizer(list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors=tensors)
+        yield {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+
+
+def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Translator:
+    """A function from sentences to the tokens that `model` generates by greedy search."""
+    options = _greedy_options(model)
     special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
 
     @torch.no_grad()
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         model.eval()
         rows: list[list[int]] = []
-        for start in range(0, len(sentences), _BATCH_SIZE):
-            batch = tokenizer(list(sentences[start : start + _BATCH_SIZE]), padding=True, return_tensors="pt")
-            rows += model.generate(
-                input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], **options
-            ).tolist()
+        for inputs in batches(tokenizer, sentences, "pt"):
+            rows += model.generate(**inputs, **options).tolist()
         return [[token for token in row if token not in special] for row in rows]
 
     return translate
@@ -89,7 +93,7 @@ def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, **generat
 def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
     """No translation holds padding, and toolkits differ in whether their models could write it."""
     pad = model.config.pad_token_id
-    return {"num_beams": 1, "do_sample": False, "max_new_tokens": _MAX_NEW_TOKENS, "suppress_tokens": [pad]}
+    return {"num_beams": 1, "do_sample": False, "max_new_tokens": MAX_NEW_TOKENS, "suppress_tokens": [pad]}
 
 
 @torch.no_grad()
@@ -101,9 +105,7 @@ def largest_logit_difference(
 ) -> float:
     """Over all tokens that the original generates for `sentences`, and all entries of the vocabulary."""
     worst = 0.0
-    for start in range(0, len(sentences), _BATCH_SIZE):
-        batch = tokenizer(list(sentences[start : start + _BATCH_SIZE]), padding=True, return_tensors="pt")
-        inputs = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    for inputs in batches(tokenizer, sentences, "pt"):
         tokens = original.eval().generate(**inputs, **_greedy_options(original))
         kept = tokens.ne(original.config.pad_token_id)
         kept[:, 0] = True  # Marian starts with padding

@@ -24,13 +24,12 @@ from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_position
 from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
 from vanilla_transformer.writing import written_aside
 
-from .comparison import Comparison, Translator, compare_translators, greedy
+from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
 from .destination import check_destination, refuse
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 has a table of positions, which ends; a sinusoid does not.
 _POSITIONS = 4096
-_MAX_NEW_TOKENS = 128
 # What the pipeline needs beside CTranslate2's own files. Its `config.json` is of another kind than the library's.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
@@ -135,7 +134,7 @@ def greedy_ctranslate2(translator: ctranslate2.Translator, tokenizer: PreTrained
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(sentences))["input_ids"]]
         results = translator.translate_batch(
-            sources, beam_size=1, max_decoding_length=_MAX_NEW_TOKENS, max_batch_size=16, disable_unk=True
+            sources, beam_size=1, max_decoding_length=MAX_NEW_TOKENS, max_batch_size=BATCH_SIZE, disable_unk=True
         )
         return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
 

@@ -17,6 +17,7 @@ from transformers import (
     MarianConfig,
     MarianMTModel,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -178,8 +179,6 @@ def _without_the_papers(generation_config: GenerationConfig) -> GenerationConfig
 
 def _without_own_class(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """The library's class for the same `tokenizer.json`."""
-    from transformers import PreTrainedTokenizerFast
-
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer
     special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}

@@ -21,7 +21,7 @@ from transformers import GenerationConfig, MarianTokenizer
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import Comparison, Translator, compare_translators, greedy
+from .comparison import MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
 from .destination import check_destination, refuse, write_model
 from .positions import spanning_sinusoids
 
@@ -266,7 +266,7 @@ def _ctranslate2_peer(files: MarianFiles, tokenizer: MarianTokenizer, aside: Pat
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         # It adds EOS to the source by itself.
         sources = [tokenizer.convert_ids_to_tokens(ids)[:-1] for ids in tokenizer(list(sentences))["input_ids"]]
-        results = translator.translate_batch(sources, beam_size=1, max_decoding_length=128)
+        results = translator.translate_batch(sources, beam_size=1, max_decoding_length=MAX_NEW_TOKENS)
         return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
 
     return translate

@@ -26,12 +26,10 @@ from transformers.cache_utils import DynamicLayer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.writing import written_aside
 
-from .comparison import Comparison, Translator, compare_translators, greedy
+from .comparison import MAX_NEW_TOKENS, Comparison, Translator, batches, compare_translators, greedy
 from .destination import check_destination
 
 ENCODER, DECODER, DECODER_WITH_PAST = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
-_BATCH_SIZE = 16
-_MAX_NEW_TOKENS = 128
 
 
 def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
@@ -210,8 +208,7 @@ def greedy_onnx(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> Trans
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         rows: list[list[int]] = []
-        for start in range(0, len(sentences), _BATCH_SIZE):
-            batch = tokenizer(list(sentences[start : start + _BATCH_SIZE]), padding=True, return_tensors="np")
+        for batch in batches(tokenizer, sentences, "np"):
             rows += _generate(sessions, batch["input_ids"], batch["attention_mask"], generation_config)
         return rows
 
@@ -231,7 +228,7 @@ def _generate(
     names = [one.name for one in sessions[DECODER_WITH_PAST].get_inputs()]
     rows: list[list[int]] = [[] for _ in source]
     over = [False] * len(source)
-    for _ in range(_MAX_NEW_TOKENS):
+    for _ in range(MAX_NEW_TOKENS):
         logits[:, :, generation_config.pad_token_id] = -np.inf  # no translation holds padding
         tokens = logits[:, -1].argmax(axis=-1)[:, None]
         for row, token in enumerate(tokens[:, 0].tolist()):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,23 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .batcher import Batcher, Overloaded, Translate
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request may ask for, and how many may wait."""
-
-    max_batch_size: int = 32
-    max_waiting: int = 1024
-    max_body_bytes: int = 1_000_000
-    max_texts: int = 256
-    max_characters: int = 5000
-    max_hypotheses: int = 8
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if value < 1:
-                raise ValueError(f"`{name}` must be 1 or more, got {value}.")
+from .limits import Limits
 
 
 class Request(BaseModel):

@@ -74,12 +74,13 @@ def check_padding(model: Any, tokenizer: Any) -> str:
     """A sentence's logits are the same alone as beside longer ones, with a mask and with one derived from padding."""
     inputs = _inputs(model)
     unmasked = {name: tensor for name, tensor in inputs.items() if name != "attention_mask"}
-    worst = _difference(model(**inputs).logits, model(**unmasked).logits)
+    together = model(**inputs).logits
+    worst = _difference(together, model(**unmasked).logits)
     for row, length in enumerate(_SOURCE_LENGTHS):
         alone = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
         alone["input_ids"] = alone["input_ids"][:, :length]
         alone["attention_mask"] = alone["attention_mask"][:, :length]
-        worst = max(worst, _difference(model(**alone).logits, model(**inputs).logits[row : row + 1]))
+        worst = max(worst, _difference(model(**alone).logits, together[row : row + 1]))
     return _close(worst, "logits of a sentence in a padded batch and alone differ")
 
 

@@ -186,6 +186,7 @@ def test_saving_and_loading_keeps_every_field(tmp_path):
         "sinusoid_layout": "halves",
         "max_position_embeddings": 77,
         "max_source_length": 66,
+        "source_eos": False,
         "init_std": 0.02,
         "use_cache": False,
         "pad_token_id": 4,

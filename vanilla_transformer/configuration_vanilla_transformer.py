@@ -87,6 +87,9 @@ class VanillaTransformerConfig(PreTrainedConfig):
         max_source_length (`int`, *optional*):
             Longest source, in tokens with EOS, that the weights were trained on. `TranslationPipeline` splits a line
             beyond it into sentences. The training scripts write it.
+        source_eos (`bool`, defaults to `True`):
+            The EOS of a source is seen. `False` masks it like padding, for models of toolkits such as OpenNMT, whose
+            sources have none.
         init_std (`float`, *optional*):
             Standard deviation of all initial weights. By default projections start Glorot-uniform and embeddings
             with `d_model ** -0.5`, so that scaled embeddings and tied logits both start at unit scale. The paper gives
@@ -141,6 +144,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
     sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
     max_position_embeddings: int = 1024
     max_source_length: int | None = None
+    source_eos: bool = True
     init_std: float | None = None
     use_cache: bool = True
     is_encoder_decoder: bool = True

@@ -201,11 +201,18 @@ def source_mask(
     """
     The given mask, or one derived from padding, `(batch_size, source_length)` with 1 for tokens. Padding that also
     ends a sentence cannot be told from it, so a model with `pad_token_id == eos_token_id` needs the mask given.
+
+    Without `config.source_eos` EOS is masked as well.
     """
-    eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    if attention_mask is not None or input_ids is None or config.pad_token_id in [None, *eos]:
+    if input_ids is None:
         return attention_mask
-    return input_ids.ne(config.pad_token_id).long()
+    eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+    if attention_mask is None and config.pad_token_id not in [None, *eos]:
+        attention_mask = input_ids.ne(config.pad_token_id).long()
+    if config.source_eos or (attention_mask is not None and attention_mask.dim() != 2):
+        return attention_mask
+    seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    return seen * ~torch.isin(input_ids, torch.tensor(eos, device=input_ids.device))
 
 
 def _closest(levels: list[dict[str, Any]], name: str) -> Any:

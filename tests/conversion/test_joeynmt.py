@@ -1,6 +1,7 @@
 """JoeyNMT: the real one, installed for the test beside this package's environment, is on the other side."""
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vanilla_transformer.commands import main
 from vanilla_transformer.conversion.joeynmt import from_joeynmt, model_from_joeynmt, read_joeynmt
+from vanilla_transformer.embedded_corpus import generate_pairs
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 SIDE = {"type": "transformer", "hidden_size": 16, "ff_size": 32, "num_heads": 2, "num_layers": 2, "dropout": 0.1}
@@ -58,12 +60,19 @@ def joey_path(tmp_path_factory):
 
 
 @pytest.mark.slow
+@torch.no_grad()
 @pytest.mark.parametrize(
     ("same", "changes"), [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})], ids=["post", "pre"]
 )
 def test_logits_and_greedy_tokens_are_those_of_joeynmt(same, changes, joey_path, tmp_path):
     folder = joey_folder(tmp_path / "joey", same, **changes)
-    sources = [[4, 5, 6, 7, 8, 3], [9, 3], [10, 4, 10, 3]]
+    texts = [pair.source for pair in generate_pairs("test", 200, seed=0)]
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
+    names = (folder / "src_vocab.txt").read_text().split("\n")
+    sources = [
+        [names.index(piece) if piece in names else 0 for piece in [*pieces.encode(text, out_type=str), "</s>"]]
+        for text in texts
+    ]
     program = Path(__file__).with_name("joeynmt_model.py")
     ended = subprocess.run(
         [sys.executable, str(program), str(folder)],
@@ -75,17 +84,16 @@ def test_logits_and_greedy_tokens_are_those_of_joeynmt(same, changes, joey_path,
     assert ended.returncode == 0, ended.stderr
     from_joeynmt(folder, tmp_path / "ours", SENTENCES)
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
+    assert tokenizer(texts)["input_ids"] == sources
+    largest = 0.0
     for source, theirs in zip(sources, json.loads(ended.stdout.splitlines()[-1]), strict=True):
         ids = torch.tensor([source])
-        ours = model.generate(ids, num_beams=1, max_new_tokens=12, min_new_tokens=12)
+        ours = model.generate(ids, num_beams=1, max_new_tokens=12, eos_token_id=None)
         assert ours[0].tolist() == theirs["tokens"]
         logits = model(ids, decoder_input_ids=ours[:, :-1]).logits[0]
-        torch.testing.assert_close(logits, torch.tensor(theirs["logits"]), atol=1e-4, rtol=1e-4)
-    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
-    names = (folder / "src_vocab.txt").read_text().split("\n")
-    for text in SENTENCES:
-        expected = [names.index(piece) for piece in [*pieces.encode(text, out_type=str), "</s>"]]
-        assert tokenizer(text)["input_ids"] == expected
+        largest = max(largest, float((logits - torch.tensor(theirs["logits"])).abs().max()))
+    logging.getLogger(__name__).info("JoeyNMT: %d identical, largest logit difference %.1e", len(sources), largest)
+    assert largest < 1e-4
 
 
 def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(tmp_path, capsys):

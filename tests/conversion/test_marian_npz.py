@@ -3,6 +3,8 @@ Marian's own files. Marian itself cannot be installed from the package index, so
 layout with random weights, and CTranslate2, which reads the same files, is on the other side.
 """
 
+import logging
+
 import numpy as np
 import pytest
 import sentencepiece
@@ -11,6 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianTokenizer
 
 from vanilla_transformer.commands import main
 from vanilla_transformer.conversion.marian_npz import from_marian_npz, model_from_marian_npz, read_marian
+from vanilla_transformer.embedded_corpus import generate_pairs
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 OPTIONS = {
@@ -114,10 +117,13 @@ def weights(options, tied):
     [{}, {"tied": False, "transformer-ffn-activation": "relu"}, PRE_NORM | {"transformer-ffn-activation": "gelu"}],
     ids=["OPUS-MT's", "not tied", "normalised before"],
 )
-def test_greedy_tokens_are_those_of_ctranslate2(changes, tmp_path):
+@pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
+def test_greedy_tokens_are_those_of_ctranslate2(changes, count, tmp_path):
     folder = marian_folder(tmp_path / "marian", **changes)
-    comparison = from_marian_npz(folder, tmp_path / "ours", SENTENCES)
-    assert (comparison.sentences, comparison.identical) == (3, 3)
+    many = [pair.source for pair in generate_pairs("test", count, seed=0)]
+    comparison = from_marian_npz(folder, tmp_path / "ours", SENTENCES if count == 3 else many)
+    logging.getLogger(__name__).info("Marian npz: %s", comparison)
+    assert (comparison.sentences, comparison.identical) == (count, count)
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert type(tokenizer) is MarianTokenizer and model.config.vocab_size == len(tokenizer)
     assert model.generation_config.decoder_start_token_id == tokenizer.pad_token_id

@@ -35,6 +35,15 @@ def _from_joeynmt(folder: str, output_dir: str, sentences: Sequence[str]) -> Com
     return from_joeynmt(folder, output_dir, sentences)
 
 
+def _from_opennmt(name: str) -> Converter:
+    def convert(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison | None:
+        with needing("marian", _WHAT):
+            from .opennmt import from_eole, from_opennmt_py
+        return {"eole": from_eole, "opennmt-py": from_opennmt_py}[name](folder, output_dir, sentences)
+
+    return convert
+
+
 def _to_onnx(folder: str, output_dir: str, sentences: Sequence[str]) -> Comparison:
     with needing("onnx", _WHAT):
         from .onnx import to_onnx
@@ -47,6 +56,8 @@ READERS: dict[str, Converter] = {
     "fsmt": from_fsmt,
     "fairseq": from_fairseq,
     "joeynmt": _from_joeynmt,
+    "opennmt-py": _from_opennmt("opennmt-py"),
+    "eole": _from_opennmt("eole"),
 }
 WRITERS: dict[str, Converter] = {
     "marian": to_marian,

@@ -25,7 +25,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
 from vanilla_transformer.writing import written_aside
 
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
-from .destination import check_destination, refuse
+from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 has a table of positions, which ends; a sinusoid does not.
@@ -53,6 +53,7 @@ class VanillaTransformerLoader(BartLoader):
                 not in _SUPPORTED_ACTIVATIONS,
                 "encoder and decoder have different numbers of heads": config.encoder_attention_heads
                 != config.decoder_attention_heads,
+                SOURCES_WITHOUT_EOS: not config.source_eos,
             },
         )
         spec = TransformerSpec.from_config(

@@ -7,6 +7,9 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.writing import written_aside
 
+# A reason to refuse for every form to which the tokens of a source come from outside.
+SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+
 
 def refuse(form: str, reasons: Mapping[str, bool]) -> None:
     """

@@ -5,8 +5,6 @@ A model folder of JoeyNMT holds `config.yaml`, a checkpoint (`best.ckpt`, or the
 `trg_vocab.txt`; the SentencePiece models are where the configuration says, or in the folder under the same name.
 """
 
-import json
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +19,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .comparison import Comparison
 from .destination import check_destination, refuse, write_model
 from .pickled import read_checkpoint
+from .sentencepiece_tokenizer import find_sentencepiece, sentencepiece_tokenizer
 
 Weights = Mapping[str, torch.Tensor]
 _EPSILON = 1e-6
@@ -67,8 +66,7 @@ def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence
     check_destination(output_dir)
     joey = read_joeynmt(folder)
     model = model_from_joeynmt(joey)
-    with tempfile.TemporaryDirectory() as aside:
-        write_model(model, _tokenizer(joey, Path(aside)), output_dir)
+    write_model(model, _tokenizer(joey), output_dir)
     return None
 
 
@@ -86,7 +84,8 @@ def read_joeynmt(folder: str | Path) -> JoeyModel:
         raise FileNotFoundError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
     content = read_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
     source, target = (_read_lines(folder / f"{side}_vocab.txt") for side in ("src", "trg"))
-    spms = (_find_spm(folder, config["data"][side]) for side in ("src", "trg"))
+    names = (config["data"][side]["tokenizer_cfg"]["model_file"] for side in ("src", "trg"))
+    spms = (find_sentencepiece(name, folder) for name in names)
     return JoeyModel(config, content["model_state"], source, target, *spms)
 
 
@@ -108,14 +107,6 @@ def _check_tokenizers(data: Mapping[str, Any]) -> None:
 
 def _read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-
-
-def _find_spm(folder: Path, side: Mapping[str, Any]) -> Path:
-    name = Path(side["tokenizer_cfg"]["model_file"])
-    for path in (name, folder / name, folder / name.name):
-        if path.is_file():
-            return path
-    raise FileNotFoundError(f"There is no SentencePiece model {name}, neither there nor in {folder}.")
 
 
 def model_from_joeynmt(joey: JoeyModel) -> VanillaTransformerForConditionalGeneration:
@@ -225,19 +216,7 @@ def _their_name(name: str) -> str:
     return ".".join([stack, "layers", number, names[module], *(_PROJECTIONS.get(part, part) for part in inner)])
 
 
-def _tokenizer(joey: JoeyModel, aside: Path) -> MarianTokenizer:
-    """Marian's: SentencePiece, and a vocabulary of its own ids."""
-    files = {}
-    for name, tokens in (("vocab", joey.source_tokens), ("target_vocab_file", joey.target_tokens)):
-        files[name] = str(aside / f"{name}.json")
-        entries = json.dumps({token: index for index, token in enumerate(tokens)}, ensure_ascii=False)
-        Path(files[name]).write_text(entries, encoding="utf-8")
+def _tokenizer(joey: JoeyModel) -> MarianTokenizer:
     given = joey.config["data"].get("special_symbols") or {}
     names = {f"{name}_token": given.get(f"{name}_token", default) for name, (default, _) in _SPECIAL.items()}
-    return MarianTokenizer(
-        str(joey.source_spm),
-        str(joey.target_spm),
-        **files,
-        separate_vocabs=joey.source_tokens != joey.target_tokens,
-        **names,
-    )
+    return sentencepiece_tokenizer((joey.source_spm, joey.target_spm), (joey.source_tokens, joey.target_tokens), names)

@@ -24,7 +24,7 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .comparison import Comparison, compare_models
-from .destination import check_destination, refuse, write_model
+from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse, write_model
 
 _EPSILON = 1e-5  # of every normalisation in MarianMTModel, which has no other
 # Fields of the configuration that mean the same in both.
@@ -121,6 +121,7 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
         {
             "it normalises before each sub-layer (`normalize_before`)": config.normalize_before,
             "its positions are learned": config.position_embedding_type != "sinusoidal",
+            SOURCES_WITHOUT_EOS: not config.source_eos,
         },
     )
     model = MarianMTModel(MarianConfig(**{name: getattr(config, name) for name in _SAME}, forced_eos_token_id=None))

@@ -27,7 +27,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.writing import written_aside
 
 from .comparison import MAX_NEW_TOKENS, Comparison, Translator, batches, compare_translators, greedy
-from .destination import check_destination
+from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
 
 ENCODER, DECODER, DECODER_WITH_PAST = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 
@@ -37,12 +37,14 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     Writes a model folder of this package as three ONNX graphs in float32, with tokenizer and configurations beside.
 
     Raises:
+        ValueError: the graphs cannot represent the model.
         OSError: there is no such model, or `output_dir` holds something already.
     """
     check_destination(output_dir)
     model = VanillaTransformerForConditionalGeneration.from_pretrained(
         folder, dtype=torch.float32, attn_implementation="eager"
     ).eval()
+    refuse("A graph of ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with written_aside(Path(output_dir)) as aside:
         _export(model, aside)

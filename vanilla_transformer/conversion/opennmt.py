@@ -1,0 +1,381 @@
+"""
+OpenNMT-py's Transformer, and that of eole, which came out of it: pre-norm, the paper's positions, sources without EOS.
+
+A checkpoint of OpenNMT-py is one pickle with options, vocabularies and weights. A model folder of eole holds
+`config.json` (no more than what was set, the rest has defaults), `vocab.json` and `model.00.safetensors`. The
+SentencePiece models of both are where the options say, or beside the weights under the same name.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import GenerationConfig, MarianTokenizer
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from .comparison import Comparison
+from .destination import check_destination, refuse, write_model
+from .pickled import read_checkpoint
+from .sentencepiece_tokenizer import find_sentencepiece, sentencepiece_tokenizer
+
+Weights = dict[str, torch.Tensor]
+_SIDES = ("encoder", "decoder")
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
+_SPECIAL = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<s>", "eos_token": "</s>"}
+# What prepares text; any other changes it in a way that the tokenizer would have to repeat.
+_TRANSFORMS = {"sentencepiece", "filtertoolong"}
+_WEIGHTS_FILE = "model.00.safetensors"
+# Of both toolkits, unless they are told otherwise.
+_BEAMS, _MAX_NEW_TOKENS = 5, 250
+
+
+class _Names(NamedTuple):
+    """A toolkit's names of modules: those of the whole model, and those of a layer, by ours."""
+
+    modules: Mapping[str, str]
+    encoder_layer: Mapping[str, str]
+    decoder_layer: Mapping[str, str]
+
+
+_PROJECTIONS = {
+    "q_proj": "linear_query",
+    "k_proj": "linear_keys",
+    "v_proj": "linear_values",
+    "out_proj": "final_linear",
+}
+_OPENNMT_FEED_FORWARD = {
+    "fc1": "feed_forward.w_1",
+    "fc2": "feed_forward.w_2",
+    "final_layer_norm": "feed_forward.layer_norm",
+}
+_OPENNMT_PY = _Names(
+    modules={
+        "encoder.embed_tokens": "encoder.embeddings.make_embedding.emb_luts.0",
+        "decoder.embed_tokens": "decoder.embeddings.make_embedding.emb_luts.0",
+        "encoder.layers": "encoder.transformer",
+        "decoder.layers": "decoder.transformer_layers",
+    },
+    encoder_layer={"self_attn_layer_norm": "layer_norm", **_OPENNMT_FEED_FORWARD},
+    decoder_layer={
+        "self_attn_layer_norm": "layer_norm_1",
+        "encoder_attn": "context_attn",
+        "encoder_attn_layer_norm": "layer_norm_2",
+        **_OPENNMT_FEED_FORWARD,
+    },
+)
+_EOLE_LAYER = {
+    "self_attn_layer_norm": "input_layernorm",
+    "fc1": "mlp.gate_up_proj",
+    "fc2": "mlp.down_proj",
+    "final_layer_norm": "post_attention_layernorm",
+}
+_EOLE = _Names(
+    modules={
+        "encoder.embed_tokens": "src_emb.embeddings",
+        "decoder.embed_tokens": "tgt_emb.embeddings",
+        "encoder.layers": "encoder.transformer_layers",
+        "decoder.layers": "decoder.transformer_layers",
+    },
+    encoder_layer=_EOLE_LAYER,
+    decoder_layer={
+        **_EOLE_LAYER,
+        "encoder_attn": "context_attn",
+        "encoder_attn_layer_norm": "precontext_layernorm",
+    },
+)
+
+
+class OpenNMTModel(NamedTuple):
+    """What is read of either toolkit: fields of our configuration, weights by our names, tokens by id, files."""
+
+    fields: dict[str, Any]
+    weights: Weights
+    source_tokens: list[str]
+    target_tokens: list[str]
+    special: Mapping[str, str]
+    spms: tuple[Path, Path]
+
+
+def from_opennmt_py(path: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
+    """
+    Writes a checkpoint of OpenNMT-py (`*.pt`) as a model folder of this package.
+
+    Returns:
+        None: there is no comparison, since OpenNMT-py's requirements are not those of this package.
+
+    Raises:
+        ValueError: the model or its tokenizer cannot be represented; the text lists why.
+        OSError: a file is missing, or `output_dir` holds something already.
+    """
+    check_destination(output_dir)
+    _write(read_opennmt_py(path), output_dir)
+    return None
+
+
+def from_eole(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
+    """Writes a model folder of eole as one of this package; returns and raises what `from_opennmt_py` does."""
+    check_destination(output_dir)
+    _write(read_eole(folder), output_dir)
+    return None
+
+
+def _write(read: OpenNMTModel, output_dir: str | Path) -> None:
+    model = model_from_opennmt(read)
+    tokenizer: MarianTokenizer = sentencepiece_tokenizer(
+        read.spms, (read.source_tokens, read.target_tokens), read.special
+    )
+    write_model(model, tokenizer, output_dir)
+
+
+def read_opennmt_py(path: str | Path) -> OpenNMTModel:
+    """
+    Raises:
+        OSError: a file is missing.
+        ValueError: the checkpoint is not one of OpenNMT-py's version 3, or cannot be represented.
+    """
+    path = Path(path)
+    content = read_checkpoint(path, "OpenNMT-py", "generator", allowed=[argparse.Namespace])
+    options, vocab = vars(content["opt"]), content["vocab"]
+    if not isinstance(vocab, dict) or not isinstance(vocab.get("src"), list):
+        raise ValueError(f"{path} must be of version 3 of OpenNMT-py. Older ones can be converted by its tools/.")
+    _check_opennmt_py(options, vocab)
+    weights = content["model"] | {f"generator.{name}": tensor for name, tensor in content["generator"].items()}
+    fields = {
+        "d_model": options["hidden_size"],
+        **{f"{side}_layers": options[f"{side[:3]}_layers"] for side in _SIDES},
+        **{f"{side}_attention_heads": options["heads"] for side in _SIDES},
+        **{f"{side}_ffn_dim": options["transformer_ff"] for side in _SIDES},
+        "activation_function": _ACTIVATIONS[options["pos_ffn_activation_fn"]],
+        "layer_norm_eps": options.get("norm_eps", 1e-6),
+        **_regularisation(options),
+    }
+    fields |= _tying(options, vocab["src"] == vocab["tgt"])
+    special = _SPECIAL | dict(zip(_SPECIAL, options.get("default_specials", _SPECIAL.values()), strict=True))
+    return _model(fields, weights, _OPENNMT_PY, vocab, special, _spms(options, path.parent))
+
+
+def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> None:
+    expected = {
+        **{"encoder_type": "transformer", "decoder_type": "transformer", "model_task": "seq2seq"},
+        **{"position_encoding": True, "position_encoding_type": "SinusoidalInterleaved", "max_relative_positions": 0},
+        **{"layer_norm": "standard", "generator_function": "softmax", "n_src_feats": 0, "copy_attn": False},
+        **{"multiquery": False, "num_kv": 0, "sliding_window": 0, "num_experts": 0, "parallel_residual": False},
+    }
+    used = {name for corpus in options["data"].values() for name in corpus.get("transforms", [])}
+    refuse(
+        "This package",
+        {
+            **_differences(options, expected),
+            f"it activates with {options['pos_ffn_activation_fn']!r}": options["pos_ffn_activation_fn"]
+            not in _ACTIVATIONS,
+            "it attends by averaging": options.get("self_attn_type") == "average",
+            **_text_reasons(used, options),
+        },
+    )
+
+
+def read_eole(folder: str | Path) -> OpenNMTModel:
+    """
+    Raises:
+        OSError: a file is missing.
+        ValueError: the folder is not a whole model of eole, or cannot be represented.
+    """
+    folder = Path(folder)
+    config, vocab = (_read_json(folder / name) for name in ("config.json", "vocab.json"))
+    if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
+        raise ValueError(f"{folder / 'config.json'} must be eole's, with encoder and decoder under `model`.")
+    model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
+    decoder = model["decoder"]
+    _check_eole(model, set(config.get("transforms") or []), options)
+    path = folder / _WEIGHTS_FILE
+    try:
+        weights = load_file(path)
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a whole safetensors file: {error}") from error
+    fields = {
+        "d_model": decoder.get("hidden_size", 512),
+        **{f"{side}_layers": model[side].get("layers", 2) for side in _SIDES},
+        **{f"{side}_attention_heads": model[side].get("heads", 8) for side in _SIDES},
+        **{f"{side}_ffn_dim": model[side].get("transformer_ff", 2048) for side in _SIDES},
+        "activation_function": _ACTIVATIONS[decoder.get("mlp_activation_fn", "relu")],
+        "layer_norm_eps": decoder.get("norm_eps", 1e-5),
+        **_regularisation(config.get("training") or {}),
+        **_tying(model, vocab["src"] == vocab["tgt"]),
+    }
+    inside = {name: str(value).replace("${MODEL_PATH}", os.fspath(folder)) for name, value in options.items()}
+    return _model(fields, weights, _EOLE, vocab, _SPECIAL | vocab.get("specials", {}), _spms(inside, folder))
+
+
+def _check_eole(model: Mapping[str, Any], transforms: set[str], options: Mapping[str, Any]) -> None:
+    encoder, decoder, embeddings = model["encoder"], model["decoder"], model.get("embeddings") or {}
+    expected_of_both = {
+        **{"position_encoding_type": "SinusoidalInterleaved", "layer_norm": "standard", "heads_kv": None},
+        **{"head_dim": None, "attn_scaling": None, "sliding_window": 0, "num_experts": 0, "parallel_residual": False},
+        **{"ffn_layernorm": False, "query_norm": False, "key_norm": False, "q_gating": False},
+        **{"relative_positions_buckets": 0},
+    }
+    activation = decoder.get("mlp_activation_fn", "relu")
+    refuse(
+        "This package",
+        {
+            "it is no Transformer of encoder and decoder": encoder.get("encoder_type") != "transformer"
+            or decoder.get("decoder_type") != "transformer",
+            **_differences(encoder, expected_of_both | {"encoder_layer_style": "standard"}),
+            **_differences(encoder, {"final_encoder_layer_norm": True}),
+            **_differences(decoder, expected_of_both | {"layer_types": None}),
+            **_differences(embeddings, {"position_encoding_type": "SinusoidalInterleaved", "normalize": False}),
+            **{
+                f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name)
+                for name in ("hidden_size", "mlp_activation_fn", "norm_eps")
+            },
+            f"it activates with {activation!r}": activation not in _ACTIVATIONS,
+            **_text_reasons(transforms, options),
+        },
+    )
+
+
+def _differences(given: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, bool]:
+    """Reasons to refuse: what is given otherwise than it must be. What is not given is as it must be."""
+    return {
+        f"`{name}` is {given[name]!r}, not {value!r}": given[name] != value
+        for name, value in expected.items()
+        if name in given
+    }
+
+
+def _text_reasons(transforms: set[str], options: Mapping[str, Any]) -> dict[str, bool]:
+    others = sorted(transforms - _TRANSFORMS)
+    return {
+        f"its text is also prepared by {', '.join(others)}": bool(others),
+        "its text is not cut by SentencePiece": not options.get("src_subword_model"),
+    }
+
+
+def _regularisation(options: Mapping[str, Any]) -> dict[str, float]:
+    """The last of the values that training went through."""
+    dropout = options.get("dropout", [0.3])[-1]
+    attention_dropout = options.get("attention_dropout", [0.1])[-1]
+    return {"dropout": dropout, "activation_dropout": dropout, "attention_dropout": attention_dropout}
+
+
+def _tying(options: Mapping[str, Any], same_vocabulary: bool) -> dict[str, bool]:
+    """This package ties source and target to each other only together with the output projection."""
+    shared, tied = (bool(options.get(name)) for name in ("share_embeddings", "share_decoder_embeddings"))
+    return {"share_encoder_decoder_embeddings": shared and tied and same_vocabulary, "tie_word_embeddings": tied}
+
+
+def _spms(options: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
+    source = options["src_subword_model"]
+    target = options.get("tgt_subword_model") or source
+    return find_sentencepiece(source, folder), find_sentencepiece(target, folder)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} must be JSON: {error}") from error
+
+
+def _model(
+    fields: dict[str, Any],
+    weights: Weights,
+    names: _Names,
+    vocab: Mapping[str, Any],
+    special: Mapping[str, str],
+    spms: tuple[Path, Path],
+) -> OpenNMTModel:
+    """What both readers end with: ids of the special tokens, and weights by our names, biases of zeros included."""
+    source, target = vocab["src"], vocab["tgt"]
+    start = vocab.get("decoder_start_token", special["bos_token"])
+    missing = sorted({*special.values(), start} - set(target))
+    if missing:
+        raise ValueError(f"The target's vocabulary must hold {', '.join(missing)}.")
+    if source.index(special["pad_token"]) != target.index(special["pad_token"]):
+        raise ValueError("Padding must have the same id in both vocabularies.")
+    fields |= {
+        "vocab_size": len(source),
+        "decoder_vocab_size": len(target),
+        "normalize_before": True,
+        "lm_head_bias": True,
+        "attention_bias": any(name.endswith("linear_query.bias") for name in weights),
+        "source_eos": False,
+        "decoder_start_token_id": target.index(start),
+        **{f"{name}_token_id": target.index(special[f"{name}_token"]) for name in ("pad", "bos", "eos")},
+    }
+    return OpenNMTModel(fields, dict(_renamed(weights, names)), source, target, special, spms)
+
+
+def _renamed(weights: Weights, names: _Names) -> Iterator[tuple[str, torch.Tensor]]:
+    """Weights by our names; positions and what is not a weight are left out."""
+    ours = {theirs: name for name, theirs in names.modules.items()}
+    layers = {
+        "encoder": {theirs: name for name, theirs in names.encoder_layer.items()},
+        "decoder": {theirs: name for name, theirs in names.decoder_layer.items()},
+    }
+    projections = {theirs: name for name, theirs in _PROJECTIONS.items()}
+    for name, tensor in weights.items():
+        module, kind = name.rsplit(".", 1)
+        if module == "generator":
+            yield f"lm_head.{kind}", tensor
+        elif module in ours or module in ("encoder.layer_norm", "decoder.layer_norm"):
+            yield f"model.{ours.get(module, module)}.{kind}", tensor
+        elif kind in ("weight", "bias"):
+            prefix = next((theirs for theirs in ours if module.startswith(f"{theirs}.")), None)
+            if prefix is None:
+                raise ValueError(f"This package has no place for the parameter {name}.")
+            number, _, inner = module.removeprefix(f"{prefix}.").partition(".")
+            stack = ours[prefix].partition(".")[0]
+            part, _, last = inner.rpartition(".")
+            path = (
+                f"{layers[stack].get(part, part)}.{projections[last]}" if last in projections else layers[stack][inner]
+            )
+            yield f"model.{ours[prefix]}.{number}.{path}.{kind}", tensor
+
+
+def model_from_opennmt(read: OpenNMTModel) -> VanillaTransformerForConditionalGeneration:
+    """
+    The same model, with parameters of its own.
+
+    Raises:
+        ValueError: parameters are missing, or of other shapes than the options say.
+    """
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**read.fields)).eval()
+    weights = dict(read.weights)
+    # What is shared is saved once, or several times over.
+    for name, source in (
+        ("model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"),
+        ("lm_head.weight", "model.decoder.embed_tokens.weight"),
+    ):
+        if name not in weights and source in weights:
+            weights[name] = weights[source]
+    for name, parameter in model.named_parameters():
+        if name.endswith(".bias") and not name.endswith("norm.bias"):
+            weights.setdefault(name, torch.zeros_like(parameter))  # a projection without a bias
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise ValueError(f"The weights are not those that the options say: {' '.join(str(error).split())}") from error
+    model.generation_config = _decoding(model.config)
+    return model
+
+
+def _decoding(config: VanillaTransformerConfig) -> GenerationConfig:
+    """That of both toolkits: hypotheses are compared by the mean of their log-probabilities."""
+    ids = {name: getattr(config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
+    return GenerationConfig(
+        num_beams=_BEAMS,
+        length_penalty=1.0,
+        length_penalty_type="power",
+        max_new_tokens=_MAX_NEW_TOKENS,
+        suppress_tokens=[config.pad_token_id],
+        **ids,
+    )

@@ -194,10 +194,8 @@ def test_eos_on_the_source_changes_nothing(text_folder, tmp_path):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_a_source_of_nothing_but_eos_gives_a_finite_answer(attention):
-    config = VanillaTransformerConfig(
-        vocab_size=9, d_model=8, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=8, decoder_ffn_dim=8, source_eos=False, attn_implementation=attention,
-    )  # fmt: skip
+    sizes = {"vocab_size": 9, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
+    config = VanillaTransformerConfig(**sizes, source_eos=False, attn_implementation=attention)
     model = Model(config).eval()
     logits = model(torch.tensor([[4, 2], [2, 0]]), decoder_input_ids=torch.tensor([[1], [1]])).logits
     assert torch.isfinite(logits).all()

@@ -143,7 +143,9 @@ def test_what_marian_cannot_be_is_listed_at_once_and_nothing_written(tiny_config
 
 def test_another_type_of_model_is_named(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="must be a Marian model, got one of the type 'vanilla_transformer'"):
+    with pytest.raises(
+        ValueError, match="must be a model of the type 'marian', got one of the type 'vanilla_transformer'"
+    ):
         from_marian(folder, tmp_path / "out", SENTENCES)
 
 

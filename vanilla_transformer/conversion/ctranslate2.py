@@ -18,14 +18,18 @@ from ctranslate2.converters.transformers import (
     register_loader,
 )
 from ctranslate2.specs import TransformerSpec
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    sinusoidal_positions,
+)
 from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
 from vanilla_transformer.writing import written_aside
 
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
 from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
+from .loading import load_model
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 has a table of positions, which ends; a sinusoid does not.
@@ -114,7 +118,7 @@ def to_ctranslate2(
     check_destination(output_dir)
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"`quantization` must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32)
+    model = load_model(VanillaTransformerForConditionalGeneration, folder)
     if not model.config.share_encoder_decoder_embeddings:
         raise ValueError(
             f"{folder} has two vocabularies, but one tokenizer to name their entries for CTranslate2 by. Models of "

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import torch
 from transformers import (
-    AutoConfig,
     FSMTConfig,
     FSMTForConditionalGeneration,
     FSMTTokenizer,
@@ -29,6 +28,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .comparison import Comparison, compare_models
 from .destination import check_destination, refuse, write_model
+from .loading import load_model
 from .pickled import read_checkpoint
 from .positions import spanning_sinusoids
 
@@ -60,10 +60,7 @@ def from_fsmt(name: str | Path, output_dir: str | Path, sentences: Sequence[str]
         OSError: there is no such model, or `output_dir` holds something already.
     """
     check_destination(output_dir)
-    config = AutoConfig.from_pretrained(name)
-    if not isinstance(config, FSMTConfig):
-        raise ValueError(f"{name} must be an FSMT model, got one of the type {config.model_type!r}.")
-    original = FSMTForConditionalGeneration.from_pretrained(name, dtype=torch.float32)
+    original = load_model(FSMTForConditionalGeneration, name)
     tokenizer = _with_eos(FSMTTokenizer.from_pretrained(name))
     return _write(original, model_from_fsmt(original), tokenizer, output_dir, sentences)
 

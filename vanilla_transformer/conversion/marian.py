@@ -11,7 +11,6 @@ from pathlib import Path
 
 import torch
 from transformers import (
-    AutoConfig,
     AutoTokenizer,
     GenerationConfig,
     MarianConfig,
@@ -25,6 +24,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .comparison import Comparison, compare_models
 from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse, write_model
+from .loading import load_model
 
 _EPSILON = 1e-5  # of every normalisation in MarianMTModel, which has no other
 # Fields of the configuration that mean the same in both.
@@ -58,10 +58,7 @@ def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[st
         OSError: there is no such model, or `output_dir` holds something already.
     """
     check_destination(output_dir)
-    config = AutoConfig.from_pretrained(name)
-    if not isinstance(config, MarianConfig):
-        raise ValueError(f"{name} must be a Marian model, got one of the type {config.model_type!r}.")
-    original = MarianMTModel.from_pretrained(name, dtype=torch.float32)
+    original = load_model(MarianMTModel, name)
     tokenizer = AutoTokenizer.from_pretrained(name)
     model = model_from_marian(original)
     comparison = compare_models(original, model, tokenizer, sentences)
@@ -100,7 +97,7 @@ def to_marian(folder: str | Path, output_dir: str | Path, sentences: Sequence[st
         OSError: there is no such model, or `output_dir` holds something already.
     """
     check_destination(output_dir)
-    original = VanillaTransformerForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    original = load_model(VanillaTransformerForConditionalGeneration, folder)
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = model_to_marian(original)
     comparison = compare_models(original, model, tokenizer, sentences)

@@ -8,6 +8,7 @@ exponents are divided by `d_model / 2 - 1`, and become a table as learned positi
 
 import json
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,11 +81,10 @@ def read_marian(folder: str | Path) -> MarianFiles:
         ValueError: the weights are not Marian's.
     """
     folder = Path(folder)
-    with np.load(_only(folder, "*.npz"), allow_pickle=False) as content:
-        if _CONFIG not in content:
-            raise ValueError(f"The weights in {folder} must hold Marian's options ({_CONFIG}), but do not.")
-        options = yaml.safe_load(content[_CONFIG].tobytes().rstrip(b"\0"))
-        weights = {name: content[name] for name in content.files if name != _CONFIG}
+    weights = _read_arrays(_only(folder, "*.npz"))
+    if _CONFIG not in weights:
+        raise ValueError(f"The weights in {folder} must hold Marian's options ({_CONFIG}), but do not.")
+    options = yaml.safe_load(weights.pop(_CONFIG).tobytes().rstrip(b"\0"))
     single = folder / "vocab.spm"
     if single.exists():
         model = sentencepiece.SentencePieceProcessor(model_file=str(single))
@@ -101,6 +101,14 @@ def _only(folder: Path, pattern: str, besides: str = "") -> Path:
     if len(found) != 1:
         raise FileNotFoundError(f"There must be one file {pattern} in {folder}, got {len(found)}.")
     return found[0]
+
+
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return dict(content)
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:  # TypeError: an array alone, not an archive
+        raise ValueError(f"{path} is not a whole file of NumPy's arrays: {error}") from error
 
 
 def _read_vocabulary(folder: Path) -> list[str]:

@@ -28,6 +28,7 @@ from vanilla_transformer.writing import written_aside
 
 from .comparison import MAX_NEW_TOKENS, Comparison, Translator, batches, compare_translators, greedy
 from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
+from .loading import load_model
 
 ENCODER, DECODER, DECODER_WITH_PAST = "encoder_model.onnx", "decoder_model.onnx", "decoder_with_past_model.onnx"
 
@@ -41,9 +42,7 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
         OSError: there is no such model, or `output_dir` holds something already.
     """
     check_destination(output_dir)
-    model = VanillaTransformerForConditionalGeneration.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
+    model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
     refuse("A graph of ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with written_aside(Path(output_dir)) as aside:

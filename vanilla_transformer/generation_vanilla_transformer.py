@@ -9,16 +9,22 @@ Both are entries of `generation_config.json`, so they are saved, loaded and over
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
-from transformers.generation import GenerationMixin, MaxLengthCriteria, StoppingCriteria, StoppingCriteriaList
+from transformers.generation import GenerationMixin, MaxLengthCriteria, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
+from .linear_vanilla_transformer import packed_linears
+from .search_vanilla_transformer import MaxNewTokensBeyondSource, beam_search, can_search, greedy_search
+
 # What `generate()` takes beyond the library's own parameters.
 _PAPER_PARAMETERS = ("length_penalty_type", "max_new_tokens_beyond_source")
+# Source tokens of one call from which on packing the weights takes less time than it saves.
+_TOKENS_WORTH_PACKING = 64
 # The library's default, which Seq2SeqTrainer writes into the model's generation config after its first batch.
 _LIBRARY_MAX_LENGTH = 20
 
@@ -60,26 +66,6 @@ class WuLengthPenalty(float):
         return ((5.0 + length) / 6.0) ** float(self)
 
 
-class MaxNewTokensBeyondSource(StoppingCriteria):
-    """
-    Ends each hypothesis once it is `margin` tokens longer than its own source.
-
-    Args:
-        source_lengths (`torch.LongTensor` of shape `(batch_size,)`): Source tokens, EOS counted, padding not.
-        margin (`int`): New tokens allowed beyond that, EOS counted, prompt not; the paper has 50.
-        prompt_length (`int`): Decoder tokens that generation starts from.
-    """
-
-    def __init__(self, source_lengths: torch.Tensor, margin: int, prompt_length: int):
-        self.max_lengths = source_lengths + margin + prompt_length
-
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor | None, **kwargs: Any) -> torch.Tensor:
-        """Takes `(batch_size * hypotheses, length)` with the hypotheses of a sentence side by side."""
-        hypotheses = input_ids.shape[0] // self.max_lengths.shape[0]
-        max_lengths = self.max_lengths.to(input_ids.device).repeat_interleave(hypotheses)
-        return input_ids.shape[1] >= max_lengths
-
-
 class PaperGenerationMixin(GenerationMixin):
     """
     `generate()` with two more parameters, accepted as keyword arguments or from the generation config:
@@ -92,7 +78,19 @@ class PaperGenerationMixin(GenerationMixin):
       (keyword before given config before the model's own config) replaces it.
 
     Where no source mask is given it is derived from padding.
+
+    Greedy and beam search that ask for nothing but tokens are those of `search_vanilla_transformer`, which give what
+    the library's own give; every other request is the library's.
     """
+
+    @torch.no_grad()
+    def generate(self, inputs: torch.Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As in the library, with two more parameters; see the class."""
+        tokens = inputs if inputs is not None else kwargs.get("input_ids")
+        if tokens is None or tokens.numel() < _TOKENS_WORTH_PACKING:
+            return super().generate(inputs, *args, **kwargs)
+        with packed_linears(self):
+            return super().generate(inputs, *args, **kwargs)
 
     def _prepare_generation_config(
         self, generation_config: GenerationConfig | None, **kwargs: Any
@@ -151,12 +149,14 @@ class PaperGenerationMixin(GenerationMixin):
         generation_config: GenerationConfig,
         **kwargs: Any,
     ) -> Any:
-        wants_dict = generation_config.return_dict_in_generate
         generation_config = copy.copy(generation_config)
-        generation_config.return_dict_in_generate = True
         if generation_config.length_penalty_type == "wu":
             generation_config.length_penalty = WuLengthPenalty(generation_config.length_penalty)
         stopping_criteria = _with_source_limit(stopping_criteria, input_ids, generation_config, kwargs)
+        if can_search(self, logits_processor, stopping_criteria, generation_config, kwargs):
+            return self._search(beam_search, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
+        wants_dict = generation_config.return_dict_in_generate
+        generation_config.return_dict_in_generate = True
         outputs = super()._beam_search(input_ids, logits_processor, stopping_criteria, generation_config, **kwargs)
         # The library fills up with EOS where the padding's id is 0, as if a hypothesis cut by the limit had ended.
         if generation_config._pad_token_tensor is not None:
@@ -173,7 +173,33 @@ class PaperGenerationMixin(GenerationMixin):
         **kwargs: Any,
     ) -> Any:
         stopping_criteria = _with_source_limit(stopping_criteria, input_ids, generation_config, kwargs)
+        if can_search(self, logits_processor, stopping_criteria, generation_config, kwargs):
+            return self._search(
+                greedy_search, input_ids, logits_processor, stopping_criteria, generation_config, kwargs
+            )
         return super()._sample(input_ids, logits_processor, stopping_criteria, generation_config, **kwargs)
+
+    def _search(
+        self,
+        search: Callable[..., torch.Tensor],
+        input_ids: torch.LongTensor,
+        logits_processor: Any,
+        stopping_criteria: StoppingCriteriaList,
+        generation_config: GenerationConfig,
+        model_kwargs: dict[str, Any],
+    ) -> torch.Tensor:
+        """A search of our own, which takes each sentence once, not once for each of its beams."""
+        beams = generation_config.num_beams
+        mask = model_kwargs.get("attention_mask")
+        return search(
+            self,
+            input_ids[::beams],
+            logits_processor,
+            stopping_criteria,
+            generation_config,
+            source_states=model_kwargs["encoder_outputs"].last_hidden_state[::beams],
+            source_mask=None if mask is None else mask[::beams],
+        )
 
     def _assisted_decoding(
         self,

@@ -36,6 +36,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, source_mask
+from .linear_vanilla_transformer import VanillaTransformerLinear
 
 if TYPE_CHECKING:
     # Never run. The library copies beside the weights what is imported here, and what that imports.
@@ -218,10 +219,10 @@ class VanillaTransformerAttention(nn.Module):
         self.head_dim = config.d_model // num_heads
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
-        self.q_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.q_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.k_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.v_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.out_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
 
     def forward(
         self,
@@ -288,8 +289,8 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         self.dropout = VanillaTransformerDropout(config.dropout)
         self.activation_dropout = VanillaTransformerDropout(config.activation_dropout)
         self.activation_fn = ACT2FN[config.activation_function]
-        self.fc1 = nn.Linear(config.d_model, ffn_dim)
-        self.fc2 = nn.Linear(ffn_dim, config.d_model)
+        self.fc1 = VanillaTransformerLinear(config.d_model, ffn_dim)
+        self.fc2 = VanillaTransformerLinear(ffn_dim, config.d_model)
         self.final_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def add_and_norm(self, hidden_states: torch.Tensor, norm: nn.LayerNorm, sublayer: Callable) -> torch.Tensor:
@@ -678,7 +679,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
         self.model = VanillaTransformerModel(config)
         target_vocab_size = self.model.decoder.embed_tokens.num_embeddings
-        self.lm_head = nn.Linear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
+        self.lm_head = VanillaTransformerLinear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
         self.post_init()
 
     @can_return_tuple

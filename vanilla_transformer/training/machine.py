@@ -24,5 +24,5 @@ def _hardware(accelerator: Accelerator) -> str:
         return f"{accelerator.num_processes} × {torch.cuda.get_device_name(accelerator.device)}"
     if accelerator.device.type == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return f"{cores} CPU cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
+        return f"{cores} CPU cores ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
     return f"{accelerator.num_processes} × {accelerator.device.type}"

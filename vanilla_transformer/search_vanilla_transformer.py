@@ -18,6 +18,7 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationConfig
 from transformers.cache_utils import DynamicLayer
 from transformers.generation import logits_process, stopping_criteria
 
+_BLOCK = 32  # entries of the vocabulary
 _UNLIKELY = -1.0e9  # the library's score of what must not be chosen
 # Processors that look at nothing but the row of tokens and the row of scores that they are given.
 _PROCESSORS = (
@@ -285,8 +286,7 @@ class _Hypotheses:
             The new tokens and the beams that they continue, each `(B, N)`, and which sentences are done, `(B,)`.
         """
         length = self.running.shape[2] + 1
-        scores, chosen = (log_probabilities + self.running_scores[:, :, None]).flatten(1).topk(self.candidates)
-        parents, tokens = chosen // log_probabilities.shape[2], chosen % log_probabilities.shape[2]
+        scores, parents, tokens = _best_continuations(log_probabilities, self.running_scores, self.candidates)
         end = self.ends(tokens, length)
         sequences = torch.cat([_pick(self.running, parents), tokens[:, :, None]], dim=2)
         self._add_ended(sequences, scores, end)
@@ -332,6 +332,28 @@ class _Hypotheses:
         for name in _STATE:
             setattr(self, name, getattr(self, name)[sentences])
         self.ends.keep(sentences)
+
+
+def _best_continuations(
+    log_probabilities: torch.Tensor, running_scores: torch.Tensor, count: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """
+    The `count` best of all beams of each sentence: their scores, the beams and the tokens, each `(B, count)`.
+
+    The best are in the blocks of the vocabulary with the best maxima. So the long axis, which takes the time, is read
+    once and not written.
+    """
+    beams, vocab_size = log_probabilities.shape[1:]
+    size = _BLOCK if vocab_size % _BLOCK == 0 and beams * vocab_size >= count * _BLOCK else 1
+    blocked = log_probabilities.unflatten(-1, (-1, size))  # (B, N, blocks, size)
+    maxima = blocked.amax(dim=-1) if size > 1 else log_probabilities
+    block = (maxima + running_scores[:, :, None]).flatten(1).topk(count)[1]  # (B, count)
+    parents = block // maxima.shape[2]
+    within = blocked.flatten(1, 2).gather(1, block[:, :, None].expand(-1, -1, size))
+    within = within + running_scores.gather(1, parents)[:, :, None]
+    scores, place = within.flatten(1).topk(count)
+    block = block.gather(1, place // size)
+    return scores, block // maxima.shape[2], block % maxima.shape[2] * size + place % size
 
 
 def _pick(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:

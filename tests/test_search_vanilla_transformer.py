@@ -19,7 +19,6 @@ from transformers.generation import LogitsProcessor, StoppingCriteria
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer import generation_vanilla_transformer as generation
 from vanilla_transformer import search_vanilla_transformer as search
-from vanilla_transformer.linear_vanilla_transformer import VanillaTransformerLinear, packed_linears
 
 SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2}
 SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
@@ -215,57 +214,3 @@ def test_a_criterion_of_the_librarys_that_is_passed_again_is_honoured(counting):
     model = model_of(5)
     found = model.generate(sources(3, 6), num_beams=2, stopping_criteria=StoppingCriteriaList([MaxLengthCriteria(5)]))
     assert counting.taken == 1 and found.shape[1] <= 5
-
-
-# ----------------------------------------------------------------------------------------------------- packed weights
-
-
-def packed(model):
-    return [layer.packed is not None for layer in model.modules() if isinstance(layer, VanillaTransformerLinear)]
-
-
-@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
-def test_packed_products_are_those_of_plain_layers():
-    model = model_of(6, attention_bias=True)
-    tokens, target = sources(7, 9), torch.randint(3, 40, (7, 5))
-    with torch.no_grad():
-        plain = model(tokens, decoder_input_ids=target).logits
-        with packed_linears(model):
-            assert all(packed(model))
-            with packed_linears(model):
-                inside = model(tokens, decoder_input_ids=target).logits
-            assert all(packed(model)), "the inner block must leave what the outer one made"
-    assert not any(packed(model))
-    torch.testing.assert_close(inside, plain, atol=1e-5, rtol=1e-5)
-
-
-def test_weights_are_packed_for_a_call_only_and_anew_for_the_next(monkeypatch):
-    model, seen = model_of(7), []
-    tokens = sources(16, 9)
-    hook = model.lm_head.register_forward_pre_hook(lambda layer, inputs: seen.append(layer.packed is not None))
-    model.generate(tokens)
-    assert set(seen) == {torch.backends.mkldnn.is_available()} and not any(packed(model))
-    hook.remove()
-    for parameter in model.parameters():
-        parameter.data.mul_(-1.0)  # without a trace in torch's count of changes
-    assert torch.equal(model.generate(tokens, num_beams=2), plainly(model, tokens, num_beams=2))
-    monkeypatch.setattr(model, "lm_head", None)
-    with pytest.raises(TypeError):
-        model.generate(tokens)
-    assert not any(packed(model.model))
-
-
-def test_what_learns_or_is_of_another_type_is_not_multiplied_packed():
-    model = model_of(8)
-    with packed_linears(model):
-        model(sources(2, 4), labels=sources(2, 4)).loss.backward()
-    assert model.lm_head.weight.grad is not None
-    with packed_linears(model.to(torch.bfloat16)):
-        assert not any(packed(model))
-    with torch.autocast("cpu", dtype=torch.bfloat16), packed_linears(model.float()):
-        assert not any(packed(model))
-
-
-def test_little_work_is_not_worth_packing(monkeypatch):
-    monkeypatch.setattr(generation, "packed_linears", lambda model: pytest.fail("must not pack"))
-    model_of().generate(sources(1, 9))

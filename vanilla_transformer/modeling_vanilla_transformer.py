@@ -36,7 +36,7 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, source_mask
-from .linear_vanilla_transformer import VanillaTransformerLinear
+from .linear_vanilla_transformer import VanillaTransformerInt8Linear, VanillaTransformerLinear, quantize_linears
 
 if TYPE_CHECKING:
     # Never run. The library copies beside the weights what is imported here, and what that imports.
@@ -256,14 +256,14 @@ class VanillaTransformerAttention(nn.Module):
 
     def _implementation(self, query: torch.Tensor, attention_mask: torch.Tensor | None) -> str:
         """The configured one. On a CPU, where few positions attend, plain products take less time than "sdpa"."""
-        configured, positions = self.config._attn_implementation, query.shape[2]
-        if configured != "sdpa" or positions > _FEW_POSITIONS or query.device.type != "cpu":
+        configured = self.config._attn_implementation
+        if configured != "sdpa" or torch.compiler.is_compiling() or query.device.type != "cpu":
             return configured
-        # Where there is no mask, "sdpa" is told what is causal; where there is one, "eager" needs it to be additive.
-        same = (
-            attention_mask.is_floating_point() if attention_mask is not None else positions == 1 or not self.is_causal
-        )
-        return "eager" if same and not torch.compiler.is_compiling() else configured
+        positions = query.shape[2]
+        same = positions == 1 or not self.is_causal  # without a mask "sdpa" is told what is causal
+        if attention_mask is not None:
+            same = attention_mask.is_floating_point()  # "eager" adds it
+        return "eager" if same and positions <= _FEW_POSITIONS else configured
 
     def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
         return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, L, D) -> (B, H, L, K)
@@ -390,18 +390,39 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """
-        Loads a model as the library does.
+        Loads a model as the library does. With `dtype="int8"` its matrix products are in 8 bits, for translating on a
+        CPU (see [`VanillaTransformerInt8Linear`]).
 
         Raises:
             OSError: there are no weights, or a file of them is cut off or damaged.
         """
+        in_8_bits = any(kwargs.get(name) in ("int8", torch.int8) for name in ("dtype", "torch_dtype"))
+        if in_8_bits:
+            kwargs = {name: value for name, value in kwargs.items() if name != "torch_dtype"} | {
+                "dtype": torch.float32
+            }
         try:
-            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+            model = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
             raise OSError(
                 f"The weights of {pretrained_model_name_or_path} are cut off or damaged ({error}). Copy or download "
                 "the safetensors files again."
             ) from error
+        return quantize_linears(model) if in_8_bits else model
+
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """
+        Saves a model as the library does.
+
+        Raises:
+            ValueError: the model is in 8 bits; the one that it was loaded from is to be kept.
+        """
+        if any(isinstance(module, VanillaTransformerInt8Linear) for module in self.modules()):
+            raise ValueError(
+                f"A model in 8 bits is not saved, but made on loading. Keep the one that it was loaded from, "
+                f"{self.name_or_path or 'whose weights are floats'}."
+            )
+        super().save_pretrained(save_directory, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

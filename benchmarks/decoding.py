@@ -1,0 +1,291 @@
+"""
+Decoding beside transformers' Marian and CTranslate2: the same weights, the same tokens, in turns.
+
+    python benchmarks/decoding.py
+    python benchmarks/decoding.py --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
+
+The first has random weights, 32 sentences of 24 tokens and exactly 32 target tokens each, greedy and with beam 4. The
+second is a stream: the first 1,000 lines of real text through a trained model, Marian in batches of 32 in the order of
+the file, the others in batches of 128 that they sort themselves. The best of several rounds counts.
+"""
+
+import copy
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import torch
+import transformers
+from transformers import AutoTokenizer
+
+from vanilla_transformer import (
+    TranslationPipeline,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+)
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader, to_ctranslate2
+from vanilla_transformer.conversion.marian import model_to_marian
+from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.training.corpora import read_lines
+
+Side = Callable[[], list[list[int]]]
+SIZES: dict[str, dict[str, Any]] = {
+    "small": {
+        "vocab_size": 8000,
+        "d_model": 256,
+        "of each side": {"layers": 3, "attention_heads": 4, "ffn_dim": 1024},
+    },
+    "base": {
+        "vocab_size": 32000,
+        "d_model": 512,
+        "of each side": {"layers": 6, "attention_heads": 8, "ffn_dim": 2048},
+    },
+}
+SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
+PEER = "Marian"
+_BATCH_SIZE = 128  # of those that sort the stream
+
+
+@dataclass
+class BenchmarkArguments:
+    """What is decoded, how often, and where the table goes."""
+
+    sizes: str = field(default="small,base", metadata={"help": f"Of {', '.join(SIZES)}, with commas."})
+    rounds: int = field(default=5, metadata={"help": "How often each side decodes, in turns."})
+    folder: str | None = field(default=None, metadata={"help": "A trained model: measure the stream instead."})
+    sentences: str | None = field(default=None, metadata={"help": "The stream's text."})
+    references: str | None = field(default=None, metadata={"help": "Its translations, for BLEU."})
+    count: int = field(default=1000, metadata={"help": "Sentences of the stream."})
+    threads: int | None = field(default=None, metadata={"help": "Of every side; by default all cores."})
+    output_file: str | None = field(default=None, metadata={"help": "Write the table there, and JSON beside it."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    words, options = parse(BenchmarkArguments, arguments, "decoding.py [--flags]")
+    if words:
+        raise ValueError(f"There is nothing to name before the flags, got {words[0]!r}.")
+    torch.set_num_threads(options.threads or torch.get_num_threads())
+    hardware = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
+    versions = (
+        f"torch {torch.__version__}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}"
+    )
+    lines = [f"{hardware}; {versions}", ""]
+    if options.folder is not None:
+        found = stream(options)
+    else:
+        found = [row for size in options.sizes.split(",") for beams in (1, 4) for row in fixed(size, beams, options)]
+    text = "\n".join([*lines, *_table(found)]) + "\n"
+    print(text, end="")
+    if options.output_file is not None:
+        Path(options.output_file).write_text(text, encoding="utf-8")
+        Path(options.output_file).with_suffix(".json").write_text(json.dumps(found, indent=2), encoding="utf-8")
+
+
+def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, Any]]:
+    """Rows of the table for one size: random weights, and as many tokens on every side."""
+    model = random_model(size)
+    source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
+    source[:, -1] = model.config.eos_token_id
+    decoding: dict[str, Any] = {"num_beams": beams, "max_new_tokens": TARGET_TOKENS, "do_sample": False}
+    decoding |= {"length_penalty": 1.0, "length_penalty_type": "power", "early_stopping": True}
+    plain = {name: value for name, value in decoding.items() if name != "length_penalty_type"}
+    marian = model_to_marian(model)
+    in_8_bits = in_int8(model)
+    with tempfile.TemporaryDirectory() as folder:
+        sides: dict[str, Side] = {
+            PEER: lambda: _new_tokens(marian.generate(source, attention_mask=torch.ones_like(source), **plain)),
+            "ours": lambda: _new_tokens(model.generate(source, **decoding)),
+            "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
+            "CTranslate2": _ctranslate2_side(model, source, beams, "float32", folder),
+            "CTranslate2, int8": _ctranslate2_side(model, source, beams, "int8", folder),
+        }
+        outputs, seconds = in_turns(sides, options.rounds)
+    wrong = [name for name, rows in outputs.items() if {len(row) for row in rows} != {TARGET_TOKENS}]
+    if wrong:
+        raise ValueError(f"Every side must give {TARGET_TOKENS} tokens a sentence, but {', '.join(wrong)} did not.")
+    return _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
+
+
+def random_model(size: str) -> VanillaTransformerForConditionalGeneration:
+    """A model that never ends a sentence by itself, in a form that Marian's class has too (its ε)."""
+    torch.manual_seed(0)
+    sides = ("encoder", "decoder")
+    fields = {f"{side}_{name}": value for side in sides for name, value in SIZES[size]["of each side"].items()}
+    config = VanillaTransformerConfig(
+        vocab_size=SIZES[size]["vocab_size"],
+        d_model=SIZES[size]["d_model"],
+        lm_head_bias=True,
+        layer_norm_eps=1e-5,
+        **fields,
+    )
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    ends = torch.tensor([config.eos_token_id, config.pad_token_id])
+    with torch.no_grad():
+        model.lm_head.bias.index_fill_(0, ends, -1e4)
+    return model
+
+
+def in_int8(model: VanillaTransformerForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
+    """The same model as `from_pretrained(…, dtype="int8")` gives it."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return VanillaTransformerForConditionalGeneration.from_pretrained(folder, dtype="int8")
+
+
+def _ctranslate2_side(
+    model: VanillaTransformerForConditionalGeneration, source: torch.Tensor, beams: int, kind: str, folder: str
+) -> Side:
+    """CTranslate2 with the same weights. Tokens are named by their ids."""
+    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # whose weights it rounds in place
+    names = [str(index) for index in range(model.config.vocab_size)]
+    for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
+        setattr(spec.config, f"{token}_token", str(index))
+    spec.config.layer_norm_epsilon = model.config.layer_norm_eps
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    spec.validate()
+    spec.optimize(quantization=None if kind == "float32" else kind)
+    path = Path(folder, kind)
+    path.mkdir()
+    spec.save(str(path))
+    translator = ctranslate2.Translator(str(path), intra_threads=torch.get_num_threads())
+    sentences = [list(map(str, row)) for row in source.tolist()]
+
+    def decode() -> list[list[int]]:
+        results = translator.translate_batch(
+            sentences, beam_size=beams, max_decoding_length=TARGET_TOKENS, length_penalty=1.0
+        )
+        return [list(map(int, result.hypotheses[0])) for result in results]
+
+    return decode
+
+
+def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
+    """Rows of the table for real text through a trained model, greedy and as the model decodes."""
+    if options.folder is None or options.sentences is None:
+        raise ValueError("A stream needs `--folder FOLDER` and `--sentences FILE`.")
+    texts = read_lines(options.sentences)[: options.count]
+    references = read_lines(options.references)[: options.count] if options.references else None
+    tokenizer = AutoTokenizer.from_pretrained(options.folder)
+    model, in_8_bits = (
+        VanillaTransformerForConditionalGeneration.from_pretrained(options.folder, dtype=dtype)
+        for dtype in (torch.float32, "int8")
+    )
+    marian = model_to_marian(model)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("float32", "int8"):
+            to_ctranslate2(options.folder, f"{folder}/{kind}", texts[:2], kind)
+        translators = {
+            kind: ctranslate2.Translator(f"{folder}/{kind}", intra_threads=torch.get_num_threads())
+            for kind in ("float32", "int8")
+        }
+        for beams in (1, 4):
+            decoding: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
+            decoding["early_stopping"] = False
+            sides: dict[str, Callable[[], list[str]]] = {
+                PEER: partial(_in_file_order, marian, tokenizer, texts, beams),
+                "ours": partial(_piped, model, tokenizer, texts, decoding),
+                "ours, int8": partial(_piped, in_8_bits, tokenizer, texts, decoding),
+                "CTranslate2": partial(_own_batches, translators["float32"], tokenizer, texts, beams),
+                "CTranslate2, int8": partial(_own_batches, translators["int8"], tokenizer, texts, beams),
+            }
+            outputs, seconds = in_turns(sides, options.rounds)
+            found = _rows(f"stream, {_search_name(beams)}", len(texts), outputs, seconds)
+            for row in found:
+                if references is not None:
+                    row["BLEU"] = round(score(outputs[row["side"]], references).bleu, 2)
+            rows += found
+    return rows
+
+
+def _in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
+    answers = []
+    for start in range(0, len(texts), 32):
+        batch = tokenizer(list(texts[start : start + 32]), padding=True, return_tensors="pt")
+        tokens = model.generate(**batch, num_beams=beams, do_sample=False, length_penalty=1.0, max_new_tokens=128)
+        answers += [text.strip() for text in tokenizer.batch_decode(tokens, skip_special_tokens=True)]
+    return answers
+
+
+def _piped(model: Any, tokenizer: Any, texts: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    translate = TranslationPipeline(model=model, tokenizer=tokenizer)
+    answers = translate(list(texts), batch_size=_BATCH_SIZE, max_new_tokens=128, progress_bar=False, **options)
+    return [answer["translation_text"] for answer in answers]
+
+
+def _own_batches(translator: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
+    sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(texts))["input_ids"]]
+    results = translator.translate_batch(
+        sources,
+        beam_size=beams,
+        max_batch_size=_BATCH_SIZE,
+        max_decoding_length=128,
+        length_penalty=1.0,
+        disable_unk=True,
+    )
+    ids = [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
+    return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
+
+
+def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """What each side gives, and the seconds of each of its rounds; one round more warms up."""
+    outputs = {name: side() for name, side in sides.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            started = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - started)
+    return outputs, seconds
+
+
+def _new_tokens(tokens: torch.Tensor) -> list[list[int]]:
+    return tokens[:, 1:].tolist()
+
+
+def _search_name(beams: int) -> str:
+    return "greedy" if beams == 1 else f"beam {beams}"
+
+
+def _rows(
+    what: str, units: int, outputs: Mapping[str, Sequence[Any]], seconds: Mapping[str, Sequence[float]]
+) -> list[dict[str, Any]]:
+    peer = min(seconds[PEER])
+    return [
+        {
+            "what": what,
+            "side": name,
+            "a second": round(units / min(each)),
+            "ratio": round(peer / min(each), 2),
+            "spread": round(max(each) / min(each) - 1, 2),
+            "same outputs": sum(one == other for one, other in zip(outputs[name], outputs[PEER], strict=True)),
+            "outputs": len(outputs[name]),
+        }
+        for name, each in seconds.items()
+    ]
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    bleu = ["BLEU"] if any("BLEU" in row for row in rows) else []
+    head = ["what", "side", "a second", f"× {PEER}", "slowest round", f"outputs as {PEER}'s", *bleu]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = [row["what"], row["side"], f"{row['a second']:,}", f"{row['ratio']:.2f}", f"+{row['spread']:.0%}"]
+        cells += [f"{row['same outputs']} of {row['outputs']}", *(f"{row[name]:.2f}" for name in bleu)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -2,11 +2,13 @@
 Decoding beside transformers' Marian and CTranslate2: the same weights, the same tokens, in turns.
 
     python benchmarks/decoding.py
+    python benchmarks/decoding.py --profile
     python benchmarks/decoding.py --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
 
 The first has random weights, 32 sentences of 24 tokens and exactly 32 target tokens each, greedy and with beam 4. The
-second is a stream: the first 1,000 lines of real text through a trained model, Marian in batches of 32 in the order of
-the file, the others in batches of 128 that they sort themselves. The best of several rounds counts.
+second shows where the time goes. The third is a stream: the first 1,000 lines of real text through a trained model,
+Marian in batches of 32 in the order of the file, the others in batches of 128 that they sort themselves. The best of
+several rounds counts.
 """
 
 import copy
@@ -67,6 +69,7 @@ class BenchmarkArguments:
     references: str | None = field(default=None, metadata={"help": "Its translations, for BLEU."})
     count: int = field(default=1000, metadata={"help": "Sentences of the stream."})
     threads: int | None = field(default=None, metadata={"help": "Of every side; by default all cores."})
+    profile: bool = field(default=False, metadata={"help": "Where the time goes with beam 4, in place of the table."})
     output_file: str | None = field(default=None, metadata={"help": "Write the table there, and JSON beside it."})
 
 
@@ -80,6 +83,9 @@ def main(arguments: Sequence[str]) -> None:
         f"torch {torch.__version__}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}"
     )
     lines = [f"{hardware}; {versions}", ""]
+    if options.profile:
+        print("\n".join([*lines, *(line for size in options.sizes.split(",") for line in profiled(size))]))
+        return
     if options.folder is not None:
         found = stream(options)
     else:
@@ -95,7 +101,8 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
     """Rows of the table for one size: random weights, and as many tokens on every side."""
     model = random_model(size)
     source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
-    source[:, -1] = model.config.eos_token_id
+    eos: Any = model.config.eos_token_id
+    source[:, -1] = eos
     decoding: dict[str, Any] = {"num_beams": beams, "max_new_tokens": TARGET_TOKENS, "do_sample": False}
     decoding |= {"length_penalty": 1.0, "length_penalty_type": "power", "early_stopping": True}
     plain = {name: value for name, value in decoding.items() if name != "length_penalty_type"}
@@ -168,6 +175,27 @@ def _ctranslate2_side(
         return [list(map(int, result.hypotheses[0])) for result in results]
 
     return decode
+
+
+def profiled(size: str) -> list[str]:
+    """A table of torch's operations: their share of the processor's time on each side."""
+    model = random_model(size)
+    source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
+    decoding: dict[str, Any] = {"num_beams": 4, "max_new_tokens": TARGET_TOKENS, "do_sample": False}
+    shares = [_shares(side, source, decoding) for side in (model_to_marian(model), model)]
+    names = sorted(set().union(*shares), key=lambda name: -sum(side.get(name, 0.0) for side in shares))
+    lines = [f"| {size}, beam 4: operation | {PEER} | ours |", "|---|---|---|"]
+    for name in names[:12]:
+        lines.append(f"| `{name}` | " + " | ".join(f"{side.get(name, 0.0):.0%}" for side in shares) + " |")
+    return [*lines, ""]
+
+
+def _shares(model: Any, source: torch.Tensor, decoding: Mapping[str, Any]) -> dict[str, float]:
+    model.generate(source, **decoding)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
+        model.generate(source, **decoding)
+    times = {event.key: event.self_cpu_time_total for event in recorded.key_averages()}
+    return {name: time / sum(times.values()) for name, time in times.items()}
 
 
 def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:

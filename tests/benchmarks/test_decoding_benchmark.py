@@ -50,6 +50,12 @@ def test_a_stream_is_scored_on_every_side(benchmark, tiny_model, tiny_tokenizer,
         benchmark["main"](["--folder", str(folder)])
 
 
+def test_the_profile_has_both_sides(benchmark, capsys):
+    benchmark["main"](["--sizes", "small", "--profile"])
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
+    assert 5 < len(rows) <= 12 and all(row[1].endswith("%") for row in rows)
+
+
 def test_a_name_before_the_flags_is_refused(benchmark):
     with pytest.raises(ValueError, match="got 'runs/mine'"):
         benchmark["main"](["runs/mine"])

@@ -38,6 +38,7 @@ from vanilla_transformer.commands.arguments import parse
 from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader, to_ctranslate2
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.linear_vanilla_transformer import quantize_linears
 from vanilla_transformer.training.corpora import read_lines
 
 Side = Callable[[], list[list[int]]]
@@ -107,7 +108,7 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
     decoding |= {"length_penalty": 1.0, "length_penalty_type": "power", "early_stopping": True}
     plain = {name: value for name, value in decoding.items() if name != "length_penalty_type"}
     marian = model_to_marian(model)
-    in_8_bits = in_int8(model)
+    in_8_bits = quantize_linears(copy.deepcopy(model))
     with tempfile.TemporaryDirectory() as folder:
         sides: dict[str, Side] = {
             PEER: lambda: _new_tokens(marian.generate(source, attention_mask=torch.ones_like(source), **plain)),
@@ -140,13 +141,6 @@ def random_model(size: str) -> VanillaTransformerForConditionalGeneration:
     with torch.no_grad():
         model.lm_head.bias.index_fill_(0, ends, -1e4)
     return model
-
-
-def in_int8(model: VanillaTransformerForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
-    """The same model as `from_pretrained(…, dtype="int8")` gives it."""
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        return VanillaTransformerForConditionalGeneration.from_pretrained(folder, dtype="int8")
 
 
 def _ctranslate2_side(

@@ -19,7 +19,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
 from .linear_vanilla_transformer import packed_linears
-from .search_vanilla_transformer import MaxNewTokensBeyondSource, beam_search, can_search, greedy_search
+from .search_vanilla_transformer import MaxNewTokensBeyondSource, SearchRequest, beam_search, can_search, greedy_search
 
 # What `generate()` takes beyond the library's own parameters.
 _PAPER_PARAMETERS = ("length_penalty_type", "max_new_tokens_beyond_source")
@@ -181,7 +181,7 @@ class PaperGenerationMixin(GenerationMixin):
 
     def _search(
         self,
-        search: Callable[..., torch.Tensor],
+        search: Callable[[SearchRequest], torch.Tensor],
         input_ids: torch.LongTensor,
         logits_processor: Any,
         stopping_criteria: StoppingCriteriaList,
@@ -191,7 +191,7 @@ class PaperGenerationMixin(GenerationMixin):
         """A search of our own, which takes each sentence once, not once for each of its beams."""
         beams = generation_config.num_beams
         mask = model_kwargs.get("attention_mask")
-        return search(
+        request = SearchRequest(
             self,
             input_ids[::beams],
             logits_processor,
@@ -200,6 +200,7 @@ class PaperGenerationMixin(GenerationMixin):
             source_states=model_kwargs["encoder_outputs"].last_hidden_state[::beams],
             source_mask=None if mask is None else mask[::beams],
         )
+        return search(request)
 
     def _assisted_decoding(
         self,

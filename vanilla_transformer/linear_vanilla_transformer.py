@@ -6,9 +6,12 @@ Matrix products of the model on a CPU, faster than plain ones: with packed weigh
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import nn
+
+_Model = TypeVar("_Model", bound=nn.Module)
 
 
 class VanillaTransformerLinear(nn.Linear):
@@ -62,7 +65,7 @@ def _rounded(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return rows.div(scale).round_().to(torch.int8), scale
 
 
-def quantize_linears(model: nn.Module) -> nn.Module:
+def quantize_linears(model: _Model) -> _Model:
     """The model, with a `VanillaTransformerInt8Linear` in the place of every `VanillaTransformerLinear`."""
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):

@@ -10,7 +10,7 @@ places. Keys and values go to memory that is there already. A sentence that has 
 Letters in shapes: B sentences still in the batch, N beams, T target tokens so far, S source length, V vocabulary.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -63,6 +63,27 @@ class MaxNewTokensBeyondSource(stopping_criteria.StoppingCriteria):
         return input_ids.shape[1] >= max_lengths
 
 
+class SearchRequest(NamedTuple):
+    """
+    What a search is given, with each sentence once.
+
+    Args:
+        model: One with a decoder and an `lm_head`.
+        prompt (`torch.LongTensor` of shape `(batch_size, prompt_length)`): What the targets start with.
+        processors, criteria, generation_config: What the library makes of the arguments of `generate()`.
+        source_states (`torch.FloatTensor` of shape `(batch_size, source_length, d_model)`): The encoder's output.
+        source_mask (`torch.Tensor` of shape `(batch_size, source_length)`): 1 for tokens, 0 for padding.
+    """
+
+    model: Any
+    prompt: torch.Tensor
+    processors: Any
+    criteria: Any
+    generation_config: GenerationConfig
+    source_states: torch.Tensor
+    source_mask: torch.Tensor | None
+
+
 def can_search(
     model: Any, processors: Any, criteria: Any, generation_config: GenerationConfig, kwargs: dict[str, Any]
 ) -> bool:
@@ -97,7 +118,9 @@ def _is_known(criterion: Any) -> bool:
 class _Ends:
     """When a hypothesis ends: at one of the EOS tokens, or at the length that its sentence may have."""
 
-    def __init__(self, criteria: Any, sentences: int, device: torch.device):
+    def __init__(self, request: SearchRequest):
+        sentences, device = len(request.prompt), request.prompt.device
+        criteria = request.criteria
         eos = [c.eos_token_id.to(device) for c in criteria if isinstance(c, stopping_criteria.EosTokenCriteria)]
         self.eos = torch.cat([ids.flatten() for ids in eos])
         self.limits = torch.full((sentences,), torch.iinfo(torch.long).max, device=device)
@@ -148,12 +171,13 @@ class _RoomyLayer(DynamicLayer):
 class _Decoder:
     """The decoder of sentences that go on together, with the keys and values of what it has seen."""
 
-    def __init__(self, model: Any, source_states: torch.Tensor, source_mask: torch.Tensor | None, beams: int):
-        self._model = model
-        self._source_states = source_states
+    def __init__(self, request: SearchRequest, beams: int):
+        self._model = request.model
+        self._source_states = request.source_states
         self._source_mask = None
-        if source_mask is not None and not source_mask.all():
-            self._source_mask = _additive(source_mask[:, None, None, :].bool(), source_states.dtype)
+        mask = request.source_mask
+        if mask is not None and not mask.all():
+            self._source_mask = _additive(mask[:, None, None, :].bool(), request.source_states.dtype)
         self._cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
         self._cache.self_attention_cache.layer_class_to_replicate = _RoomyLayer
         self._beams = beams
@@ -194,7 +218,7 @@ class _Decoder:
             encoder_hidden_states=self._source_states,
             encoder_attention_mask=self._source_mask,
             past_key_values=self._cache,
-            position_ids=positions.expand(1, tokens.shape[1]) if beams_in_step else positions,
+            position_ids=positions,
             use_cache=True,
         ).last_hidden_state
         states = states.flatten(0, 1) if beams_in_step else states[:, -1]
@@ -220,31 +244,15 @@ def _worth_leaving(done: torch.Tensor) -> bool:
     return int(done.sum()) * 8 >= len(done)
 
 
-def greedy_search(
-    model: Any,
-    prompt: torch.Tensor,
-    processors: Any,
-    criteria: Any,
-    generation_config: GenerationConfig,
-    source_states: torch.Tensor,
-    source_mask: torch.Tensor | None,
-) -> torch.Tensor:
-    """
-    Args:
-        prompt (`torch.LongTensor` of shape `(batch_size, prompt_length)`): What the targets start with.
-        source_states (`torch.FloatTensor` of shape `(batch_size, source_length, d_model)`): The encoder's output.
-        source_mask (`torch.Tensor` of shape `(batch_size, source_length)`): 1 for tokens, 0 for padding.
-
-    Returns:
-        `torch.LongTensor` of shape `(batch_size, length)`: as the library's greedy search gives them.
-    """
-    ends, decoder = _Ends(criteria, len(prompt), prompt.device), _Decoder(model, source_states, source_mask, beams=1)
-    pad = generation_config._pad_token_tensor
+def greedy_search(request: SearchRequest) -> torch.Tensor:
+    """Gives `(batch_size, length)`: the tokens that the library's greedy search gives."""
+    prompt, pad = request.prompt, request.generation_config._pad_token_tensor
+    ends, decoder = _Ends(request), _Decoder(request, beams=1)
     sequences = prompt
     live, done = torch.arange(len(prompt), device=prompt.device), prompt.new_zeros(len(prompt), dtype=torch.bool)
     logits = decoder.start(prompt)
     while True:
-        tokens = _argmax(processors(sequences[live], logits)).masked_fill(done, pad)
+        tokens = _argmax(request.processors(sequences[live], logits)).masked_fill(done, pad)
         column = torch.full_like(sequences[:, :1], pad)
         column[live, 0] = tokens
         sequences = torch.cat([sequences, column], dim=1)
@@ -274,7 +282,8 @@ class _Hypotheses:
     one replaces another and when a sentence is done.
     """
 
-    def __init__(self, prompt: torch.Tensor, ends: _Ends, generation_config: GenerationConfig):
+    def __init__(self, request: SearchRequest):
+        prompt, generation_config, ends = request.prompt, request.generation_config, _Ends(request)
         sentences, beams = len(prompt), generation_config.num_beams
         self.ends, self.options, self.beams = ends, generation_config, beams
         self.prompt_length = prompt.shape[1]
@@ -316,16 +325,16 @@ class _Hypotheses:
 
     def _add_ended(self, sequences: torch.Tensor, scores: torch.Tensor, end: torch.Tensor) -> None:
         """Of the candidates that end, those among the best `beams` may replace what has ended before."""
-        length = sequences.shape[2]
         end = end.clone()
         end[:, self.beams :] = False
+        if not end.any():
+            return
+        length = sequences.shape[2]
         scores = scores / (length - self.prompt_length) ** self.options.length_penalty
         closed = ~self.can_improve
         if self.options.early_stopping is True:
             closed = closed | self.has_ended.all(dim=1, keepdim=True)
         scores = scores + (closed.float() + (~end).float()) * _UNLIKELY
-        if not end.any():
-            return
         pad = self.ended.new_full((*sequences.shape[:2], self.ended.shape[2] - length), self.options._pad_token_tensor)
         merged = torch.cat([self.ended, torch.cat([sequences, pad], dim=2)], dim=1)
         self.ended_scores, best = torch.cat([self.ended_scores, scores], dim=1).topk(self.beams)
@@ -377,26 +386,15 @@ def _pick(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
     return values[sentences, beams]
 
 
-def beam_search(
-    model: Any,
-    prompt: torch.Tensor,
-    processors: Any,
-    criteria: Any,
-    generation_config: GenerationConfig,
-    source_states: torch.Tensor,
-    source_mask: torch.Tensor | None,
-) -> torch.Tensor:
+def beam_search(request: SearchRequest) -> torch.Tensor:
     """
-    Takes what `greedy_search` takes.
-
-    Returns:
-        `torch.LongTensor` of shape `(batch_size * num_return_sequences, length)`: as the library's beam search gives
-        them, with padding after the end.
+    Gives `(batch_size * num_return_sequences, length)`: the tokens that the library's beam search gives, with padding
+    after the end.
     """
-    beams = generation_config.num_beams
-    hypotheses = _Hypotheses(prompt, _Ends(criteria, len(prompt), prompt.device), generation_config)
-    decoder = _Decoder(model, source_states, source_mask, beams)
-    results, longest = hypotheses.ended[:, : generation_config.num_return_sequences].clone(), 0
+    prompt, processors = request.prompt, request.processors
+    beams, returned = request.generation_config.num_beams, slice(request.generation_config.num_return_sequences)
+    hypotheses, decoder = _Hypotheses(request), _Decoder(request, beams)
+    results, longest = hypotheses.ended[:, returned].clone(), 0
     live, done = torch.arange(len(prompt), device=prompt.device), prompt.new_zeros(len(prompt), dtype=torch.bool)
     scores = processors(prompt, nn.functional.log_softmax(decoder.start(prompt), dim=-1))
     scores = scores[:, None].expand(-1, beams, -1)
@@ -404,7 +402,6 @@ def beam_search(
         tokens, parents, now_done = hypotheses.advance(scores)
         done |= now_done
         if done.all() or _worth_leaving(done):
-            returned = slice(generation_config.num_return_sequences)
             results[live[done]] = hypotheses.ended[done][:, returned]
             longest = max(longest, int(hypotheses.ended_lengths[done][:, returned].max()))
             if done.all():
@@ -418,4 +415,4 @@ def beam_search(
         scores = scores.unflatten(0, (-1, beams))
 
 
-__all__ = ["MaxNewTokensBeyondSource", "beam_search", "can_search", "greedy_search"]
+__all__ = ["MaxNewTokensBeyondSource", "SearchRequest", "beam_search", "can_search", "greedy_search"]

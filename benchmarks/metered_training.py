@@ -25,7 +25,11 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+)
 from vanilla_transformer.training.metrics import peak_memory_gib
 
 _PEERS = {"random", "group_by_length"}  # the library's `train_sampling_strategy`
@@ -36,7 +40,7 @@ def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None
     """Trains one side in this process until its time is over, and prints what was measured."""
     peer = kind in _PEERS
     meter = Meter(options["seconds"], options["warm_up"], options["updates"])
-    meter.watch(MarianMTModel if peer else VanillaTransformerForConditionalGeneration)
+    meter.watch(MarianMTModel if peer else VanillaTransformerModel)
     try:
         if kind == "loop":
             train_with_our_loop(Path(folder), bf16, options)

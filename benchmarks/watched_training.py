@@ -22,7 +22,7 @@ import numpy as np
 import psutil
 import torch
 
-from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.commands import run
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.order import UpdateOrder
@@ -49,7 +49,7 @@ class BatchRecord:
 
     def watch(self) -> None:
         """Puts itself between the package and what it calls."""
-        iterate, forward = UpdateOrder.__iter__, VanillaTransformerForConditionalGeneration.forward
+        iterate, forward = UpdateOrder.__iter__, VanillaTransformerModel.forward
 
         def recorded_updates(order: UpdateOrder) -> Iterator[Any]:
             for update in iterate(order):
@@ -61,7 +61,7 @@ class BatchRecord:
             return self._record(forward, model, *arguments, **tensors)
 
         UpdateOrder.__iter__ = recorded_updates  # type: ignore[method-assign]
-        VanillaTransformerForConditionalGeneration.forward = recorded_forward  # type: ignore[method-assign]
+        VanillaTransformerModel.forward = recorded_forward  # type: ignore[method-assign]
         torch.nn.modules.module.register_module_forward_hook(self._add_mask)
 
     def _expect(self, epoch: int, update: Sequence[tuple[list[int], Any]]) -> None:

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 from tiny_runs import entries, flags, launch, no_scores
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training import update
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.loss import Objective
 from vanilla_transformer.training.planning import plan_run
 from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
 
@@ -109,14 +109,15 @@ def test_checkpoints_by_minutes(corpus, tmp_path):
 
 
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_place(corpus, tmp_path, monkeypatch):
-    plain = update.smoothed_cross_entropy
+    plain = Objective.forward
 
-    def spoilt(logits, labels, smoothing):
-        loss = plain(logits, labels, smoothing)
-        return loss._replace(smoothed=loss.smoothed * float("nan")) if logits.requires_grad and spoilt.step() else loss
+    def spoilt(objective, batch):
+        found = plain(objective, batch)
+        spoils = torch.is_grad_enabled() and next(now)
+        return found._replace(smoothed=found.smoothed * float("nan")) if spoils else found
 
-    spoilt.step = iter([False] * 4 + [True]).__next__
-    monkeypatch.setattr(update, "smoothed_cross_entropy", spoilt)
+    now = iter([False] * 4 + [True])
+    monkeypatch.setattr(Objective, "forward", spoilt)
     with pytest.raises(FloatingPointError) as stop:
         run(corpus, tmp_path / "out", save_steps=3)
     text = str(stop.value)

@@ -2,9 +2,19 @@
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from vanilla_transformer.training.loss import smoothed_cross_entropy
+from vanilla_transformer.training import loss
+from vanilla_transformer.training.loss import projected_cross_entropy
 from vanilla_transformer.training.schedule import noam_lambda
+
+
+@pytest.fixture(params=["at once", "in parts"])
+def parts(request, monkeypatch):
+    if request.param == "in parts":
+        monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", 3 * 7)
+        monkeypatch.setattr(loss, "_LOGITS_IN_CACHE", 2 * 7)
 
 
 @pytest.fixture
@@ -12,41 +22,112 @@ def batch():
     torch.manual_seed(0)
     labels = torch.randint(0, 7, (3, 5))
     labels[1, 3:] = -100
-    return torch.randn(3, 5, 7, requires_grad=True), labels
+    states, weight = torch.randn(3, 5, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    return states, weight, torch.randn(7, requires_grad=True), labels
+
+
+def plain_chain(states, weight, bias, labels, smoothing):
+    logits = torch.nn.functional.linear(states, weight, bias)
+    return torch.nn.functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), label_smoothing=smoothing, reduction="sum"
+    )
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_the_loss_is_cross_entropy_against_the_smoothed_distribution(batch, smoothing):
-    logits, labels = batch
+def test_the_loss_is_cross_entropy_against_the_smoothed_distribution(batch, smoothing, parts):
+    *inputs, labels = batch
+    logits = torch.nn.functional.linear(*inputs)
     expected = 0.0
     for row, label in zip(logits.flatten(0, 1), labels.flatten(), strict=True):
         if label != -100:
             distribution = torch.full((7,), smoothing / 7)
             distribution[label] += 1 - smoothing
             expected -= (distribution * row.log_softmax(-1)).sum()
-    assert smoothed_cross_entropy(logits, labels, smoothing).smoothed.item() == pytest.approx(
-        expected.item(), rel=1e-5
-    )
+    found = projected_cross_entropy(*batch, smoothing).smoothed
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_loss_and_gradient_agree_with_torch(batch, smoothing):
-    logits, labels = batch
-    ours = smoothed_cross_entropy(logits, labels, smoothing).smoothed
-    (gradient,) = torch.autograd.grad(ours, logits)
-    theirs = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), label_smoothing=smoothing, reduction="sum"
-    )
-    (expected,) = torch.autograd.grad(theirs, logits)
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_loss_and_gradients_agree_with_torch(batch, smoothing, with_bias, parts):
+    states, weight, bias, labels = batch
+    if not with_bias:
+        bias = None
+    learnt = [tensor for tensor in (states, weight, bias) if tensor is not None]
+    ours = projected_cross_entropy(states, weight, bias, labels, smoothing).smoothed
+    theirs = plain_chain(states, weight, bias, labels, smoothing)
     torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(gradient, expected)
+    for found, expected in zip(
+        torch.autograd.grad(3 * ours, learnt), torch.autograd.grad(3 * theirs, learnt), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
 
 
-def test_the_plain_loss_is_not_smoothed(batch):
-    logits, labels = batch
-    smoothed, plain = smoothed_cross_entropy(logits, labels, 0.1)
-    torch.testing.assert_close(plain, smoothed_cross_entropy(logits, labels, 0.0).smoothed.detach())
-    assert plain != smoothed
+@settings(max_examples=50, deadline=None)
+@given(
+    rows=st.integers(1, 40), width=st.integers(1, 8), vocab_size=st.integers(2, 90),
+    at_once=st.integers(1, 500), in_cache=st.integers(1, 500), seed=st.integers(0, 2**20),
+)  # fmt: skip
+def test_parts_of_any_size_give_what_the_whole_gives(rows, width, vocab_size, at_once, in_cache, seed):
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(1, rows, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(vocab_size, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, vocab_size, (1, rows), generator=generator)
+    labels[torch.rand(1, rows, generator=generator) < 0.2] = -100
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss, "_LOGITS_AT_ONCE", at_once)
+        patch.setattr(loss, "_LOGITS_IN_CACHE", in_cache)
+        ours = projected_cross_entropy(states, weight, None, labels, 0.1).smoothed
+    theirs = plain_chain(states, weight, None, labels, 0.1)
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)  # its sums are in float32
+    for found, expected in zip(
+        torch.autograd.grad(ours, (states, weight)), torch.autograd.grad(theirs, (states, weight)), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_plain_loss_is_not_smoothed(batch, parts):
+    smoothed, plain = projected_cross_entropy(*batch, 0.1)
+    torch.testing.assert_close(plain, projected_cross_entropy(*batch, 0.0).smoothed.detach())
+    assert plain != smoothed and not plain.requires_grad
+
+
+def test_in_bfloat16_loss_and_gradients_are_within_its_rounding(batch, parts):
+    states, weight, bias, labels = batch
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = projected_cross_entropy(*batch, 0.1).smoothed
+    theirs = plain_chain(*batch, 0.1)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)
+    for found, expected in zip(
+        torch.autograd.grad(ours, (states, weight, bias)), torch.autograd.grad(theirs, (states, weight, bias)),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(found, expected, rtol=5e-2, atol=5e-2)
+
+
+def test_a_gradient_asked_for_twice_is_refused(batch):
+    total = projected_cross_entropy(*batch, 0.1).smoothed
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_never_are_there_more_logits_than_asked_for(monkeypatch):
+    monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", 4 * 1000)
+    most = 0
+    linear = torch.nn.functional.linear
+
+    def watched(*arguments):
+        nonlocal most
+        logits = linear(*arguments)
+        most = max(most, logits.numel())
+        return logits
+
+    monkeypatch.setattr(torch.nn.functional, "linear", watched)
+    states, weight = torch.randn(2, 30, 4, requires_grad=True), torch.randn(1000, 4, requires_grad=True)
+    projected_cross_entropy(states, weight, None, torch.randint(0, 1000, (2, 30)), 0.1).smoothed.backward()
+    assert most == 4 * 1000 and states.grad is not None and weight.grad.abs().sum() > 0
 
 
 def test_the_learning_rate_is_equation_3():

@@ -10,15 +10,16 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .arguments import OptimizationArguments
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import Progress, TrainingState
+from .loss import Objective
 from .schedule import PAPER_SCHEDULE, make_schedule
 from .sharding import like, load_optimizer_state, shard_model, whole_optimizer_state, whole_tensor, whole_weights
 
 
 class Learner:
     """
-    All that an update changes. `model` is what is called, `core` the same without Accelerate's wrapping, `whole` one
-    that a single process can decode with: the core itself, or a copy that the shards of all processes are gathered
-    into.
+    All that an update changes. `core` is the model, `objective` its loss, `prepared` that in Accelerate's wrapping,
+    which is what is called; `whole` a model that a single process can decode with: the core itself, or a copy that the
+    shards of all processes are gathered into.
     """
 
     def __init__(
@@ -44,14 +45,17 @@ class Learner:
             self.ema = ExponentialMovingAverage(dict(self.core.named_parameters()), options.ema_decay)
 
     def _place(self, model: VanillaTransformerForConditionalGeneration, options: OptimizationArguments) -> None:
+        objective = Objective(model, options.label_smoothing)
         if options.fsdp:
             self.whole = copy.deepcopy(model).to(self.accelerator.device)
-            self.core = model.to(self.accelerator.device)
-            shard_model(self.core, self.accelerator.num_processes)
-            self.model: torch.nn.Module = self.core
+            shard_model(objective.to(self.accelerator.device), self.accelerator.num_processes)
+            self.prepared: torch.nn.Module = objective
+            self.objective = objective
+            self.core = objective.core
         else:
-            self.model = self.accelerator.prepare(model)
-            self.core = self.whole = self.accelerator.unwrap_model(self.model, keep_torch_compile=False)
+            self.prepared = self.accelerator.prepare(objective)
+            self.objective = self.accelerator.unwrap_model(self.prepared, keep_torch_compile=False)
+            self.core = self.whole = self.objective.core
 
     def _make_optimizer(self, options: OptimizationArguments) -> torch.optim.Optimizer:
         """The paper's Adam. Its schedule gives the rate itself, not a factor."""

@@ -10,21 +10,28 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from .loss import Objective
 
 
-def shard_model(model: VanillaTransformerForConditionalGeneration, num_processes: int) -> None:
+def shard_model(objective: Objective, num_processes: int) -> None:
     """
     Spreads parameters, gradients and with them the optimizer's state over all processes, in place. Each layer is
     gathered while it is at work; what is tied stays together in the outermost group.
     """
+    model = objective.core.model
     mesh = init_device_mesh(model.device.type, (num_processes,))
-    for layer in [*model.model.encoder.layers, *model.model.decoder.layers]:
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
         fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    fully_shard(objective, mesh=mesh)
+
+
+def exchange_gradients(objective: Objective, wanted: bool) -> None:
+    """Whether the coming backward passes share out the gradients that have gathered."""
+    assert isinstance(objective, FSDPModule)
+    objective.set_requires_gradient_sync(wanted)
 
 
 def whole_tensor(tensor: torch.Tensor) -> torch.Tensor:

@@ -114,7 +114,7 @@ class TrainingRun:
     def run(self) -> Path:
         """Trains to the end, averages, and writes the model folder."""
         self._prepare_output()
-        self.learner.model.train()
+        self.learner.prepared.train()
         with self._interruptible():
             self._train_steps()
         if self.progress.step and not self._is_saved():
@@ -153,7 +153,7 @@ class TrainingRun:
 
     def time_updates(self, count: int) -> list[float]:
         """Seconds of each of the first `count` updates. They change the weights, and write nothing."""
-        self.learner.model.train()
+        self.learner.prepared.train()
         times = []
         for batches in islice(self._updates(), count):
             started = time.monotonic()

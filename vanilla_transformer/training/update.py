@@ -13,10 +13,9 @@ from .arguments import Recipe
 from .batching import Batch, count_tokens
 from .checkpoint import list_checkpoints
 from .learner import Learner
-from .loss import smoothed_cross_entropy
 from .metrics import UpdateSums
 from .processes import sum_over_processes
-from .sharding import whole_tensor
+from .sharding import exchange_gradients, whole_tensor
 
 
 class NumberedBatch(NamedTuple):
@@ -70,22 +69,16 @@ class Updater:
     @contextmanager
     def _gradients_stay_here(self, until_last: bool) -> Iterator[None]:
         """While batches accumulate processes need not exchange their gradients."""
-        model, core = self.learner.model, self.learner.core
+        prepared, objective = self.learner.prepared, self.learner.objective
         if self.options.fsdp:
-            core.set_requires_gradient_sync(not until_last)
-        with self.accelerator.no_sync(model) if until_last and model is not core else nullcontext():
+            exchange_gradients(objective, not until_last)
+        with self.accelerator.no_sync(prepared) if until_last and prepared is not objective else nullcontext():
             yield
 
     def _backward(self, batch: Batch, tokens: torch.Tensor) -> torch.Tensor:
         """Adds one batch's share to the gradient; returns its plain and its smoothed loss, summed over tokens."""
         with self.accelerator.autocast():
-            logits = self.learner.model(
-                input_ids=batch["input_ids"],
-                attention_mask=batch["attention_mask"],
-                decoder_input_ids=self.learner.core.prepare_decoder_input_ids_from_labels(batch["labels"]),
-                use_cache=False,
-            ).logits
-        loss = smoothed_cross_entropy(logits, batch["labels"], self.options.label_smoothing)
+            loss = self.learner.prepared(batch)
         # Processes average their gradients, but `tokens` already counts those of all of them.
         self.accelerator.backward(loss.smoothed * self.accelerator.num_processes / tokens)
         return torch.stack([loss.plain, loss.smoothed.detach()])

@@ -14,7 +14,7 @@ from .arguments import OutputArguments
 from .batching import Batch, collate, count_tokens, plan_batches
 from .checkpoint import Progress
 from .corpora import EncodedPair, SentencePair, encode_pairs
-from .loss import smoothed_cross_entropy
+from .loss import Objective
 from .processes import sum_over_processes
 
 # Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
@@ -55,12 +55,12 @@ class Validation:
     @torch.no_grad()
     def loss(self, model: VanillaTransformerForConditionalGeneration) -> float:
         """Plain cross-entropy in nats a target token."""
+        objective = Objective(model, smoothing=0.0)
         plain = tokens = 0.0
         for batch in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
             batch = send_to_device(batch, self.accelerator.device)
             with self.accelerator.autocast():
-                logits = model(**batch).logits
-            plain += float(smoothed_cross_entropy(logits, batch["labels"], smoothing=0.0).plain)
+                plain += float(objective(batch).plain)
             tokens += count_tokens(batch)
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens

@@ -33,6 +33,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
 )
+from vanilla_transformer import modeling_vanilla_transformer as modeling
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerDropout,
     VanillaTransformerEmbedding,
@@ -602,6 +603,34 @@ def test_eager_and_sdpa_attention_agree_in_logits_and_gradients(side):
     logits = [result[0][target_mask == 1] for result in results.values()]
     torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
     assert_same_gradients(results["eager"][1], results["sdpa"][1], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("side", ["left", "right", None])
+def test_plain_products_in_the_place_of_sdpa_give_the_same(side, monkeypatch):
+    model = tiny_model(attn_implementation="sdpa")
+    if side is None:
+        inputs = {"input_ids": tokens(2, 7), "labels": tokens(2, 5)}
+    else:
+        source, source_mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
+        target, target_mask = padded_batch([tokens(1, 5)[0], tokens(1, 2)[0]], side)
+        inputs = {"input_ids": source, "attention_mask": source_mask, "decoder_input_ids": target}
+        inputs |= {"decoder_attention_mask": target_mask, "labels": target.masked_fill(target_mask == 0, -100)}
+    counted = inputs.get("decoder_attention_mask", torch.ones(2, 5)) == 1
+    results = []
+    for few in (False, True):
+        monkeypatch.setattr(modeling, "_are_few", lambda *_, few=few: few)
+        results.append(loss_and_gradients(model, **inputs))
+    torch.testing.assert_close(*(logits[counted] for logits, _ in results), atol=1e-5, rtol=1e-5)
+    assert_same_gradients(results[0][1], results[1][1], atol=1e-5, rtol=1e-4)
+
+
+def test_plain_products_are_for_few_positions_and_where_they_are_faster():
+    def few(length, dtype, learns=False):
+        states = torch.empty(1, 1, length, 4, dtype=dtype, requires_grad=learns)
+        return modeling._are_few(states, states)
+
+    assert few(100, torch.float32) and not few(200, torch.float32) and not few(10, torch.float32, learns=True)
+    assert few(500, torch.bfloat16) and few(500, torch.bfloat16, learns=True) and not few(600, torch.bfloat16)
 
 
 def test_flash_attention_is_declared():

@@ -12,6 +12,7 @@ of a head, F feed-forward width, V target vocabulary.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
     from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401
 
 
-_FEW_POSITIONS = 8  # as many as beams that are decoded side by side
+# Pairs of positions up to which plain products take less time on a CPU than "sdpa".
+_FEW_PAIRS = {torch.float32: 2**14, torch.bfloat16: 2**18}
 
 
 def sinusoidal_positions(position_ids: torch.Tensor, d_model: int, layout: str = "interleaved") -> torch.Tensor:
@@ -207,6 +209,36 @@ def eager_attention_forward(
     return (probabilities @ value).transpose(1, 2).contiguous(), probabilities
 
 
+def plain_attention_forward(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    is_causal: bool,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """
+    [`eager_attention_forward`] in the place of "sdpa", whose mask is True where a position may be seen, and which is
+    told what is causal where there is none.
+    """
+    lowest = torch.finfo(query.dtype).min
+    if attention_mask is None and is_causal and query.shape[2] > 1:
+        attention_mask = query.new_full((query.shape[2], key.shape[2]), lowest).triu_(1)
+    elif attention_mask is not None and attention_mask.dtype == torch.bool:
+        attention_mask = query.new_zeros(attention_mask.shape).masked_fill_(~attention_mask, lowest)
+    return eager_attention_forward(module, query, key, value, attention_mask, **kwargs)[0], None
+
+
+def _are_few(query: torch.Tensor, key: torch.Tensor) -> bool:
+    """Whether plain products of `(B, H, T, K)` and `(B, H, S, K)` take less time than "sdpa"."""
+    if query.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if query.dtype == torch.float32 and query.requires_grad:
+        return False  # "sdpa" learns faster in float32, at any length
+    return query.shape[2] * key.shape[2] <= _FEW_PAIRS.get(query.dtype, 0)
+
+
 class VanillaTransformerAttention(nn.Module):
     """
     Multi-head attention, section 3.2.2: `Concat(head_1, …, head_h) W^O`, each head attending in its own projection.
@@ -238,9 +270,10 @@ class VanillaTransformerAttention(nn.Module):
         """Maps `(B, T, D)` to `(B, T, D)`; the second value is the probabilities where the implementation has them."""
         query = self._split_heads(self.q_proj(hidden_states))
         key, value = self._keys_and_values(hidden_states, key_value_states, past_key_values)
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self._implementation(query, attention_mask), eager_attention_forward
-        )
+        implementation = self.config._attn_implementation
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        if implementation == "sdpa" and _are_few(query, key):
+            attend = partial(plain_attention_forward, is_causal=self.is_causal)
         output, probabilities = attend(
             self,
             query,
@@ -253,17 +286,6 @@ class VanillaTransformerAttention(nn.Module):
         )
         output = output.reshape(*hidden_states.shape[:-1], -1).contiguous()  # (B, T, H, K) -> (B, T, D)
         return self.out_proj(output), probabilities
-
-    def _implementation(self, query: torch.Tensor, attention_mask: torch.Tensor | None) -> str:
-        """The configured one. On a CPU, where few positions attend, plain products take less time than "sdpa"."""
-        configured = self.config._attn_implementation
-        if configured != "sdpa" or torch.compiler.is_compiling() or query.device.type != "cpu":
-            return configured
-        positions = query.shape[2]
-        same = positions == 1 or not self.is_causal  # without a mask "sdpa" is told what is causal
-        if attention_mask is not None:
-            same = attention_mask.is_floating_point()  # "eager" adds it
-        return "eager" if same and positions <= _FEW_POSITIONS else configured
 
     def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
         return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, L, D) -> (B, H, L, K)

@@ -11,7 +11,8 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .batching import IGNORED_LABEL, Batch
 
-# Logits that are there at a time, and of those on a CPU as many that are worked on as its cache holds.
+# Logits that are there at a time, unless the weight has more numbers, and of those on a CPU as many that are worked on
+# as its cache holds.
 _LOGITS_AT_ONCE = 2**23
 _LOGITS_AT_ONCE_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
@@ -102,7 +103,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         smoothed, plain = states.new_zeros(2, dtype=torch.float32)
         with torch.autocast(device, enabled=False):
             factor = weight.to(kind)
-            at_once = _LOGITS_AT_ONCE if device == "cpu" else _LOGITS_AT_ONCE_GPU
+            at_once = max(weight.numel(), _LOGITS_AT_ONCE if device == "cpu" else _LOGITS_AT_ONCE_GPU)
             for some in _slices((len(states), len(weight)), at_once):
                 rows = states[some].to(kind)
                 logits = nn.functional.linear(rows, factor, None if bias is None else bias.to(kind))

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from vanilla_transformer.commands import run
 from vanilla_transformer.commands.arguments import parse
-from vanilla_transformer.conversion import READERS, WRITERS, Comparison
+from vanilla_transformer.conversion import READERS, WRITERS
+from vanilla_transformer.conversion.comparison import Comparison
 from vanilla_transformer.training.corpora import read_lines
 
 # Formats of which one direction writes what the other reads.

@@ -24,7 +24,7 @@ ALLOWED = {
     "serving": {"serving", "hub"},
     "commands": {"commands", "training", "evaluation", "publishing", "conversion", "serving", "embedded_corpus"}
     | {"hub", "writing", "extras", "package"},
-    "package": {"hub"},
+    "package": {"hub", "package"},
 }
 
 

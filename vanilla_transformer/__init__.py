@@ -1,32 +1,53 @@
 """
 The original Transformer ("Attention Is All You Need", 2017) as a model of transformers.
 
-Importing this package makes its models known to the Auto classes and brings back `pipeline("translation")`.
+Importing this package makes its models known to the Auto classes and brings back `pipeline("translation")`. Classes
+are imported when they are asked for.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .generation_vanilla_transformer import PaperGenerationMixin, WuLengthPenalty, paper_generation_config
-from .modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-    VanillaTransformerModel,
-    VanillaTransformerPreTrainedModel,
-)
-from .pipeline_vanilla_transformer import TranslationPipeline, register_translation_pipeline
-from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
+from .registration import register
+
+if TYPE_CHECKING:
+    from .configuration_vanilla_transformer import VanillaTransformerConfig
+    from .generation_vanilla_transformer import PaperGenerationMixin, WuLengthPenalty, paper_generation_config
+    from .modeling_vanilla_transformer import (
+        VanillaTransformerForConditionalGeneration,
+        VanillaTransformerModel,
+        VanillaTransformerPreTrainedModel,
+    )
+    from .pipeline_vanilla_transformer import TranslationPipeline
+    from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 __version__ = "0.1.0"
 
-AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfig, exist_ok=True)
-AutoModel.register(VanillaTransformerConfig, VanillaTransformerModel, exist_ok=True)
-AutoModelForSeq2SeqLM.register(VanillaTransformerConfig, VanillaTransformerForConditionalGeneration, exist_ok=True)
-AutoTokenizer.register(VanillaTransformerConfig, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
-# Saved models bring their code along, so that they load where this package is not installed.
-VanillaTransformerConfig.register_for_auto_class()
-VanillaTransformerModel.register_for_auto_class("AutoModel")
-VanillaTransformerForConditionalGeneration.register_for_auto_class("AutoModelForSeq2SeqLM")
-register_translation_pipeline()
+_NAMES = {
+    "configuration": ["VanillaTransformerConfig"],
+    "generation": ["PaperGenerationMixin", "WuLengthPenalty", "paper_generation_config"],
+    "modeling": [
+        "VanillaTransformerForConditionalGeneration",
+        "VanillaTransformerModel",
+        "VanillaTransformerPreTrainedModel",
+    ],
+    "pipeline": ["TranslationPipeline"],
+    "tokenization": ["VanillaTransformerTokenizer"],
+}
+_MODULE_OF = {name: f".{kind}_vanilla_transformer" for kind, names in _NAMES.items() for name in names}
+
+register()
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_MODULE_OF[name], __name__), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_MODULE_OF])
+
 
 __all__ = [
     "PaperGenerationMixin",

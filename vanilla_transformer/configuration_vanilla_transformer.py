@@ -104,6 +104,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
     """
 
     model_type = "vanilla_transformer"
+    _auto_class = "AutoConfig"  # saved models bring their code along, and load where this package is not installed
     keys_to_ignore_at_inference = ["past_key_values"]
     attribute_map = {
         "hidden_size": "d_model",

@@ -645,6 +645,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     """Encoder and decoder, without the output projection."""
 
+    _auto_class = "AutoModel"  # saved models bring their code along
+
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config)
         if config.share_encoder_decoder_embeddings:
@@ -726,6 +728,8 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 
 class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerPreTrainedModel):
     """The whole Transformer of figure 1: encoder, decoder, and the projection to the vocabulary."""
+
+    _auto_class = "AutoModelForSeq2SeqLM"
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from vanilla_transformer.commands import COMMANDS, main, train
+from vanilla_transformer.training import encoding
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -122,9 +124,9 @@ def test_a_script_runs_as_a_program(folder):
 
 def test_one_process_on_a_cpu_has_all_cores_though_accelerate_gives_it_one(monkeypatch):
     given = []
-    monkeypatch.setattr(train.torch, "set_num_threads", given.append)
-    monkeypatch.setattr(train, "usable_cores", lambda: 3)
-    monkeypatch.setattr(train.torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    monkeypatch.setattr(encoding, "usable_cores", lambda: 3)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     train.use_all_cores()
     assert given == []  # not launched: the user's own threads
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")

@@ -2,6 +2,7 @@
 The command line: `vanilla-transformer COMMAND …`, or `python scripts/COMMAND.py …`.
 
 Each module here parses, makes one call of the library, and prints. A user's mistake ends with one line and status 2.
+What takes seconds to import is imported where it is used, so that `--help` and mistakes are answered at once.
 """
 
 import importlib

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vanilla_transformer.training.averaging import average_model_folders
-
 from .arguments import parse
 
 
@@ -21,4 +19,6 @@ def main(arguments: Sequence[str]) -> None:
     )
     if len(folders) < 2:
         raise ValueError(f"Name at least two folders of models before the flags, got {len(folders)}.")
+    from vanilla_transformer.training.averaging import average_model_folders
+
     print(f"The mean of {len(folders)} models is in {average_model_folders(folders, options.output_dir)}.")

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vanilla_transformer.publishing.checks import check_folder, failures, table
-
 from .arguments import parse
 
 
@@ -21,6 +19,8 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(CheckArguments, arguments, "check_model FOLDER [--trust_remote_code]")
     if len(words) != 1:
         raise ValueError(f"Name the folder of one model before the flags, got {len(words)} names.")
+    from vanilla_transformer.publishing.checks import check_folder, failures, table
+
     outcomes = check_folder(words[0], options.trust_remote_code)
     print(table(outcomes))
     failed = failures(outcomes)

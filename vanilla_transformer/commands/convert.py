@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vanilla_transformer.conversion import READERS, WRITERS, Converter
-from vanilla_transformer.embedded_corpus import generate_pairs
-from vanilla_transformer.training.corpora import read_lines
 
 from .arguments import parse
 
@@ -34,13 +32,17 @@ def main(arguments: Sequence[str]) -> None:
     if len(words) != 2:
         raise ValueError(f"Name what is to be converted and where to, before the flags; got {len(words)} names.")
     convert = _converter(options)
-    sentences = (
-        [pair.source for pair in generate_pairs("test", _SENTENCES, seed=0)]
-        if options.sentences is None
-        else read_lines(options.sentences)
-    )
-    comparison = convert(words[0], words[1], sentences)
+    comparison = convert(words[0], words[1], _sentences(options.sentences))
     print(f"{words[1]}: {comparison or 'not compared, since nothing here runs the original'}")
+
+
+def _sentences(path: str | None) -> list[str]:
+    from vanilla_transformer.embedded_corpus import generate_pairs
+    from vanilla_transformer.training.corpora import read_lines
+
+    if path is not None:
+        return read_lines(path)
+    return [pair.source for pair in generate_pairs("test", _SENTENCES, seed=0)]
 
 
 def _converter(options: ConvertArguments) -> Converter:

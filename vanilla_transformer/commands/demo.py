@@ -4,20 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
-
-from vanilla_transformer.embedded_corpus import write_corpus
-from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
-from vanilla_transformer.evaluation.scores import translate_and_score
-from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.checkpoint import check_output_dir
-from vanilla_transformer.training.corpora import read_text_files
-from vanilla_transformer.training.metrics import METRICS_FILE
-from vanilla_transformer.training.trainer import train
-
 from .arguments import parse
 from .resources import resource
-from .train import show_progress, validation_scores
 
 _SENTENCES = (
     "The old woman buys a red apple.",
@@ -38,6 +26,13 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.training.arguments import parse_recipe
+    from vanilla_transformer.training.checkpoint import check_output_dir
+    from vanilla_transformer.training.trainer import train
+
+    from .train import show_progress, validation_scores
+
     folder = Path(options.output_dir)
     check_output_dir(folder, options.overwrite_output_dir)
     show_progress()
@@ -59,6 +54,13 @@ def _flags(options: DemoArguments, corpus: Path) -> list[str]:
 
 
 def _show(folder: Path, corpus: Path) -> None:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+
+    from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
+    from vanilla_transformer.evaluation.scores import translate_and_score
+    from vanilla_transformer.training.corpora import read_text_files
+    from vanilla_transformer.training.metrics import METRICS_FILE
+
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
     test = read_text_files(corpus / "test.en", corpus / "test.de")
     _, scores = translate_and_score(model, tokenizer, test)

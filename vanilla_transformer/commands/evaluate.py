@@ -6,15 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-from vanilla_transformer.evaluation.decoding import processes, translate_on_all_processes
-from vanilla_transformer.evaluation.report import Report, report, worst_translations
-from vanilla_transformer.evaluation.scores import corpus_metrics
-from vanilla_transformer.training.corpora import read_lines, read_text_files
+from typing import TYPE_CHECKING
 
 from .arguments import parse
+
+if TYPE_CHECKING:
+    from vanilla_transformer.evaluation.report import Report
 
 _USAGE = "evaluate FOLDER --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
 
@@ -56,6 +53,9 @@ class EvaluateArguments:
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _USAGE)
+    from vanilla_transformer.evaluation.decoding import processes
+    from vanilla_transformer.evaluation.report import report
+
     _check(words, options)
     references = _read_references(options)
     baseline = None if options.compare_with is None else _read_beside(options.compare_with, references, options)
@@ -74,6 +74,8 @@ def main(arguments: Sequence[str]) -> None:
 
 def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     """What would otherwise be refused only after an hour of decoding."""
+    from vanilla_transformer.evaluation.scores import corpus_metrics
+
     if options.hypotheses is None and len(words) != 1:
         raise ValueError(f"Name the folder (or Hub name) of one model before the flags, got {len(words)} names.")
     if options.hypotheses is None and options.source is None:
@@ -94,6 +96,8 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
 
 
 def _read_references(options: EvaluateArguments) -> list[str]:
+    from vanilla_transformer.training.corpora import read_lines, read_text_files
+
     # The pairs are read for their checks: blank ones are not among them, and without those the lines of the other
     # files would be against the wrong ones. A blank line counts in no score.
     if options.source is not None:
@@ -106,6 +110,8 @@ def _read_beside(path: str, references: Sequence[str], options: EvaluateArgument
     Raises:
         ValueError: the file has not as many lines as the references.
     """
+    from vanilla_transformer.training.corpora import read_lines
+
     lines = read_lines(path)
     if len(lines) != len(references):
         raise ValueError(
@@ -116,6 +122,11 @@ def _read_beside(path: str, references: Sequence[str], options: EvaluateArgument
 
 
 def _translate(name: str, options: EvaluateArguments) -> list[str]:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    from vanilla_transformer.evaluation.decoding import processes, translate_on_all_processes
+    from vanilla_transformer.training.corpora import read_lines
+
     assert options.source  # `_check` has seen to it
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
@@ -123,7 +134,7 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
     return translate_on_all_processes(model, tokenizer, read_lines(options.source), progress_bar=True, **beams)
 
 
-def _write_results(hypotheses: Sequence[str], found: Report, options: EvaluateArguments) -> None:
+def _write_results(hypotheses: Sequence[str], found: "Report", options: EvaluateArguments) -> None:
     if options.output_file is not None:
         _write(Path(options.output_file), "\n".join(hypotheses) + "\n")
     if options.json is not None:
@@ -131,8 +142,11 @@ def _write_results(hypotheses: Sequence[str], found: Report, options: EvaluateAr
 
 
 def _keep_for_the_card(
-    folder: Path, hypotheses: Sequence[str], references: Sequence[str], found: Report, options: EvaluateArguments
+    folder: Path, hypotheses: Sequence[str], references: Sequence[str], found: "Report", options: EvaluateArguments
 ) -> None:
+    from vanilla_transformer.evaluation.report import worst_translations
+    from vanilla_transformer.training.corpora import read_lines
+
     assert options.source and options.name  # `_check` has seen to it
     record = {
         "name": options.name,

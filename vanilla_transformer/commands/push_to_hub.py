@@ -3,13 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from huggingface_hub import ModelCard
+from typing import Any
 
 import vanilla_transformer
-from vanilla_transformer.publishing.card import read_facts, render_card
-from vanilla_transformer.publishing.checks import table
-from vanilla_transformer.publishing.push import push_folder
 
 from .arguments import parse
 from .resources import resource
@@ -36,6 +32,9 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(PushArguments, arguments, "push_to_hub FOLDER USER/NAME [--flags]")
     if len(words) != 2:
         raise ValueError(f"Name the folder of a model and its place on the Hub (user/name), got {len(words)} names.")
+    from vanilla_transformer.publishing.checks import table
+    from vanilla_transformer.publishing.push import push_folder
+
     folder, repo_id = words
     url = push_folder(
         folder,
@@ -51,8 +50,10 @@ def main(arguments: Sequence[str]) -> None:
     print(f"Published: {url}")
 
 
-def _card_of(run: str, repo_id: str, facts_file: str) -> Callable[[Path], ModelCard]:
+def _card_of(run: str, repo_id: str, facts_file: str) -> Callable[[Path], Any]:
     """The card of a copy of the model, with what lies in the folder of its run."""
+    from vanilla_transformer.publishing.card import read_facts, render_card
+
     facts, template = read_facts(facts_file), resource("model_card", "template.md")
     return lambda staged: render_card(
         staged, facts, template, vanilla_transformer.__version__, run=run, location=repo_id

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import vanilla_transformer
-from vanilla_transformer.publishing.card import read_facts, render_card
 
 from .arguments import parse
 from .resources import resource
@@ -24,6 +23,8 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(CardArguments, arguments, "render_card FOLDER --facts FILE.yaml [--flags]")
     if len(words) != 1:
         raise ValueError(f"Name the folder of one model before the flags, got {len(words)} names.")
+    from vanilla_transformer.publishing.card import read_facts, render_card
+
     template = options.template or resource("model_card", "template.md")
     facts, version = read_facts(options.facts), vanilla_transformer.__version__
     card = render_card(words[0], facts, template, version, location=options.repo_id)

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import pipeline
-
-from vanilla_transformer.evaluation.plots import plot_attention
 from vanilla_transformer.extras import needing
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline
 from vanilla_transformer.serving.limits import Limits
 
 from .arguments import parse
+
+if TYPE_CHECKING:
+    from vanilla_transformer import TranslationPipeline
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,10 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(ServeArguments, arguments, "serve FOLDER [--flags]")
     if len(words) != 1:
         raise ValueError(f"Name the folder (or Hub name) of one model before the flags, got {len(words)} names.")
+    from transformers import pipeline
+
+    from vanilla_transformer import TranslationPipeline
+
     with needing("serve", "Serving"):
         import uvicorn
 
@@ -48,8 +50,10 @@ def main(arguments: Sequence[str]) -> None:
     uvicorn.run(service, host=options.host, port=options.port, log_level="info")
 
 
-def _with_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
+def _with_page(service: Any, translate: "TranslationPipeline", name: str) -> Any:
     """The page has a picture of the attention where the model shows it, which those for CTranslate2 do not."""
+    from vanilla_transformer import VanillaTransformerForConditionalGeneration
+
     with needing("page", "The page"):
         from vanilla_transformer.serving.page import add_page
     draw = None
@@ -58,5 +62,7 @@ def _with_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
     return add_page(service, Path(name).name, draw)
 
 
-def _draw(translate: TranslationPipeline, text: str, picture: Path) -> Path:
+def _draw(translate: "TranslationPipeline", text: str, picture: Path) -> Path:
+    from vanilla_transformer.evaluation.plots import plot_attention
+
     return plot_attention(translate.model, translate.tokenizer, text, picture)

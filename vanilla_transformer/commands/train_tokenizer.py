@@ -6,7 +6,6 @@ from itertools import chain
 from pathlib import Path
 
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, VanillaTransformerTokenizer
-from vanilla_transformer.training.corpora import read_lines
 from vanilla_transformer.writing import written_aside
 
 from .arguments import parse
@@ -33,6 +32,8 @@ def main(arguments: Sequence[str]) -> None:
     folder = Path(options.output_dir)
     if (folder / "tokenizer.json").exists():
         raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
+    from vanilla_transformer.training.corpora import read_lines
+
     lines = chain.from_iterable(read_lines(file) for file in files)
     tokenizer = VanillaTransformerTokenizer.train_from_iterator(
         lines, options.vocab_size, options.min_frequency, show_progress=True, model=options.model

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from transformers import pipeline
-
 from .arguments import parse
 
 
@@ -25,6 +23,8 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     folder, *sentences = words
     given = {name: value for name, value in vars(options).items() if value is not None}
+    from transformers import pipeline
+
     translate = pipeline("translation", model=folder)
     texts: Iterable[str] = sentences or (line.rstrip("\n") for line in sys.stdin)
     for answer in translate(texts, **given):

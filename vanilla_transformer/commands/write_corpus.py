@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vanilla_transformer.embedded_corpus import write_corpus
-
 from .arguments import parse
 
 
@@ -23,6 +21,8 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(CorpusArguments, arguments, "write_corpus --output_dir FOLDER [--flags]")
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+    from vanilla_transformer.embedded_corpus import write_corpus
+
     sizes = {"train": options.train, "validation": options.validation, "test": options.test}
     write_corpus(options.output_dir, **sizes, seed=options.seed)
     print(f"The corpus is in {options.output_dir}.")

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields, make_dataclass
 from typing import Any, Union, get_args, get_origin
 
 import yaml
-from transformers import SchedulerType
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
@@ -346,6 +345,8 @@ def _check_numbers(recipe: Recipe) -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
+    from transformers import SchedulerType  # takes seconds, which `--help` should not
+
     if not 0.0 <= options.label_smoothing < 1.0:
         raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:

@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-slow check style resume-table dist clean
+.PHONY: help demo test test-slow check style benchmark resume-table dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -42,6 +42,9 @@ check: $(READY_DEV) ## Style and types, changing nothing
 style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+benchmark: $(READY_DEV) ## Every comparison with other toolkits (hours; `make benchmark SHORT=1`: ten minutes)
+	$(BIN)/python scripts/benchmark.py $(if $(SHORT),--short)
 
 resume-table: $(READY) ## Kill runs at exact places and compare what goes on with what was never stopped
 	$(BIN)/python benchmarks/resuming.py

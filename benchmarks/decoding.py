@@ -14,18 +14,20 @@ several rounds counts.
 import copy
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import torch
 import transformers
+from peers import ROOT, WillNotInstall, python_of
 from transformers import AutoTokenizer
 
 from vanilla_transformer import (
@@ -35,13 +37,14 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.commands import run
 from vanilla_transformer.commands.arguments import parse
-from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader, to_ctranslate2
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.linear_vanilla_transformer import quantize_linears
 from vanilla_transformer.training.corpora import read_lines
 
 Side = Callable[[], list[list[int]]]
+Worker = Callable[..., list[list[str]]]
+CTRANSLATE2 = {"CTranslate2": "float32", "CTranslate2, int8": "int8"}
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
         "vocab_size": 8000,
@@ -80,10 +83,13 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"There is nothing to name before the flags, got {words[0]!r}.")
     torch.set_num_threads(options.threads or torch.get_num_threads())
     hardware = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
-    versions = (
-        f"torch {torch.__version__}, transformers {transformers.__version__}, CTranslate2 {ctranslate2.__version__}"
-    )
-    lines = [f"{hardware}; {versions}", ""]
+    lines = [f"{hardware}; torch {torch.__version__}, transformers {transformers.__version__}"]
+    try:
+        python_of("ctranslate2")
+    except WillNotInstall as error:
+        lines.append(str(error))
+        CTRANSLATE2.clear()
+    lines.append("")
     if options.profile:
         print("\n".join([*lines, *(line for size in options.sizes.split(",") for line in profiled(size))]))
         return
@@ -109,14 +115,16 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
     plain = {name: value for name, value in decoding.items() if name != "length_penalty_type"}
     marian = model_to_marian(model)
     in_8_bits = quantize_linears(copy.deepcopy(model))
-    with tempfile.TemporaryDirectory() as folder:
-        sides: dict[str, Side] = {
-            PEER: lambda: _new_tokens(marian.generate(source, attention_mask=torch.ones_like(source), **plain)),
-            "ours": lambda: _new_tokens(model.generate(source, **decoding)),
-            "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
-            "CTranslate2": _ctranslate2_side(model, source, beams, "float32", folder),
-            "CTranslate2, int8": _ctranslate2_side(model, source, beams, "int8", folder),
-        }
+    sides: dict[str, Side] = {
+        PEER: lambda: _new_tokens(marian.generate(source, attention_mask=torch.ones_like(source), **plain)),
+        "ours": lambda: _new_tokens(model.generate(source, **decoding)),
+        "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
+    }
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as workers:
+        for name, kind in CTRANSLATE2.items():
+            save_for_ctranslate2(model, f"{folder}/{kind}", kind)
+            worker = workers.enter_context(ctranslate2_worker(f"{folder}/{kind}"))
+            sides[name] = partial(_translate_ids, worker, source.tolist(), beams)
         outputs, seconds = in_turns(sides, options.rounds)
     wrong = [name for name, rows in outputs.items() if {len(row) for row in rows} != {TARGET_TOKENS}]
     if wrong:
@@ -124,18 +132,13 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
     return _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
 
 
-def random_model(size: str) -> VanillaTransformerForConditionalGeneration:
+def random_model(size: str, **changes: Any) -> VanillaTransformerForConditionalGeneration:
     """A model that never ends a sentence by itself, in a form that Marian's class has too (its ε)."""
     torch.manual_seed(0)
     sides = ("encoder", "decoder")
     fields = {f"{side}_{name}": value for side in sides for name, value in SIZES[size]["of each side"].items()}
-    config = VanillaTransformerConfig(
-        vocab_size=SIZES[size]["vocab_size"],
-        d_model=SIZES[size]["d_model"],
-        lm_head_bias=True,
-        layer_norm_eps=1e-5,
-        **fields,
-    )
+    fields |= {name: SIZES[size][name] for name in ("vocab_size", "d_model")} | changes
+    config = VanillaTransformerConfig(**fields, lm_head_bias=True, layer_norm_eps=1e-5)
     model = VanillaTransformerForConditionalGeneration(config).eval()
     ends = torch.tensor([config.eos_token_id, config.pad_token_id])
     with torch.no_grad():
@@ -143,10 +146,10 @@ def random_model(size: str) -> VanillaTransformerForConditionalGeneration:
     return model
 
 
-def _ctranslate2_side(
-    model: VanillaTransformerForConditionalGeneration, source: torch.Tensor, beams: int, kind: str, folder: str
-) -> Side:
-    """CTranslate2 with the same weights. Tokens are named by their ids."""
+def save_for_ctranslate2(model: VanillaTransformerForConditionalGeneration, path: str, kind: str) -> None:
+    """The same weights, `float32` or `int8`, for CTranslate2. Tokens are named by their ids."""
+    from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader
+
     spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # whose weights it rounds in place
     names = [str(index) for index in range(model.config.vocab_size)]
     for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
@@ -156,19 +159,37 @@ def _ctranslate2_side(
     spec.register_target_vocabulary(names)
     spec.validate()
     spec.optimize(quantization=None if kind == "float32" else kind)
-    path = Path(folder, kind)
-    path.mkdir()
-    spec.save(str(path))
-    translator = ctranslate2.Translator(str(path), intra_threads=torch.get_num_threads())
-    sentences = [list(map(str, row)) for row in source.tolist()]
+    Path(path).mkdir()
+    spec.save(path)
 
-    def decode() -> list[list[int]]:
-        results = translator.translate_batch(
-            sentences, beam_size=beams, max_decoding_length=TARGET_TOKENS, length_penalty=1.0
-        )
-        return [list(map(int, result.hypotheses[0])) for result in results]
 
-    return decode
+@contextmanager
+def ctranslate2_worker(path: str) -> Iterator[Worker]:
+    """CTranslate2 in a process of its own, with as many threads as torch has here, until the block ends."""
+    command = [str(python_of("ctranslate2")), str(ROOT / "benchmarks" / "ctranslate2_worker.py"), path]
+    process = subprocess.Popen(
+        [*command, str(torch.get_num_threads())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None and process.stdout is not None
+    requests, answers = process.stdin, process.stdout
+    answers.readline()  # its version
+
+    def translate(sentences: list[list[str]], **options: Any) -> list[list[str]]:
+        requests.write(json.dumps({"sentences": sentences, "options": options}) + "\n")
+        requests.flush()
+        return json.loads(answers.readline())
+
+    try:
+        yield translate
+    finally:
+        requests.close()
+        process.wait()
+
+
+def _translate_ids(worker: Worker, sentences: list[list[int]], beams: int) -> list[list[int]]:
+    named = [[str(token) for token in sentence] for sentence in sentences]
+    answers = worker(named, beam_size=beams, max_decoding_length=TARGET_TOKENS, length_penalty=1.0)
+    return [[int(token) for token in answer] for answer in answers]
 
 
 def profiled(size: str) -> list[str]:
@@ -194,6 +215,8 @@ def _shares(model: Any, source: torch.Tensor, decoding: Mapping[str, Any]) -> di
 
 def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
     """Rows of the table for real text through a trained model, greedy and as the model decodes."""
+    from vanilla_transformer.conversion.ctranslate2 import to_ctranslate2
+
     if options.folder is None or options.sentences is None:
         raise ValueError("A stream needs `--folder FOLDER` and `--sentences FILE`.")
     texts = read_lines(options.sentences)[: options.count]
@@ -205,23 +228,20 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
     )
     marian = model_to_marian(model)
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for kind in ("float32", "int8"):
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        workers = {}
+        for name, kind in CTRANSLATE2.items():
             to_ctranslate2(options.folder, f"{folder}/{kind}", texts[:2], kind)
-        translators = {
-            kind: ctranslate2.Translator(f"{folder}/{kind}", intra_threads=torch.get_num_threads())
-            for kind in ("float32", "int8")
-        }
+            workers[name] = stack.enter_context(ctranslate2_worker(f"{folder}/{kind}"))
         for beams in (1, 4):
             decoding: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
             decoding["early_stopping"] = False
             sides: dict[str, Callable[[], list[str]]] = {
-                PEER: partial(_in_file_order, marian, tokenizer, texts, beams),
+                PEER: partial(in_file_order, marian, tokenizer, texts, beams),
                 "ours": partial(_piped, model, tokenizer, texts, decoding),
                 "ours, int8": partial(_piped, in_8_bits, tokenizer, texts, decoding),
-                "CTranslate2": partial(_own_batches, translators["float32"], tokenizer, texts, beams),
-                "CTranslate2, int8": partial(_own_batches, translators["int8"], tokenizer, texts, beams),
             }
+            sides |= {name: partial(_own_batches, worker, tokenizer, texts, beams) for name, worker in workers.items()}
             outputs, seconds = in_turns(sides, options.rounds)
             found = _rows(f"stream, {_search_name(beams)}", len(texts), outputs, seconds)
             for row in found:
@@ -231,7 +251,7 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
     return rows
 
 
-def _in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
+def in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
     answers = []
     for start in range(0, len(texts), 32):
         batch = tokenizer(list(texts[start : start + 32]), padding=True, return_tensors="pt")
@@ -246,9 +266,9 @@ def _piped(model: Any, tokenizer: Any, texts: Sequence[str], options: Mapping[st
     return [answer["translation_text"] for answer in answers]
 
 
-def _own_batches(translator: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
+def _own_batches(worker: Worker, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
     sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(texts))["input_ids"]]
-    results = translator.translate_batch(
+    answers = worker(
         sources,
         beam_size=beams,
         max_batch_size=_BATCH_SIZE,
@@ -256,7 +276,7 @@ def _own_batches(translator: Any, tokenizer: Any, texts: Sequence[str], beams: i
         length_penalty=1.0,
         disable_unk=True,
     )
-    ids = [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]
+    ids = [tokenizer.convert_tokens_to_ids(answer) for answer in answers]
     return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
 
 

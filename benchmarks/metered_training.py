@@ -9,13 +9,11 @@ Trains until the time is over and prints what was measured as JSON.
 import functools
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from meter import Meter, TimeIsOver
 from transformers import (
     AutoTokenizer,
     DataCollatorForSeq2Seq,
@@ -30,7 +28,6 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
 )
-from vanilla_transformer.training.metrics import peak_memory_gib
 
 _PEERS = {"random", "group_by_length"}  # the library's `train_sampling_strategy`
 _ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
@@ -38,93 +35,41 @@ _ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
 
 def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None:
     """Trains one side in this process until its time is over, and prints what was measured."""
-    peer = kind in _PEERS
     meter = Meter(options["seconds"], options["warm_up"], options["updates"])
-    meter.watch(MarianMTModel if peer else VanillaTransformerModel)
+    watch(meter, MarianMTModel if kind in _PEERS else VanillaTransformerModel)
     try:
         if kind == "loop":
             train_with_our_loop(Path(folder), bf16, options)
         else:
             train_with_trainer(Path(folder), kind, bf16, options)
     except TimeIsOver:
+        if options.get("save_to"):
+            meter.model.save_pretrained(options["save_to"])
         print(json.dumps(meter.result))
 
 
-class TimeIsOver(Exception):
-    """Ends training behind the update that is the last one to be measured."""
+def watch(meter: Meter, model_class: Any) -> None:
+    """Counts what passes the model's `forward`, in any loop alike."""
+    forward = model_class.forward
+
+    @functools.wraps(forward)
+    def counted(model: Any, *arguments: Any, **tensors: Any) -> Any:
+        if model.training:
+            meter.count(model, *target_tokens(tensors["decoder_input_ids"], model.config.eos_token_id))
+        return forward(model, *arguments, **tensors)
+
+    model_class.forward = counted
 
 
-class Meter:
+def target_tokens(decoder_input_ids: torch.Tensor, eos_token_id: int) -> tuple[int, int]:
     """
-    Watches any training loop alike: the model's `forward`, where tokens pass, and torch's optimizer, whose steps are
-    the updates.
+    Labels of a batch, without and with padding. The decoder reads the start symbol and then all labels but the last. A
+    row that is not the longest has its EOS, the last label, among them: as many tokens lie before it as there are
+    labels.
     """
-
-    def __init__(self, seconds: float, warm_up: int, least: int):
-        self.seconds, self.warm_up, self.least = seconds, warm_up, least
-        self.updates = self.parameters = 0
-        self.tokens = self.padded = self.resident_before = 0
-        self.begin: dict[str, float] = {}
-        self.result: dict[str, float] = {}
-
-    def watch(self, model_class: Any) -> None:
-        forward = model_class.forward
-
-        @functools.wraps(forward)
-        def counted(model: Any, *arguments: Any, **tensors: Any) -> Any:
-            self._count(model, **tensors)
-            return forward(model, *arguments, **tensors)
-
-        model_class.forward = counted
-        self.hook = register_optimizer_step_post_hook(lambda *_: self._updated())
-
-    def _count(self, model: Any, decoder_input_ids: Any, **_: Any) -> None:
-        if not self.resident_before:
-            self.resident_before = _resident_bytes()
-            self.parameters = sum(each.numel() for each in model.parameters() if each.requires_grad)
-        # The decoder reads the start symbol and then all labels but the last. A row that is not the longest of its
-        # batch has its EOS, the last label, among them; as many tokens lie before EOS as there are labels.
-        ends = decoder_input_ids == model.config.eos_token_id
-        lengths = ends.int().argmax(dim=1).where(ends.any(dim=1), decoder_input_ids.new_tensor(ends.shape[1]))
-        self.tokens += int(lengths.sum())
-        self.padded += ends.numel()
-
-    def _updated(self) -> None:
-        self.updates += 1
-        if self.updates == self.warm_up:
-            self.begin, self.tokens, self.padded = _clocks(), 0, 0
-        elif self.updates >= self.warm_up + self.least and time.monotonic() - self.begin["wall"] >= self.seconds:
-            self._finish()
-            raise TimeIsOver
-
-    def _finish(self) -> None:
-        seconds, own, all_busy = (value - self.begin[name] for name, value in _clocks().items())
-        self.result = {
-            "tokens_per_second": self.tokens / seconds,
-            "tokens_per_cpu_second": self.tokens / own,
-            "updates": self.updates - self.warm_up,
-            "target_tokens_an_update": self.tokens / (self.updates - self.warm_up),
-            "target_padding": 1.0 - self.tokens / self.padded,
-            "peak_mib": _peak_bytes() / 2**20,
-            "peak_over_resident_mib": (_peak_bytes() - self.resident_before) / 2**20,
-            "cores_busy_with_others": max(0.0, (all_busy - own) / seconds),  # the two clocks tick apart
-            "parameters": self.parameters,
-        }
-
-
-def _clocks() -> dict[str, float]:
-    """Seconds: by the clock, of this process on all cores, and of all that keeps the machine's cores busy."""
-    cores = psutil.cpu_times()
-    busy = cores.user + cores.system + getattr(cores, "nice", 0.0) + getattr(cores, "steal", 0.0)
-    return {"wall": time.monotonic(), "own": time.process_time(), "busy": busy}
-
-
-def _resident_bytes() -> int:
-    return psutil.Process().memory_info().rss
-
-
-def _peak_bytes() -> float:
-    return peak_memory_gib(torch.device("cpu")) * 2**30
+    ends = decoder_input_ids == eos_token_id
+    lengths = ends.int().argmax(dim=1).where(ends.any(dim=1), decoder_input_ids.new_tensor(ends.shape[1]))
+    return int(lengths.sum()), ends.numel()
 
 
 def _shape(options: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +85,8 @@ def train_with_our_loop(folder: Path, bf16: bool, options: dict[str, Any]) -> No
     from vanilla_transformer.training.arguments import parse_recipe
     from vanilla_transformer.training.trainer import train
 
-    flags = _shape(options) | _ADAM | {"attention_bias": True, "label_smoothing": 0.1, "warmup_steps": 4000}
+    flags = _shape(options) | _ADAM | {"attention_bias": True, "label_smoothing": 0.1}
+    flags |= {"warmup_steps": options["warmup_steps"]}
     flags |= {"max_tokens": options["max_tokens"], "attn_implementation": options["attn_implementation"]}
     flags |= {"train_source": folder / "train.en", "train_target": folder / "train.de", "cache_dir": folder / "cache"}
     flags |= {"tokenizer": folder / "tokenizer", "mixed_precision": "bf16" if bf16 else "no", "max_steps": 10**6}
@@ -154,7 +100,13 @@ def train_with_trainer(folder: Path, kind: str, bf16: bool, options: dict[str, A
 
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
     shared: dict[str, Any] = _ADAM | {"output_dir": str(folder / "out"), "bf16": bf16, "label_smoothing_factor": 0.1}
-    shared |= {"max_steps": 10**6, "warmup_steps": 4000, "max_grad_norm": 0.0, "logging_steps": 50, "use_cpu": True}
+    shared |= {
+        "max_steps": 10**6,
+        "warmup_steps": options["warmup_steps"],
+        "max_grad_norm": 0.0,
+        "logging_steps": 50,
+        "use_cpu": True,
+    }
     shared |= {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "optim": "adamw_torch_fused"}
     if kind == "budget":
         from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
@@ -164,7 +116,8 @@ def train_with_trainer(folder: Path, kind: str, bf16: bool, options: dict[str, A
     else:
         shared |= {"per_device_train_batch_size": options["sentences"], "train_sampling_strategy": kind}
         trainer_class = Seq2SeqTrainer
-        arguments = Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=1e-3, **shared)
+        peak = (options["d_model"] * options["warmup_steps"]) ** -0.5  # that of equation 3
+        arguments = Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=peak, **shared)
     model = build_model(kind in _PEERS, tokenizer, options)
     trainer_class(
         model,

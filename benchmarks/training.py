@@ -4,8 +4,9 @@ Training, this package's ways and the library's: target tokens a second and peak
     python benchmarks/training.py
     python benchmarks/training.py train.en train.de --seconds 20 --repeats 3 --note "nothing else ran"
 
-The peers are `Seq2SeqTrainer` and `MarianMTModel` as they come, of the same size, with the same vocabulary, optimizer
-and label smoothing. Each measurement is a process of its own; the sides take turns (A B A B …), so that whatever else
+The peers are `Seq2SeqTrainer` and `MarianMTModel` as they come, JoeyNMT and eole by their own commands, each in an
+environment of its own (`peers.py`): of the same size, with the same vocabulary, optimizer and label smoothing. Each
+measurement is a process of its own; the sides take turns (A B A B …), so that whatever else
 the machine does falls on all of them. It is a benchmark of CPUs: GPUs are not used.
 """
 
@@ -23,6 +24,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import toolkits
+from peers import WillNotInstall, python_of
+
 from vanilla_transformer.commands import run
 from vanilla_transformer.commands.arguments import parse
 
@@ -37,8 +41,15 @@ SIDES = {
     "Seq2SeqTrainer + Marian, bf16": ("random", True),
     "Seq2SeqTrainer + Marian, group_by_length, float32": ("group_by_length", False),
     "Seq2SeqTrainer + Marian, group_by_length, bf16": ("group_by_length", True),
+    "JoeyNMT, float32": ("joeynmt", False),
+    "eole, float32": ("eole", False),
 }
-_PEERS = {"random", "group_by_length"}
+_PEERS = {"random", "group_by_length", *toolkits.NAMES}
+# The leanest of each.
+MEMORY_SIDES = (
+    *("ours, float32", "ours, bf16", "Seq2SeqTrainer + Marian, group_by_length, float32"),
+    *("Seq2SeqTrainer + Marian, group_by_length, bf16", "JoeyNMT, float32", "eole, float32"),
+)
 
 
 @dataclass
@@ -50,8 +61,13 @@ class BenchmarkArguments:
     layers: int = field(default=3, metadata={"help": "Layers of the encoder, and of the decoder."})
     ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
     vocab_size: int = field(default=8000, metadata={"help": "Entries of the joint vocabulary, at most."})
-    max_tokens: int = field(default=2048, metadata={"help": "Budget of this package's batches."})
-    sentences: int = field(default=128, metadata={"help": "Sentences of the peers' batches."})
+    fill_vocabulary: bool = field(
+        default=False, metadata={"help": "Add entries that no text has where it gives fewer than `vocab_size`."}
+    )
+    max_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch, of this package and the toolkits."})
+    seed: int = field(default=1, metadata={"help": "Of the toolkits."})
+    warmup_steps: int = field(default=4000, metadata={"help": "Of the learning rate, on all sides."})
+    sentences: int = field(default=128, metadata={"help": "Sentences of the batches of `Seq2SeqTrainer`."})
     attn_implementation: str = field(default="sdpa", metadata={"help": "Of all sides: sdpa or eager."})
     sides: list[int] = field(
         default_factory=lambda: list(range(len(SIDES))),
@@ -68,7 +84,8 @@ class BenchmarkArguments:
     )
     repeats: int = field(default=3, metadata={"help": "Measurements of each side."})
     note: str = field(default="", metadata={"help": "What the reader must know, such as other work on the machine."})
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of training.md and .json."})
+    name: str = field(default="training", metadata={"help": "Of the files of results."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of NAME.md and NAME.json."})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -83,19 +100,24 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="training-") as folder:
         results = measure_sides(Path(folder), files, options)
     text = " and ".join(Path(name).name for name in files) or "the embedded corpus"
-    report = {"machine": machine(), "text": text, **asdict(options), "results": results}
+    missing = [reason for reason in results.values() if isinstance(reason, str)]
+    results = {name: found for name, found in results.items() if not isinstance(found, str)}
+    report = {"machine": machine(), "text": text, **asdict(options), "results": results, "missing": missing}
     table = "\n".join(markdown(report)) + "\n"
     output = Path(options.output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    (output / "training.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (output / "training.md").write_text(table, encoding="utf-8")
+    (output / f"{options.name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (output / f"{options.name}.md").write_text(table, encoding="utf-8")
     print(table, end="")
 
 
-def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -> dict[str, list[dict[str, float]]]:
-    """All measurements of each side."""
-    prepare(folder, files, options.vocab_size)
+def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -> dict[str, Any]:
+    """All measurements of each side; of one that cannot be had, why."""
+    prepare(folder, files, options.vocab_size, options.fill_vocabulary)
+    toolkits.write_subwords(folder, ["train.en", "train.de"])
     names = [list(SIDES)[number] for number in options.sides]
+    missing = {name: reason for name in names if (reason := _reason_to_leave_out(name)) is not None}
+    names = [name for name in names if name not in missing]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for turn in range(-1, options.repeats):
         # In turn -1 everything is compiled and cached: this package's loop, the first, reads its own cache of tokens.
@@ -105,12 +127,24 @@ def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -
             if turn >= 0:
                 results[name].append(found)
                 print(f"{turn + 1}/{options.repeats} {name}: {found['tokens_per_second']:.0f}", file=sys.stderr)
-    if len({one["parameters"] for found in results.values() for one in found}) > 1:
+    sizes = [one["parameters"] for found in results.values() for one in found]
+    if max(sizes) > 1.005 * min(sizes):  # some have biases, or a normalisation, that others have not
         raise RuntimeError(f"The models differ in size: {results}")
-    return results
+    return results | missing
 
 
-def prepare(folder: Path, files: list[str], vocab_size: int) -> None:
+def _reason_to_leave_out(name: str) -> str | None:
+    toolkit = SIDES[name][0]
+    if toolkit not in toolkits.NAMES:
+        return None
+    try:
+        python_of(toolkit)
+    except WillNotInstall as error:
+        return str(error)
+    return None
+
+
+def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False) -> None:
     """The vocabulary and the text that all sides share, as text files and as a data set."""
     from vanilla_transformer import VanillaTransformerTokenizer
     from vanilla_transformer.embedded_corpus import write_corpus
@@ -123,12 +157,17 @@ def prepare(folder: Path, files: list[str], vocab_size: int) -> None:
     sides = [folder / "train.en", folder / "train.de"]
     texts = chain.from_iterable(side.read_text(encoding="utf-8").splitlines() for side in sides)
     tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=vocab_size)
+    if fill:
+        tokenizer.add_tokens([f"filler{number}" for number in range(len(tokenizer), vocab_size)])
     tokenizer.save_pretrained(folder / "tokenizer")
     encoded_dataset(tokenizer, *sides).save_to_disk(folder / "dataset")
 
 
 def _measure_apart(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:
     kind, bf16 = SIDES[name]
+    if kind in toolkits.NAMES:
+        config = toolkits.write_config(kind, folder, folder / kind, options)
+        return toolkits.train(kind, config, options, {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "passive"})
     request = json.dumps({"folder": str(folder), "kind": kind, "bf16": bf16, "options": options})
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "CUDA_VISIBLE_DEVICES": ""}
     environment.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait must not count as work
@@ -160,14 +199,23 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield f"{about['cores']} cores of {about['cpu']}; " + ", ".join(
         f"{name} {about[name]}" for name in ("python", "torch", "transformers", "accelerate")
     )
-    yield f"Models of {every[0]['parameters']:,} parameters on all sides; attention {report['attn_implementation']};"
-    yield f"ours max_tokens={report['max_tokens']}, the peers {report['sentences']} sentences a batch."
+    sizes = sorted(one["parameters"] for one in every)
+    yield f"Models of {sizes[0]:,} to {sizes[-1]:,} parameters; attention {report['attn_implementation']}; batches of"
+    yield f"{report['max_tokens']} tokens, of Seq2SeqTrainer {report['sentences']} sentences."
+    yield from report["missing"]
     yield f"{report['repeats']} × {report['seconds']:g} s of each side, {report['updates']} updates at least, in"
     yield "turns; min – median – max. Other work kept"
     yield f"{busy[0]:.1f} – {statistics.median(busy):.1f} – {busy[-1]:.1f} cores busy. {report['note']}".rstrip()
     yield ""
     columns = ["side", "target tokens/s", "× best peer", "tokens a CPU second", "× best peer"]
-    columns += ["peak memory, MiB", "of it since before the first update", "padding", "tokens an update", "updates"]
+    columns += [
+        "peak memory, MiB",
+        "× least of a peer",
+        "of it since before the first update",
+        "padding",
+        "tokens an update",
+        "updates",
+    ]
     yield f"| {' | '.join(columns)} |"
     yield "|---" * len(columns) + "|"
     for name, found in results.items():
@@ -179,7 +227,9 @@ def _cells(found: list[dict[str, float]], results: dict[str, list[dict[str, floa
         best = max((_median(one, name) for side, one in results.items() if SIDES[side][0] in _PEERS), default=None)
         yield _spread(found, name)
         yield "" if best is None else f"{_median(found, name) / best:.2f}"
+    least = min((_median(one, "peak_mib") for side, one in results.items() if SIDES[side][0] in _PEERS), default=None)
     yield _spread(found, "peak_mib")
+    yield "" if least is None else f"{_median(found, 'peak_mib') / least:.2f}"
     yield _spread(found, "peak_over_resident_mib")
     yield f"{_median(found, 'target_padding'):.1%}"
     yield f"{_median(found, 'target_tokens_an_update'):,.0f}"

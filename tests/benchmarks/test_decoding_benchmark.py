@@ -2,6 +2,7 @@
 
 import json
 import runpy
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ TINY = {"vocab_size": 64, "d_model": 16, "of each side": {"layers": 1, "attentio
 @pytest.fixture
 def benchmark(monkeypatch):
     program = runpy.run_path(PROGRAM)
+    monkeypatch.setitem(program["main"].__globals__, "python_of", lambda name: Path(sys.executable))
     monkeypatch.setitem(program["SIZES"], "small", TINY)
     return program
 

@@ -28,7 +28,7 @@ class Model(torch.nn.Module):
 def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up():
     names = runpy.run_path(str(ROOT / "benchmarks" / "metered_training.py"))
     meter = names["Meter"](seconds=0.0, warm_up=1, least=1)
-    meter.watch(Model)
+    names["watch"](meter, Model)
     model = Model()
     optimizer = torch.optim.Adam(model.parameters())
     try:

@@ -1,0 +1,147 @@
+"""
+Every comparison with other toolkits in one run, or its parts by name.
+
+    python scripts/benchmark.py [PART ...] [--short] [--data FOLDER] [--model FOLDER] [--output_dir FOLDER]
+
+Parts: decoding (the same weights on all sides), stream (real text through a trained model), training (speed), memory
+(of training with a vocabulary of 32,000), quality (BLEU after minutes of training), scaling (cost as work grows) and
+start (what one waits for first). Each writes a table, JSON, and for scaling a picture; `benchmark.md` has all tables.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+
+
+@dataclass
+class BenchmarkArguments:
+    """What is measured on what, and for how long."""
+
+    short: bool = field(default=False, metadata={"help": "Fewer rounds, sizes and seconds: within ten minutes."})
+    data: str | None = field(
+        default=None,
+        metadata={"help": "Folder of train.en, train.de, test.en, test.de; by default the embedded corpus."},
+    )
+    model: str | None = field(
+        default=None, metadata={"help": "A trained model for `stream`; by default one that `quality` has trained."}
+    )
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of tables, JSON and pictures."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    names, options = parse(BenchmarkArguments, arguments, "benchmark.py [PART ...] [--flags]")
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise ValueError(f"There is no part {unknown[0]!r}. Parts are {', '.join(PARTS)}.")
+    from training import machine
+
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait must not count as work
+    output = Path(options.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    data = Path(options.data) if options.data is not None else _embedded(output / "text")
+    for name in names or PARTS:
+        print(f"\n== {name}", file=sys.stderr)
+        PARTS[name](data, options)
+    tables = [path for name in PARTS if (path := output / f"{name}.md").exists()]
+    parts = [f"## {path.stem}\n\n{path.read_text(encoding='utf-8')}" for path in tables]
+    about = ", ".join(f"{name} {value}" for name, value in machine().items())
+    (output / "benchmark.md").write_text(f"# Measured\n\n{about}\n\n" + "\n".join(parts), encoding="utf-8")
+    print(f"\nAll tables are in {output / 'benchmark.md'}.")
+
+
+def _embedded(folder: Path) -> Path:
+    from vanilla_transformer.embedded_corpus import write_corpus
+
+    if not folder.exists():
+        write_corpus(folder, train=10_000)
+    return folder
+
+
+def _decoding(_: Path, options: BenchmarkArguments) -> None:
+    import decoding
+
+    flags = ["--rounds", "2", "--sizes", "small"] if options.short else []
+    decoding.main([*flags, "--output_file", f"{options.output_dir}/decoding.md"])
+
+
+def _stream(data: Path, options: BenchmarkArguments) -> None:
+    import decoding
+
+    model = options.model or str(_quality_folder(options) / "ours-1")
+    if not Path(model).exists():
+        raise ValueError(f"`stream` needs a trained model: --model FOLDER, or the part `quality` before it ({model}).")
+    text = ["--sentences", str(data / "test.en"), "--references", str(data / "test.de")]
+    flags = ["--rounds", "1", "--count", "200"] if options.short else ["--rounds", "2"]
+    decoding.main(["--folder", model, *text, *flags, "--output_file", f"{options.output_dir}/stream.md"])
+
+
+def _training(data: Path, options: BenchmarkArguments, *more: str, name: str = "training") -> None:
+    import training
+
+    files = [str(data / "train.en"), str(data / "train.de")]
+    flags = ["--seconds", "8", "--updates", "8", "--repeats", "1"] if options.short else []
+    training.main([*files, *flags, *more, "--name", name, "--output_dir", options.output_dir])
+
+
+def _memory(data: Path, options: BenchmarkArguments) -> None:
+    from training import MEMORY_SIDES, SIDES
+
+    sides = [str(number) for number, side in enumerate(SIDES) if side in MEMORY_SIDES]
+    flags = [
+        "--vocab_size",
+        "32000",
+        "--fill_vocabulary",
+        "--seconds",
+        "10",
+        "--updates",
+        "10",
+        "--repeats",
+        "1",
+        "--sides",
+        *sides,
+    ]
+    _training(data, options, *flags, name="memory")
+
+
+def _quality(data: Path, options: BenchmarkArguments) -> None:
+    import quality
+
+    files = [str(data / f"{part}.{end}") for part in ("train", "test") for end in ("en", "de")]
+    flags = ["--minutes", "0.5", "--seeds", "1"] if options.short else []
+    quality.main([*files, *flags, "--folder", str(_quality_folder(options)), "--output_dir", options.output_dir])
+
+
+def _quality_folder(options: BenchmarkArguments) -> Path:
+    return Path(options.output_dir) / "quality"
+
+
+def _scaling(_: Path, options: BenchmarkArguments) -> None:
+    import scaling
+
+    scaling.main([*(["--points", "2", "--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
+
+
+def _start(_: Path, options: BenchmarkArguments) -> None:
+    import start
+
+    start.main([*(["--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
+
+
+PARTS: dict[str, Callable[[Path, BenchmarkArguments], None]] = {
+    "decoding": _decoding,
+    "training": _training,
+    "memory": _memory,
+    "quality": _quality,
+    "stream": _stream,
+    "scaling": _scaling,
+    "start": _start,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,83 @@
+"""
+What an update costs, of any training loop in this process: target tokens a second, and peak memory.
+
+It needs torch and psutil only, so that the environments of other toolkits can run it.
+"""
+
+import resource
+import sys
+import time
+from typing import Any
+
+import psutil
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+
+class TimeIsOver(Exception):
+    """Ends training behind the update that is the last one to be measured."""
+
+
+class Meter:
+    """
+    Counts updates by torch's optimizer, whose steps they are. Tokens are counted by whoever sees the batches.
+
+    Args:
+        seconds: Of what is measured, `warm_up` updates not counted.
+        least: Updates that are measured however long they take.
+    """
+
+    def __init__(self, seconds: float, warm_up: int, least: int):
+        self.seconds, self.warm_up, self.least = seconds, warm_up, least
+        self.updates = self.parameters = 0
+        self.tokens = self.padded = self.resident_before = 0
+        self.model: Any = None
+        self.begin: dict[str, float] = {}
+        self.result: dict[str, float] = {}
+        self.hook = register_optimizer_step_post_hook(lambda *_: self._updated())
+
+    def count(self, model: Any, tokens: int, padded: int) -> None:
+        """Enters a batch: its target tokens with EOS, without and with padding."""
+        if self.model is None:
+            self.model = model
+            self.resident_before = psutil.Process().memory_info().rss
+            self.parameters = sum(each.numel() for each in model.parameters() if each.requires_grad)
+            if not self.warm_up:
+                self.begin = _clocks()
+        self.tokens += tokens
+        self.padded += padded
+
+    def _updated(self) -> None:
+        self.updates += 1
+        if self.updates == self.warm_up:
+            self.begin, self.tokens, self.padded = _clocks(), 0, 0
+        elif self.updates >= self.warm_up + self.least and time.monotonic() - self.begin["wall"] >= self.seconds:
+            self._finish()
+            self.hook.remove()
+            raise TimeIsOver
+
+    def _finish(self) -> None:
+        seconds, own, all_busy = (value - self.begin[name] for name, value in _clocks().items())
+        self.result = {
+            "tokens_per_second": self.tokens / seconds,
+            "tokens_per_cpu_second": self.tokens / own,
+            "updates": self.updates - self.warm_up,
+            "target_tokens_an_update": self.tokens / (self.updates - self.warm_up),
+            "target_padding": 1.0 - self.tokens / self.padded,
+            "peak_mib": peak_bytes() / 2**20,
+            "peak_over_resident_mib": (peak_bytes() - self.resident_before) / 2**20,
+            "cores_busy_with_others": max(0.0, (all_busy - own) / seconds),  # the two clocks tick apart
+            "parameters": self.parameters,
+        }
+
+
+def _clocks() -> dict[str, float]:
+    """Seconds: by the clock, of this process on all cores, and of all that keeps the machine's cores busy."""
+    cores = psutil.cpu_times()
+    busy = cores.user + cores.system + getattr(cores, "nice", 0.0) + getattr(cores, "steal", 0.0)
+    return {"wall": time.monotonic(), "own": time.process_time(), "busy": busy}
+
+
+def peak_bytes() -> int:
+    """The most memory that this process has had."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,0 +1,72 @@
+"""
+JoeyNMT or eole at training, by its own code, in its own environment; `training.py` and `quality.py` start it.
+
+    python benchmarks/peer_training.py '{"toolkit": "joeynmt", "folder": …, "config": …, "options": …}'
+
+Trains until the time is over, lets the toolkit save its model, and prints what was measured as JSON.
+"""
+
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from meter import Meter, TimeIsOver
+
+
+def measure(toolkit: str, config: str, options: dict[str, Any]) -> None:
+    """Trains until the time is over."""
+    meter = Meter(options["seconds"], options["warm_up"], options["updates"])
+    output = os.dup(1)  # both write their logs to standard output
+    os.dup2(2, 1)
+    {"joeynmt": train_joeynmt, "eole": train_eole}[toolkit](Path(config), meter)
+    os.write(output, json.dumps(meter.result).encode() + b"\n")
+    os._exit(0)  # threads that still read batches
+
+
+def train_joeynmt(config: Path, meter: Meter) -> None:
+    import joeynmt.__main__ as command
+    from joeynmt.training import TrainManager
+
+    plain_step = TrainManager._train_step
+
+    def counted(manager: Any, batch: Any) -> Any:
+        meter.count(manager.model, int(batch.ntokens), batch.trg.numel())
+        return plain_step(manager, batch)
+
+    TrainManager._train_step = counted
+    sys.argv = ["joeynmt", "train", str(config), "--skip-test"]
+    with suppress(TimeIsOver):  # the checkpoint is written all the same
+        command.main()
+
+
+def train_eole(config: Path, meter: Meter) -> None:
+    sys.modules["spacy"] = ModuleType("spacy")  # of transforms that nobody asks for here
+    from eole.bin.main import main
+    from eole.trainer import Trainer
+
+    plain_step = Trainer._train_step
+    trainers: list[Any] = []
+
+    def counted(trainer: Any, batches: Any, *arguments: Any, **options: Any) -> Any:
+        trainers[:] = [trainer]
+        for batch in batches:
+            target = batch["tgt"][:, 1:]
+            meter.count(trainer.model, int(target.ne(trainer.train_loss.padding_idx).sum()), target.numel())
+        return plain_step(trainer, batches, *arguments, **options)
+
+    Trainer._train_step = counted
+    sys.argv = ["eole", "train", "-config", str(config)]
+    try:
+        main()
+    except TimeIsOver:
+        trainers[0].model_saver.save(meter.updates)
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    measure(**json.loads(sys.argv[1]))

@@ -1,0 +1,163 @@
+"""
+What minutes of training bring: BLEU of a test set after the same time, this package's way and those of others.
+
+    python benchmarks/quality.py train.en train.de test.en test.de --minutes 10 --at_once 2
+
+All sides have the same subwords, size of model, smoothing, dropout and learning rate (equation 3), and batches of as
+many tokens, about; the time is that of updates, without preparing text. Each translates by its own decoder with a beam
+of 4. Several trainings may run at once, each with its share of the cores.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import toolkits
+from decoding import in_file_order
+from peers import ROOT, WillNotInstall
+from training import machine, prepare
+from transformers import AutoTokenizer, MarianMTModel
+
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.training.corpora import read_lines
+
+_PEERS = ("Seq2SeqTrainer + Marian", "JoeyNMT", "eole")
+
+
+@dataclass
+class QualityArguments:
+    """The model, the batches, and how long each side learns."""
+
+    d_model: int = field(default=256, metadata={"help": "Width of the model."})
+    heads: int = field(default=4, metadata={"help": "Attention heads of each layer."})
+    layers: int = field(default=3, metadata={"help": "Layers of the encoder, and of the decoder."})
+    ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
+    vocab_size: int = field(default=8000, metadata={"help": "Entries of the joint vocabulary, at most."})
+    max_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch."})
+    sentences: int = field(default=128, metadata={"help": "Sentences of a batch of Seq2SeqTrainer."})
+    warmup_steps: int = field(default=400, metadata={"help": "Of the learning rate, on all sides."})
+    minutes: float = field(default=10.0, metadata={"help": "That each side learns."})
+    seeds: int = field(default=3, metadata={"help": "Trainings of this package; the others have one each."})
+    at_once: int = field(default=1, metadata={"help": "Trainings at the same time, which share the cores."})
+    folder: str = field(default="runs/quality", metadata={"help": "Where text and models go."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of quality.md and .json."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    files, options = parse(QualityArguments, arguments, "quality.py TRAIN.en TRAIN.de TEST.en TEST.de [--flags]")
+    if len(files) != 4:
+        raise ValueError(f"Name training and test text, two files each, before the flags, got {len(files)} files.")
+    results = measure(files, options)
+    output = Path(options.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    report = {"machine": machine(), **asdict(options), "results": results}
+    (output / "quality.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    table = "\n".join(markdown(results, options)) + "\n"
+    (output / "quality.md").write_text(table, encoding="utf-8")
+    print(table, end="")
+
+
+def measure(files: Sequence[str], options: QualityArguments) -> list[dict[str, Any]]:
+    """A row for each training, in the order in which they began."""
+    folder = Path(options.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    prepare(folder, list(files[:2]), options.vocab_size)
+    (folder / "test.en").write_text(Path(files[2]).read_text(encoding="utf-8"), encoding="utf-8")
+    toolkits.write_subwords(folder, ["train.en", "train.de", "test.en"])
+    sides: list[tuple[str, int]] = [("ours, bf16", seed) for seed in range(1, options.seeds + 1)]
+    for place, peer in enumerate(_PEERS):  # in turns, so that whatever else the machine does falls on all of them
+        sides.insert(2 * place + 1, (peer, 1))
+    references = read_lines(files[3])
+    environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.at_once))}
+    environment |= {"OMP_WAIT_POLICY": "passive", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+
+    def one(side: tuple[str, int]) -> dict[str, Any]:
+        name, seed = side
+        print(f"{name}, seed {seed} ...", file=sys.stderr)
+        request = asdict(options) | {"seed": seed, "seconds": 60 * options.minutes, "warm_up": 0, "updates": 1}
+        request |= {"attn_implementation": "sdpa"}
+        try:
+            answers, found = _SIDES[name](folder, request, environment)
+        except (RuntimeError, WillNotInstall) as error:
+            return {"side": name, "seed": seed, "failed": str(error)}
+        bleu = score(answers, references)
+        return {"side": name, "seed": seed, "BLEU": bleu.bleu, "signature": bleu.bleu_signature, **found}
+
+    with ThreadPoolExecutor(options.at_once) as pool:
+        return list(pool.map(one, sides))
+
+
+def _ours(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+    output = folder / f"ours-{request['seed']}"
+    flags = {name: request[name] for name in ("d_model", "max_tokens", "warmup_steps", "seed")}
+    for part in ("encoder", "decoder"):
+        flags |= {f"{part}_layers": request["layers"], f"{part}_ffn_dim": request["ffn_dim"]}
+        flags |= {f"{part}_attention_heads": request["heads"]}
+    flags |= {"train_source": folder / "train.en", "train_target": folder / "train.de", "max_steps": 10**6}
+    flags |= {"tokenizer": folder / "tokenizer", "mixed_precision": "bf16", "max_minutes": request["seconds"] / 60}
+    flags |= {"save_minutes": request["seconds"] / 1200, "average_checkpoints": 5, "keep_last": 5, "logging_steps": 10}
+    flags |= {"output_dir": output, "overwrite_output_dir": True, "cache_dir": folder / "cache"}
+    words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
+    toolkits.run([sys.executable, str(ROOT / "scripts" / "train.py"), *words], "training", environment)
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    updates = max(line["step"] for line in lines)
+    translate = TranslationPipeline(str(output))
+    answers = translate((folder / "test.en").read_text(encoding="utf-8").splitlines(), batch_size=64, num_beams=4)
+    return [answer["translation_text"] for answer in answers], {"updates": updates}
+
+
+def _marian(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+    options = request | {"save_to": str(folder / "marian")}
+    words = json.dumps({"folder": str(folder), "kind": "group_by_length", "bf16": True, "options": options})
+    command = [sys.executable, str(ROOT / "benchmarks" / "metered_training.py"), words]
+    found = json.loads(toolkits.run(command, "Seq2SeqTrainer", environment).splitlines()[-1])
+    model, tokenizer = (
+        MarianMTModel.from_pretrained(folder / "marian"),
+        AutoTokenizer.from_pretrained(folder / "tokenizer"),
+    )
+    sources = (folder / "test.en").read_text(encoding="utf-8").splitlines()
+    return in_file_order(model.eval(), tokenizer, sources, beams=4), found
+
+
+def _toolkit(name: str) -> Callable[..., tuple[list[str], dict[str, Any]]]:
+    def train_and_translate(
+        folder: Path, request: dict[str, Any], environment: dict[str, str]
+    ) -> tuple[list[str], dict[str, Any]]:
+        output = folder / name
+        config = toolkits.write_config(name, folder, output, request)
+        found = toolkits.train(name, config, request, environment)
+        answers = toolkits.translate(name, config, output, folder / "subwords" / "test.en", environment)
+        return toolkits.as_text(folder, answers), found
+
+    return train_and_translate
+
+
+_SIDES = {
+    "ours, bf16": _ours,
+    "Seq2SeqTrainer + Marian": _marian,
+    "JoeyNMT": _toolkit("joeynmt"),
+    "eole": _toolkit("eole"),
+}
+
+
+def markdown(results: Sequence[dict[str, Any]], options: QualityArguments) -> list[str]:
+    """A table with a row for each training."""
+    lines = [f"| side | seed | BLEU after {options.minutes:g} minutes | updates |", "|---|---|---|---|"]
+    for row in results:
+        if "failed" in row:
+            lines.append(f"| {row['side']} | {row['seed']} | {row['failed'].splitlines()[0]} | |")
+        else:
+            lines.append(f"| {row['side']} | {row['seed']} | {row['BLEU']:.1f} | {row['updates']:,} |")
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,147 @@
+"""
+Cost as work grows: time and memory of decoding against the length of the source, sentences, beams and vocabulary, and
+of the way from raw text to the first update against the size of the corpus; ours beside Marian in transformers.
+
+    python benchmarks/scaling.py --curves "source length,beams"
+
+Decoding is of the small model with random weights, 32 tokens a sentence; each point is a process of its own.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+from peers import ROOT
+
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+
+SIDES = ("ours", "Marian")
+# The values of each curve, and what differs from 32 sentences of 24 tokens, greedy, with a vocabulary of 8,000.
+CURVES: dict[str, tuple[list[int], dict[str, int]]] = {
+    "source length": ([64, 128, 256, 512, 1024, 2048, 4096, 8192], {"sentences": 1}),
+    "sentences": ([1, 4, 16, 64, 256], {}),
+    "beams": ([1, 2, 4, 8, 16], {"sentences": 16}),
+    "vocabulary": ([1024, 4096, 16384, 65536], {}),
+    "pairs of text": ([1_000, 10_000, 100_000, 400_000], {}),
+}
+
+
+@dataclass
+class ScalingArguments:
+    """Which curves, and how many of their points."""
+
+    curves: str = field(default=",".join(CURVES), metadata={"help": "Names, with commas."})
+    points: int | None = field(default=None, metadata={"help": "Only so many of each, the smallest."})
+    rounds: int = field(default=3, metadata={"help": "Decodings of each point; the best counts."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of scaling.md, .json and .png."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    words, options = parse(ScalingArguments, arguments, "scaling.py [--flags]")
+    names = options.curves.split(",")
+    if words or not set(names) <= CURVES.keys():
+        raise ValueError(f"`curves` must be of {', '.join(CURVES)}, got {options.curves!r}.")
+    found = {name: measure_curve(name, options) for name in names}
+    output = Path(options.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "scaling.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    table = "\n".join(line for name, points in found.items() for line in markdown(name, points)) + "\n"
+    (output / "scaling.md").write_text(table, encoding="utf-8")
+    draw(found, output / "scaling.png")
+    print(table, end="")
+
+
+def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:
+    """Both sides of each point, in turns."""
+    values, fixed = CURVES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        request: dict[str, Any] = {"curve": name, "rounds": options.rounds} | fixed
+        if name == "pairs of text":
+            _write_text(Path(folder), values[: options.points])
+            request["folder"] = folder
+        points = []
+        for value in values[: options.points]:
+            sides = {side: _point(request | {"side": side, "value": value}) for side in SIDES}
+            print(f"{name} {value}: {sides}", file=sys.stderr)
+            points.append({"value": value} | sides)
+        return points
+
+
+def _point(request: dict[str, Any]) -> dict[str, float]:
+    command = [sys.executable, str(ROOT / "benchmarks" / "scaling_point.py"), json.dumps(request)]
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "passive"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if ended.returncode:
+        raise RuntimeError(f"{request} ended with status {ended.returncode}:\n{ended.stderr[-2000:]}")
+    return json.loads(ended.stdout.splitlines()[-1])
+
+
+def _write_text(folder: Path, sizes: Sequence[int]) -> None:
+    """The embedded corpus, over again until there are so many pairs, each with a number of its own."""
+    from vanilla_transformer import VanillaTransformerTokenizer
+    from vanilla_transformer.embedded_corpus import write_corpus
+
+    write_corpus(folder / "corpus", train=10_000, validation=1, test=1)
+    for end in ("en", "de"):
+        lines = (folder / "corpus" / f"train.{end}").read_text(encoding="utf-8").splitlines()
+        for size in sizes:
+            text = (f"{line} {number}" for number, line in enumerate(islice(cycle(lines), size)))
+            (folder / f"{size}.{end}").write_text("\n".join(text) + "\n", encoding="utf-8")
+    VanillaTransformerTokenizer.train_from_iterator(lines, vocab_size=2000).save_pretrained(folder / "tokenizer")
+
+
+def slope(points: Sequence[dict[str, Any]], side: str, what: str) -> float:
+    """The exponent of growth over the last two points."""
+    last, before = points[-1], points[-2]
+    if min(last[side][what], before[side][what]) <= 0.0:
+        return 0.0
+    return math.log(last[side][what] / before[side][what]) / math.log(last["value"] / before["value"])
+
+
+def markdown(name: str, points: Sequence[dict[str, Any]]) -> list[str]:
+    """A table with a row for each point, and how both sides grow at its end."""
+    lines = [f"| {name} | Marian ÷ ours, time | ours, MiB | Marian, MiB |", "|---|---|---|---|"]
+    for point in points:
+        ours, marian = point["ours"], point["Marian"]
+        lines.append(
+            f"| {point['value']:,} | {marian['seconds'] / ours['seconds']:.2f} | {ours['mib']:,.0f} | "
+            f"{marian['mib']:,.0f} |"
+        )
+    if len(points) > 1:
+        grows = ", ".join(f"{side} {slope(points, side, 'seconds'):.2f}" for side in SIDES)
+        lines += ["", f"Between the last two points time grows with the power {grows}."]
+    return [*lines, ""]
+
+
+def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
+    """Time above, memory below, each curve in a column, on logarithmic axes."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(2, len(found), figsize=(3.4 * len(found), 6), squeeze=False)
+    for column, (name, points) in enumerate(found.items()):
+        for row, (what, label) in enumerate((("seconds", "seconds"), ("mib", "MiB"))):
+            for side, style in zip(SIDES, ("o-", "s--"), strict=True):
+                values = [point["value"] for point in points]
+                axes[row][column].plot(values, [max(point[side][what], 0.1) if what == "mib" else point[side][what]
+                                                for point in points], style, label=side)  # fmt: skip
+            axes[row][column].set(xscale="log", yscale="log", xlabel=name, ylabel=label)
+            axes[row][column].grid(alpha=0.3)
+    axes[0][0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

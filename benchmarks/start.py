@@ -1,0 +1,102 @@
+"""
+What one waits for before any work is done: imports, `--help`, and the first translation beside the second.
+
+    python benchmarks/start.py [FOLDER]
+
+FOLDER is a trained model; by default one with random weights is made.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from decoding import random_model
+from peers import ROOT
+
+from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.commands import run
+from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.embedded_corpus import generate_pairs
+from vanilla_transformer.training.checkpoint import save_model_folder
+
+_TRANSLATE = """
+import sys, time, vanilla_transformer
+from transformers import pipeline
+translate = pipeline("translation", model=sys.argv[1])
+for _ in range(2):
+    started = time.perf_counter()
+    translate("The old woman buys a red apple.", max_new_tokens=16)
+    print(time.perf_counter() - started)
+"""
+
+
+@dataclass
+class StartArguments:
+    """How often, and where the table goes."""
+
+    rounds: int = field(default=5, metadata={"help": "Of each; the best counts."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of start.md and .json."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    folders, options = parse(StartArguments, arguments, "start.py [FOLDER] [--flags]")
+    if len(folders) > 1:
+        raise ValueError(f"Name one folder of a model or none, got {len(folders)}.")
+    with tempfile.TemporaryDirectory() as made:
+        folder = folders[0] if folders else _make_model(made)
+        found = measure(folder, options.rounds)
+    output = Path(options.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    (output / "start.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    table = "\n".join(markdown(found)) + "\n"
+    (output / "start.md").write_text(table, encoding="utf-8")
+    print(table, end="")
+
+
+def _make_model(folder: str) -> str:
+    texts = [text for pair in generate_pairs("train", 500, seed=0) for text in (pair.source, pair.target)]
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=1000)
+    return str(save_model_folder(random_model("small", vocab_size=len(tokenizer)), tokenizer, Path(folder, "model")))
+
+
+def measure(folder: str, rounds: int) -> dict[str, float]:
+    """The best seconds of each."""
+    programs = {
+        "`import torch`": ["-c", "import torch"],
+        "`import transformers`": ["-c", "import transformers"],
+        "`import vanilla_transformer`": ["-c", "import vanilla_transformer"],
+        "`from vanilla_transformer import …`": ["-c", "from vanilla_transformer import TranslationPipeline"],
+    }
+    programs |= {f"`scripts/{path.name} --help`": [str(path), "--help"] for path in sorted(ROOT.glob("scripts/*.py"))}
+    found = {name: min(_seconds(words) for _ in range(rounds)) for name, words in programs.items()}
+    translations = [_translations(folder) for _ in range(rounds)]
+    found["first translation"], found["second translation"] = (min(times) for times in zip(*translations, strict=True))
+    return found
+
+
+def _seconds(words: Sequence[str]) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=ROOT)
+    return time.perf_counter() - started
+
+
+def _translations(folder: str) -> list[float]:
+    command = [sys.executable, "-c", _TRANSLATE, str(Path(folder).absolute())]
+    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
+    return [float(line) for line in ended.stdout.splitlines()]
+
+
+def markdown(found: dict[str, float]) -> list[str]:
+    """A table with a row for each."""
+    lines = ["| what | seconds |", "|---|---|", *(f"| {name} | {value:.2f} |" for name, value in found.items())]
+    ratio = found["first translation"] / found["second translation"]
+    return [*lines, "", f"The first translation takes {ratio:.2f} times as long as the second."]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

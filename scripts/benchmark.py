@@ -1,0 +1,10 @@
+"""Runs `benchmarks/benchmark.py`: every comparison with other toolkits in one run, or its parts by name."""
+
+import runpy
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    program = Path(__file__).parents[1] / "benchmarks" / "benchmark.py"
+    sys.path.insert(0, str(program.parent))
+    runpy.run_path(str(program), run_name="__main__")

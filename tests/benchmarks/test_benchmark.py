@@ -1,0 +1,132 @@
+"""The comparison with other toolkits: its parts by name, what cannot be had named, and what its tables say."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import benchmark
+import peers
+import pytest
+import quality
+import scaling
+import start
+import toolkits
+import training
+
+
+def test_a_part_that_does_not_exist_is_refused_and_the_others_are_named():
+    with pytest.raises(ValueError, match="no part 'speed'. Parts are decoding, training, memory"):
+        benchmark.main(["speed"])
+
+
+def test_parts_are_run_by_name_and_their_tables_gathered(monkeypatch, tmp_path, capsys):
+    def part(data, options):
+        assert (data / "test.de").exists() and options.short
+        (Path(options.output_dir) / "scaling.md").write_text("a table\n")
+
+    monkeypatch.setitem(benchmark.PARTS, "scaling", part)
+    benchmark.main(["scaling", "--short", "--output_dir", str(tmp_path)])
+    assert "## scaling\n\na table" in (tmp_path / "benchmark.md").read_text()
+    assert str(tmp_path / "benchmark.md") in capsys.readouterr().out
+
+
+def test_a_stream_without_a_model_says_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="--model FOLDER, or the part `quality` before it"):
+        benchmark.main(["stream", "--output_dir", str(tmp_path)])
+
+
+def test_a_peer_that_will_not_install_is_named_in_the_table(monkeypatch, tmp_path):
+    monkeypatch.setattr(peers, "_FOLDER", tmp_path)
+    monkeypatch.setattr(peers.venv, "create", lambda *_, **__: None)
+    failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for joeynmt==2.3.0\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    with pytest.raises(peers.WillNotInstall, match="joeynmt will not install: ERROR: No matching"):
+        peers.python_of("joeynmt")
+    reason = training._reason_to_leave_out("JoeyNMT, float32")
+    assert reason.startswith("joeynmt will not install") and training._reason_to_leave_out("ours, bf16") is None
+    report = {
+        "machine": training.machine(),
+        "text": "text",
+        "results": {"ours, bf16": [MEASURED]},
+        "missing": [reason],
+    }
+    options = {"attn_implementation": "sdpa", "max_tokens": 2048, "sentences": 128, "repeats": 1, "seconds": 1.0}
+    assert reason in training.markdown(report | options | {"updates": 1, "note": ""})
+
+
+MEASURED = {"tokens_per_second": 2.0, "tokens_per_cpu_second": 1.0, "updates": 1, "target_tokens_an_update": 2.0}
+MEASURED |= {"target_padding": 0.0, "peak_mib": 4.0, "peak_over_resident_mib": 1.0, "cores_busy_with_others": 0.0}
+MEASURED |= {"parameters": 9}
+
+
+def test_ratios_are_against_the_best_peer():
+    peer = MEASURED | {"tokens_per_second": 1.0, "peak_mib": 8.0}
+    worse = peer | {"tokens_per_second": 0.5, "peak_mib": 16.0}
+    results = {"ours, bf16": [MEASURED], "JoeyNMT, float32": [worse], "eole, float32": [peer]}
+    cells = list(training._cells(results["ours, bf16"], results))
+    assert cells[1] == "2.00" and cells[5] == "0.50"
+
+
+def test_subwords_come_back_as_the_text_that_they_were(tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    lines = ["Two dogs.", "A man is sleeping, near  the water."]
+    (tmp_path / "train.en").write_text("\n".join(lines) + "\n")
+    toolkits.write_subwords(tmp_path, ["train.en"])
+    written = (tmp_path / "subwords" / "train.en").read_text().splitlines()
+    vocabulary = (tmp_path / "subwords" / "vocabulary").read_text().splitlines()
+    assert vocabulary[:4] == toolkits.SPECIAL
+    assert len(set(vocabulary)) == len(vocabulary) == len(tiny_tokenizer) + 1  # they know an unknown token as well
+    assert all(set(line.split()) <= set(vocabulary) for line in written)
+    encoded = [tiny_tokenizer.decode(tiny_tokenizer(line)["input_ids"], skip_special_tokens=True) for line in lines]
+    assert toolkits.as_text(tmp_path, written) == [text.strip() for text in encoded]
+
+
+@pytest.mark.parametrize("toolkit", toolkits.NAMES)
+def test_every_toolkit_is_told_the_same_recipe(toolkit, tmp_path):
+    options = {
+        "d_model": 48,
+        "heads": 2,
+        "layers": 7,
+        "ffn_dim": 96,
+        "max_tokens": 1234,
+        "warmup_steps": 55,
+        "seed": 9,
+    }
+    text = toolkits.write_config(toolkit, tmp_path, tmp_path / "model", options).read_text()
+    for value in options.values():
+        assert f": {value}\n" in text, value
+
+
+def test_growth_is_told_from_the_last_two_points(tmp_path):
+    points = [
+        {"value": size, "ours": {"seconds": size / 10, "mib": 0.0}, "Marian": {"seconds": size**2 / 10, "mib": 1.0}}
+        for size in (1, 2, 4)
+    ]
+    lines = scaling.markdown("source length", points)
+    assert "| 4 | 4.00 | 0 | 1 |" in lines
+    assert "Between the last two points time grows with the power ours 1.00, Marian 2.00." in lines
+    scaling.draw({"source length": points}, tmp_path / "curve.png")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_trainings_that_failed_are_in_the_table():
+    rows = [{"side": "ours, bf16", "seed": 1, "BLEU": 30.04, "updates": 1500}]
+    rows.append({"side": "eole", "seed": 1, "failed": "eole will not install: no network\nmore"})
+    lines = quality.markdown(rows, quality.QualityArguments(minutes=2.0))
+    assert lines[0].startswith("| side | seed | BLEU after 2 minutes")
+    assert lines[2:] == ["| ours, bf16 | 1 | 30.0 | 1,500 |", "| eole | 1 | eole will not install: no network | |"]
+
+
+def test_the_first_translation_is_set_beside_the_second():
+    assert start.markdown({"first translation": 3.0, "second translation": 2.0})[-1].startswith(
+        "The first translation takes 1.50 times"
+    )
+
+
+@pytest.mark.slow
+def test_curves_are_measured_on_both_sides(tmp_path):
+    scaling.main(["--curves", "beams,pairs of text", "--points", "1", "--rounds", "1", "--output_dir", str(tmp_path)])
+    found = json.loads((tmp_path / "scaling.json").read_text())
+    assert found.keys() == {"beams", "pairs of text"}
+    assert all(point[side]["seconds"] > 0 for points in found.values() for point in points for side in scaling.SIDES)

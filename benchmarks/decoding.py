@@ -286,6 +286,7 @@ def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
+            time.sleep(0.5)  # until the threads of the side before have ceased to wait for work
             started = time.perf_counter()
             side()
             seconds[name].append(time.perf_counter() - started)

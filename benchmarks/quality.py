@@ -15,15 +15,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import toolkits
 from decoding import in_file_order
 from peers import ROOT, WillNotInstall
 from training import machine, prepare
-from transformers import AutoTokenizer, MarianMTModel
+from transformers import AutoTokenizer, MarianMTModel, pipeline
 
-from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.commands import run
 from vanilla_transformer.commands.arguments import parse
 from vanilla_transformer.evaluation.scores import score
@@ -47,6 +46,7 @@ class QualityArguments:
     minutes: float = field(default=10.0, metadata={"help": "That each side learns."})
     seeds: int = field(default=3, metadata={"help": "Trainings of this package; the others have one each."})
     at_once: int = field(default=1, metadata={"help": "Trainings at the same time, which share the cores."})
+    count: int | None = field(default=None, metadata={"help": "Sentences of the test set; by default all."})
     folder: str = field(default="runs/quality", metadata={"help": "Where text and models go."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of quality.md and .json."})
 
@@ -70,32 +70,43 @@ def measure(files: Sequence[str], options: QualityArguments) -> list[dict[str, A
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
     prepare(folder, list(files[:2]), options.vocab_size)
-    (folder / "test.en").write_text(Path(files[2]).read_text(encoding="utf-8"), encoding="utf-8")
+    (folder / "test.en").write_text("\n".join(read_lines(files[2])[: options.count]) + "\n", encoding="utf-8")
     toolkits.write_subwords(folder, ["train.en", "train.de", "test.en"])
     sides: list[tuple[str, int]] = [("ours, bf16", seed) for seed in range(1, options.seeds + 1)]
     for place, peer in enumerate(_PEERS):  # in turns, so that whatever else the machine does falls on all of them
         sides.insert(2 * place + 1, (peer, 1))
-    references = read_lines(files[3])
     environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.at_once))}
     environment |= {"OMP_WAIT_POLICY": "passive", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
 
-    def one(side: tuple[str, int]) -> dict[str, Any]:
+    def train_one(side: tuple[str, int]) -> tuple[str, int, dict[str, Any]]:
         name, seed = side
         print(f"{name}, seed {seed} ...", file=sys.stderr)
         request = asdict(options) | {"seed": seed, "seconds": 60 * options.minutes, "warm_up": 0, "updates": 1}
-        request |= {"attn_implementation": "sdpa"}
         try:
-            answers, found = _SIDES[name](folder, request, environment)
+            return name, seed, _SIDES[name].train(folder, request | {"attn_implementation": "sdpa"}, environment)
         except (RuntimeError, WillNotInstall) as error:
-            return {"side": name, "seed": seed, "failed": str(error)}
-        bleu = score(answers, references)
-        return {"side": name, "seed": seed, "BLEU": bleu.bleu, "signature": bleu.bleu_signature, **found}
+            return name, seed, {"failed": str(error)}
 
     with ThreadPoolExecutor(options.at_once) as pool:
-        return list(pool.map(one, sides))
+        trained = list(pool.map(train_one, sides))
+    references, rows = read_lines(files[3])[: options.count], []
+    for name, seed, found in trained:
+        row = {"side": name, "seed": seed} | found
+        if "failed" not in found:
+            scores = score(_SIDES[name].translate(folder, seed), references)
+            row |= {"BLEU": scores.bleu, "signature": scores.bleu_signature}
+        rows.append(row)
+    return rows
 
 
-def _ours(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+class Side(NamedTuple):
+    """`train(folder, request, environment)` gives what was measured; `translate(folder, seed)` the test set."""
+
+    train: Callable[[Path, dict[str, Any], dict[str, str]], dict[str, Any]]
+    translate: Callable[[Path, int], list[str]]
+
+
+def _train_ours(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
     output = folder / f"ours-{request['seed']}"
     flags = {name: request[name] for name in ("d_model", "max_tokens", "warmup_steps", "seed")}
     for part in ("encoder", "decoder"):
@@ -108,41 +119,42 @@ def _ours(folder: Path, request: dict[str, Any], environment: dict[str, str]) ->
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
     toolkits.run([sys.executable, str(ROOT / "scripts" / "train.py"), *words], "training", environment)
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-    updates = max(line["step"] for line in lines)
-    translate = TranslationPipeline(str(output))
-    answers = translate((folder / "test.en").read_text(encoding="utf-8").splitlines(), batch_size=64, num_beams=4)
-    return [answer["translation_text"] for answer in answers], {"updates": updates}
+    return {"updates": max(line["step"] for line in lines)}
 
 
-def _marian(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> tuple[list[str], dict[str, Any]]:
+def _translate_ours(folder: Path, seed: int) -> list[str]:
+    translate = pipeline("translation", model=str(folder / f"ours-{seed}"))
+    answers = translate(read_lines(folder / "test.en"), batch_size=64, num_beams=4)
+    return [answer["translation_text"] for answer in answers]
+
+
+def _train_marian(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
     options = request | {"save_to": str(folder / "marian")}
     words = json.dumps({"folder": str(folder), "kind": "group_by_length", "bf16": True, "options": options})
     command = [sys.executable, str(ROOT / "benchmarks" / "metered_training.py"), words]
-    found = json.loads(toolkits.run(command, "Seq2SeqTrainer", environment).splitlines()[-1])
-    model, tokenizer = (
-        MarianMTModel.from_pretrained(folder / "marian"),
-        AutoTokenizer.from_pretrained(folder / "tokenizer"),
-    )
-    sources = (folder / "test.en").read_text(encoding="utf-8").splitlines()
-    return in_file_order(model.eval(), tokenizer, sources, beams=4), found
+    return json.loads(toolkits.run(command, "Seq2SeqTrainer", environment).splitlines()[-1])
 
 
-def _toolkit(name: str) -> Callable[..., tuple[list[str], dict[str, Any]]]:
-    def train_and_translate(
-        folder: Path, request: dict[str, Any], environment: dict[str, str]
-    ) -> tuple[list[str], dict[str, Any]]:
-        output = folder / name
-        config = toolkits.write_config(name, folder, output, request)
-        found = toolkits.train(name, config, request, environment)
-        answers = toolkits.translate(name, config, output, folder / "subwords" / "test.en", environment)
-        return toolkits.as_text(folder, answers), found
+def _translate_with_marian(folder: Path, _: int) -> list[str]:
+    model = MarianMTModel.from_pretrained(folder / "marian").eval()
+    return in_file_order(model, AutoTokenizer.from_pretrained(folder / "tokenizer"), read_lines(folder / "test.en"), 4)
 
-    return train_and_translate
+
+def _toolkit(name: str) -> Side:
+    def train(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
+        config = toolkits.write_config(name, folder, folder / name, request)
+        return toolkits.train(name, config, request, environment)
+
+    def translate(folder: Path, _: int) -> list[str]:
+        answers = toolkits.translate(name, folder / name, folder / "subwords" / "test.en")
+        return toolkits.as_text(folder, answers)
+
+    return Side(train, translate)
 
 
 _SIDES = {
-    "ours, bf16": _ours,
-    "Seq2SeqTrainer + Marian": _marian,
+    "ours, bf16": Side(_train_ours, _translate_ours),
+    "Seq2SeqTrainer + Marian": Side(_train_marian, _translate_with_marian),
     "JoeyNMT": _toolkit("joeynmt"),
     "eole": _toolkit("eole"),
 }
@@ -156,7 +168,7 @@ def markdown(results: Sequence[dict[str, Any]], options: QualityArguments) -> li
             lines.append(f"| {row['side']} | {row['seed']} | {row['failed'].splitlines()[0]} | |")
         else:
             lines.append(f"| {row['side']} | {row['seed']} | {row['BLEU']:.1f} | {row['updates']:,} |")
-    return lines
+    return [*lines, "", f"{options.at_once} at once on {os.cpu_count()} cores."]
 
 
 if __name__ == "__main__":

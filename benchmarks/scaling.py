@@ -78,7 +78,7 @@ def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:
 
 def _point(request: dict[str, Any]) -> dict[str, float]:
     command = [sys.executable, str(ROOT / "benchmarks" / "scaling_point.py"), json.dumps(request)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "passive"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     ended = subprocess.run(command, env=environment, capture_output=True, text=True)
     if ended.returncode:
         raise RuntimeError(f"{request} ended with status {ended.returncode}:\n{ended.stderr[-2000:]}")

@@ -117,16 +117,16 @@ def train(toolkit: str, config: Path, options: dict[str, Any], environment: dict
     return json.loads(run(command, toolkit, environment).splitlines()[-1])
 
 
-def translate(toolkit: str, config: Path, output: Path, source: Path, environment: dict[str, str]) -> list[str]:
+def translate(toolkit: str, output: Path, source: Path) -> list[str]:
     """Subwords of the translations of a file of subwords, with a beam of 4, by the toolkit's own command."""
     python, answers = str(python_of(toolkit)), output.with_suffix(".answers")
     if toolkit == "joeynmt":
-        command = [python, "-m", "joeynmt", "translate", str(config)]
-        return run(command, toolkit, environment, source.read_text(encoding="utf-8")).splitlines()
+        command = [python, "-m", "joeynmt", "translate", str(output.with_suffix(".yaml"))]
+        return run(command, toolkit, {}, source.read_text(encoding="utf-8")).splitlines()
     without_spacy = "import sys, types; sys.modules['spacy'] = types.ModuleType('spacy'); "
     command = [python, "-c", without_spacy + "from eole.bin.main import main; main()", "predict"]
     command += ["-model_path", str(output), "-src", str(source), "-output", str(answers), "-beam_size", "4"]
-    run([*command, "-batch_size", "64", "-world_size", "0"], toolkit, environment)
+    run([*command, "-batch_size", "64", "-world_size", "0"], toolkit, {})
     return answers.read_text(encoding="utf-8").splitlines()
 
 

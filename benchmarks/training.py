@@ -45,8 +45,7 @@ SIDES = {
     "eole, float32": ("eole", False),
 }
 _PEERS = {"random", "group_by_length", *toolkits.NAMES}
-# The leanest of each.
-MEMORY_SIDES = (
+LEANEST = (
     *("ours, float32", "ours, bf16", "Seq2SeqTrainer + Marian, group_by_length, float32"),
     *("Seq2SeqTrainer + Marian, group_by_length, bf16", "JoeyNMT, float32", "eole, float32"),
 )

@@ -11,6 +11,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer import generation_vanilla_transformer as generation
+from vanilla_transformer import linear_vanilla_transformer as linears
 from vanilla_transformer.linear_vanilla_transformer import (
     VanillaTransformerInt8Linear,
     VanillaTransformerLinear,
@@ -31,7 +32,15 @@ def tokens(sentences, length):
 
 
 def packed(model):
-    return [layer.packed is not None for layer in model.modules() if isinstance(layer, VanillaTransformerLinear)]
+    """Of each layer, alone or joined with its neighbours."""
+    found = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, VanillaTransformerLinear):
+            joined = getattr(model.get_submodule(name.rpartition(".")[0]), "joined_proj", None)
+            found.append(
+                layer.packed is not None or (joined is not None and any(layer is one for one in joined.linears))
+            )
+    return found
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
@@ -67,6 +76,18 @@ def test_weights_are_packed_for_a_call_only_and_anew_for_the_next(monkeypatch):
     with pytest.raises(TypeError):
         model.generate(source, do_sample=True, num_beams=1)
     assert not any(packed(model))
+
+
+def test_a_pipeline_packs_once_for_all_batches_of_a_call(monkeypatch, tiny_model, tiny_tokenizer):
+    packings = []
+    pack = linears._packed
+    monkeypatch.setattr(linears, "_packed", lambda weight: packings.append(weight) or pack(weight))
+    translate = TranslationPipeline(model=tiny_model, tokenizer=tiny_tokenizer)
+    texts = ["Two dogs are running in the grass."] * 7
+    alone = translate(texts, batch_size=7, max_new_tokens=3)
+    once = len(packings)
+    assert translate(texts, batch_size=2, max_new_tokens=3) == alone and len(packings) == 2 * once > 0
+    assert not any(packed(tiny_model))
 
 
 def test_what_learns_or_is_of_another_type_is_not_multiplied_packed():

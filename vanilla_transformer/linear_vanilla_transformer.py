@@ -4,9 +4,9 @@
 Matrix products of the model on a CPU, faster than plain ones: with packed weights while nothing is learnt; in 8 bits.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -24,9 +24,36 @@ class VanillaTransformerLinear(nn.Linear):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         packed = self.packed
-        if packed is None or hidden_states.dtype != torch.float32 or torch.is_grad_enabled():
+        if packed is None or not _can_be_packed(hidden_states):
             return super().forward(hidden_states)
         return torch.ops.mkldnn._linear_pointwise(hidden_states, packed, self.bias, "none", [], "")
+
+
+class _JoinedLinears:
+    """Several layers of one input as one packed product, their outputs side by side."""
+
+    def __init__(self, linears: Sequence[VanillaTransformerLinear]):
+        self.linears = linears
+        self.packed = _packed(torch.cat([linear.weight for linear in linears]))
+        self.bias = _joined_biases(linears)
+
+    def __call__(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        if not _can_be_packed(hidden_states):
+            return torch.cat([linear(hidden_states) for linear in self.linears], dim=-1)
+        return torch.ops.mkldnn._linear_pointwise(hidden_states, self.packed, self.bias, "none", [], "")
+
+
+def _can_be_packed(hidden_states: torch.Tensor) -> bool:
+    return hidden_states.dtype == torch.float32 and not torch.is_grad_enabled()
+
+
+def _packed(weight: torch.Tensor) -> torch.Tensor:
+    return torch.ops.mkldnn._reorder_linear_weight(weight.detach())
+
+
+def _joined_biases(linears: Sequence[nn.Linear]) -> torch.Tensor | None:
+    biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
+    return torch.cat(biases) if biases else None
 
 
 class VanillaTransformerInt8Linear(nn.Module):
@@ -35,20 +62,23 @@ class VanillaTransformerInt8Linear(nn.Module):
     each row, so that a sentence's result does not depend on what else is in the batch. For inference on a CPU.
 
     Args:
-        linear (`nn.Linear`): The layer to round. Its weight stays as it is.
+        linears (`nn.Linear`):
+            The layer to round, or several of one input, whose outputs stand side by side then. Their weights stay as
+            they are.
     """
 
     weight: torch.Tensor
     scale: torch.Tensor
     bias: torch.Tensor | None
 
-    def __init__(self, linear: nn.Linear):
+    def __init__(self, *linears: nn.Linear):
         super().__init__()
-        self.in_features, self.out_features = linear.in_features, linear.out_features
-        weight, scale = _rounded(linear.weight.detach().float())
+        weight, scale = _rounded(torch.cat([linear.weight.detach().float() for linear in linears]))
+        bias = _joined_biases(linears)
+        self.out_features, self.in_features = weight.shape
         self.register_buffer("weight", weight)
         self.register_buffer("scale", scale[:, 0])
-        self.register_buffer("bias", None if linear.bias is None else linear.bias.detach().float())
+        self.register_buffer("bias", None if bias is None else bias.float())
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         if torch.is_grad_enabled() and hidden_states.requires_grad:
@@ -67,6 +97,10 @@ def _rounded(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 def quantize_linears(model: _Model) -> _Model:
     """The model, with a `VanillaTransformerInt8Linear` in the place of every `VanillaTransformerLinear`."""
+    for attention in _self_attentions(model):
+        attention.joined_proj = VanillaTransformerInt8Linear(*_inputs(attention))
+        for name in _INPUTS:
+            delattr(attention, name)
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
             if isinstance(layer, VanillaTransformerLinear):
@@ -80,15 +114,40 @@ def packed_linears(model: nn.Module) -> Iterator[None]:
     Holds the weights of a model's `VanillaTransformerLinear`s in the order of oneDNN as well, where it is on a CPU and
     in float32. The weights must not change meanwhile. Inside another such block nothing happens.
     """
-    layers = [layer for layer in _linears(model) if layer.packed is None] if _has_onednn() else []
+    attentions = _self_attentions(model)
+    joined = {layer for attention in attentions if attention.joined_proj for layer in _inputs(attention)}
+    layers = {layer for layer in _linears(model) if layer.packed is None} - joined if _has_onednn() else set()
+    attentions = [attention for attention in attentions if layers.issuperset(_inputs(attention))]
     try:
         with torch.no_grad():
+            for attention in attentions:
+                attention.joined_proj = _JoinedLinears(_inputs(attention))
+                layers.difference_update(_inputs(attention))
             for layer in layers:
-                layer.packed = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach())
+                layer.packed = _packed(layer.weight)
         yield
     finally:
+        for attention in attentions:
+            attention.joined_proj = None
         for layer in layers:
             layer.packed = None
+
+
+# Self-attention projects one input three times.
+_INPUTS = ("q_proj", "k_proj", "v_proj")
+
+
+def _self_attentions(model: nn.Module) -> list[Any]:
+    """Those whose projections are not in 8 bits yet."""
+    return [
+        module
+        for name, module in model.named_modules()
+        if name.split(".")[-1] == "self_attn" and hasattr(module, _INPUTS[0])
+    ]
+
+
+def _inputs(attention: Any) -> list[Any]:
+    return [getattr(attention, name) for name in _INPUTS]
 
 
 def _has_onednn() -> bool:

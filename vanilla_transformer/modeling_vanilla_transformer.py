@@ -12,7 +12,7 @@ of a head, F feed-forward width, V target vocabulary.
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -71,6 +71,11 @@ def sinusoidal_positions(position_ids: torch.Tensor, d_model: int, layout: str =
     if layout == "halves":
         return torch.cat([sines, cosines], dim=-1)
     return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
+
+
+@lru_cache(maxsize=1024)
+def _one_position(position: int, d_model: int, layout: str) -> torch.Tensor:
+    return sinusoidal_positions(torch.tensor([[position]]), d_model, layout)
 
 
 def shift_tokens_right(labels: torch.Tensor, pad_token_id: int, decoder_start_token_id: int) -> torch.Tensor:
@@ -143,6 +148,8 @@ class VanillaTransformerSinusoidalPositions(nn.Module):
         self.layout = config.sinusoid_layout
 
     def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
+        if position_ids.shape == (1, 1) and position_ids.device.type == "cpu" and not torch.compiler.is_compiling():
+            return _one_position(int(position_ids), self.d_model, self.layout)  # where generation is
         return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) or (1, L) -> (…, L, D)
 
 
@@ -175,8 +182,9 @@ class VanillaTransformerDropout(nn.Dropout):
     """
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        drawn_here = hidden_states.device.type == "cpu" and not torch.compiler.is_compiling()
-        if not (self.training and self.p and drawn_here):
+        if not (self.training and self.p):
+            return hidden_states
+        if hidden_states.device.type != "cpu" or torch.compiler.is_compiling():
             return super().forward(hidden_states)
         dropped = min(round(self.p * 2**16), 2**16 - 1)
         draws = torch.empty(-(-hidden_states.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
@@ -205,7 +213,8 @@ def eager_attention_forward(
     if attention_mask is not None:
         scores = scores + attention_mask
     probabilities = nn.functional.softmax(scores, dim=-1)
-    probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
+    if dropout:
+        probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
     return (probabilities @ value).transpose(1, 2).contiguous(), probabilities
 
 
@@ -258,6 +267,7 @@ class VanillaTransformerAttention(nn.Module):
         self.k_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
         self.v_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
         self.out_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.joined_proj: Callable[[torch.Tensor], torch.Tensor] | None = None  # see `joined_linears`
 
     def forward(
         self,
@@ -268,8 +278,7 @@ class VanillaTransformerAttention(nn.Module):
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Maps `(B, T, D)` to `(B, T, D)`; the second value is the probabilities where the implementation has them."""
-        query = self._split_heads(self.q_proj(hidden_states))
-        key, value = self._keys_and_values(hidden_states, key_value_states, past_key_values)
+        query, key, value = self._queries_keys_values(hidden_states, key_value_states, past_key_values)
         implementation = self.config._attn_implementation
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         if implementation == "sdpa" and _are_few(query, key):
@@ -290,24 +299,36 @@ class VanillaTransformerAttention(nn.Module):
     def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
         return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, L, D) -> (B, H, L, K)
 
-    def _keys_and_values(
+    def _queries_keys_values(
         self,
         hidden_states: torch.Tensor,
         key_value_states: torch.Tensor | None,
         past_key_values: EncoderDecoderCache | None,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values, each `(B, H, S, K)`; those of the source are computed once for a whole generation."""
-        if past_key_values is None:
-            return self._project(hidden_states if key_value_states is None else key_value_states)
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries `(B, H, T, K)`, keys and values `(B, H, S, K)`; those of the source once for a whole generation."""
         if key_value_states is None:
-            return past_key_values.self_attention_cache.update(*self._project(hidden_states), self.layer_idx)
+            query, key, value = self._project(hidden_states)
+            if past_key_values is not None:
+                key, value = past_key_values.self_attention_cache.update(key, value, self.layer_idx)
+            return query, key, value
+        query = self._split_heads(self.q_proj(hidden_states))
+        if past_key_values is None:
+            return query, *self._project_source(key_value_states)
         cache = past_key_values.cross_attention_cache
-        if past_key_values.is_updated.get(self.layer_idx):
-            return cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
-        past_key_values.is_updated[self.layer_idx] = True
-        return cache.update(*self._project(key_value_states), self.layer_idx)
+        if not past_key_values.is_updated.get(self.layer_idx):
+            past_key_values.is_updated[self.layer_idx] = True
+            return query, *cache.update(*self._project_source(key_value_states), self.layer_idx)
+        return query, cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
 
-    def _project(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _project(self, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values of the same states."""
+        if self.joined_proj is not None:
+            parts = self.joined_proj(states).chunk(3, dim=-1)
+        else:
+            parts = (self.q_proj(states), self.k_proj(states), self.v_proj(states))
+        return tuple(self._split_heads(part) for part in parts)
+
+    def _project_source(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return self._split_heads(self.k_proj(states)), self._split_heads(self.v_proj(states))
 
 
@@ -628,6 +649,23 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             attention_mask=encoder_attention_mask,
             encoder_hidden_states=encoder_hidden_states,
         )
+        hidden_states = self.run_layers(
+            hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
+        )
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=hidden_states, past_key_values=past_key_values
+        )
+
+    def run_layers(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        encoder_hidden_states: torch.Tensor,
+        encoder_attention_mask: torch.Tensor | None,
+        past_key_values: EncoderDecoderCache | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """All layers over embedded tokens with positions, `(B, T, D)`, with masks as the attention takes them."""
         for layer in self.layers:
             hidden_states = layer(
                 hidden_states,
@@ -637,9 +675,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
                 past_key_values=past_key_values,
                 **kwargs,
             )
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=self.final_norm(hidden_states), past_key_values=past_key_values
-        )
+        return self.final_norm(hidden_states)
 
 
 class VanillaTransformerModel(VanillaTransformerPreTrainedModel):

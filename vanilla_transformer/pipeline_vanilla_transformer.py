@@ -5,6 +5,7 @@
 import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .linear_vanilla_transformer import packed_linears
 from .tokenization_vanilla_transformer import encode_sentences
 
 _DEFAULT_BATCH_SIZE = 32
@@ -167,7 +169,12 @@ class TranslationPipeline(Pipeline):
         """Translations of each sentence, best first, in the order given; batches hold sentences of like length."""
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         translations: list[list[str]] = [[] for _ in sentences]
-        with _progress_bar(len(sentences), run.progress_bar) as bar:
+        # Packed once for all batches, where there are several.
+        several = len(sentences) > run.batch_size and isinstance(self.model, nn.Module)
+        with (
+            _progress_bar(len(sentences), run.progress_bar) as bar,
+            packed_linears(self.model) if several else nullcontext(),
+        ):
             for start in range(0, len(order), run.batch_size):
                 batch = order[start : start + run.batch_size]
                 inputs = self.preprocess([sentences[index] for index in batch])

@@ -212,15 +212,19 @@ class _Decoder:
         last = self._length + (1 if beams_in_step else tokens.shape[1])
         positions = torch.arange(self._length, last, device=tokens.device)[None]
         self._length = last
-        states = self._model.model.decoder(
-            input_ids=tokens,
-            attention_mask=mask,
-            encoder_hidden_states=self._source_states,
-            encoder_attention_mask=self._source_mask,
-            past_key_values=self._cache,
-            position_ids=positions,
-            use_cache=True,
-        ).last_hidden_state
+        decoder = self._model.model.decoder
+        if tokens.shape[1] > 1 and not beams_in_step:  # a prompt, whose mask the decoder makes
+            states = decoder(
+                input_ids=tokens,
+                encoder_hidden_states=self._source_states,
+                encoder_attention_mask=self._source_mask,
+                past_key_values=self._cache,
+                position_ids=positions,
+                use_cache=True,
+            ).last_hidden_state
+        else:
+            states = decoder.add_positions(decoder.embed_tokens(tokens), positions)
+            states = decoder.run_layers(states, mask, self._source_states, self._source_mask, self._cache)
         states = states.flatten(0, 1) if beams_in_step else states[:, -1]
         return self._model.lm_head(states).float()
 

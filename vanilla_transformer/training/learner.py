@@ -85,6 +85,15 @@ class Learner:
         """The moving average in one piece, if there is one."""
         return {} if self.ema is None else {name: whole_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
 
+    def end(self) -> None:
+        """
+        Ends what processes and trackers have in common. DDP goes first: it would be the last to hold the processes'
+        group, and end it with Python's lock held, for which the group's own thread may be waiting (in torch 2.13).
+        """
+        self.prepared = self.objective
+        self.accelerator.free_memory()
+        self.accelerator.end_training()
+
     def complete(self, progress: Progress) -> None:
         """Enters what is no tensor."""
         progress.schedule = self.schedule.state_dict()

@@ -121,7 +121,7 @@ class TrainingRun:
             self.progress.passing = self.interrupted
             self._save_checkpoint()
         if self.interrupted:
-            self.accelerator.end_training()
+            self.learner.end()
             raise TrainingInterrupted(self._describe_interruption())
         return self._finish()
 
@@ -320,7 +320,7 @@ class TrainingRun:
         self._tell(f"The final model is the mean of {len(folders)} checkpoints.")
         self._validate(self.learner.whole, "mean of checkpoints")
         self._save_model(self.output_dir)
-        self.accelerator.end_training()
+        self.learner.end()
         return self.output_dir
 
     def _save_model(self, folder: Path) -> None:

@@ -43,7 +43,7 @@ style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-benchmark: $(READY_DEV) ## Every comparison with other toolkits (hours; `make benchmark SHORT=1`: ten minutes)
+benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
 	env -u OMP_WAIT_POLICY $(BIN)/python scripts/benchmark.py $(if $(SHORT),--short)
 
 resume-table: $(READY) ## Kill runs at exact places and compare what goes on with what was never stopped

@@ -21,7 +21,7 @@ from vanilla_transformer.commands.arguments import parse
 class BenchmarkArguments:
     """What is measured on what, and for how long."""
 
-    short: bool = field(default=False, metadata={"help": "Fewer rounds, sizes and seconds: within ten minutes."})
+    short: bool = field(default=False, metadata={"help": "Fewer rounds, sizes and seconds."})
     data: str | None = field(
         default=None,
         metadata={"help": "Folder of train.en, train.de, test.en, test.de; by default the embedded corpus."},

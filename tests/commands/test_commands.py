@@ -28,7 +28,8 @@ def texts(tmp_path):
 
 
 def test_every_command_has_a_script_of_its_name():
-    assert {path.stem for path in SCRIPTS.glob("*.py")} == {name.replace("-", "_") for name in COMMANDS}
+    scripts = {path.stem for path in SCRIPTS.glob("*.py")} - {"benchmark"}  # which the wheel does not hold
+    assert scripts == {name.replace("-", "_") for name in COMMANDS}
 
 
 def test_help_names_every_command(capsys):

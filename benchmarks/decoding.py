@@ -84,20 +84,19 @@ def main(arguments: Sequence[str]) -> None:
     torch.set_num_threads(options.threads or torch.get_num_threads())
     hardware = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
     lines = [f"{hardware}; torch {torch.__version__}, transformers {transformers.__version__}"]
+    if options.profile:
+        print("\n".join([*lines, "", *(line for size in options.sizes.split(",") for line in profiled(size))]))
+        return
     try:
         python_of("ctranslate2")
     except WillNotInstall as error:
         lines.append(str(error))
         CTRANSLATE2.clear()
-    lines.append("")
-    if options.profile:
-        print("\n".join([*lines, *(line for size in options.sizes.split(",") for line in profiled(size))]))
-        return
     if options.folder is not None:
         found = stream(options)
     else:
         found = [row for size in options.sizes.split(",") for beams in (1, 4) for row in fixed(size, beams, options)]
-    text = "\n".join([*lines, *_table(found)]) + "\n"
+    text = "\n".join([*lines, "", *_table(found)]) + "\n"
     print(text, end="")
     if options.output_file is not None:
         Path(options.output_file).write_text(text, encoding="utf-8")

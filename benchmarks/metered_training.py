@@ -72,7 +72,7 @@ def target_tokens(decoder_input_ids: torch.Tensor, eos_token_id: int) -> tuple[i
     return int(lengths.sum()), ends.numel()
 
 
-def _shape(options: dict[str, Any]) -> dict[str, Any]:
+def shape(options: dict[str, Any]) -> dict[str, Any]:
     """Of both models, in the names that both configurations have; Marian's attentions have biases."""
     shape = {"d_model": options["d_model"], "dropout": 0.1, "activation_function": "relu"}
     for part in ("encoder", "decoder"):
@@ -85,7 +85,7 @@ def train_with_our_loop(folder: Path, bf16: bool, options: dict[str, Any]) -> No
     from vanilla_transformer.training.arguments import parse_recipe
     from vanilla_transformer.training.trainer import train
 
-    flags = _shape(options) | _ADAM | {"attention_bias": True, "label_smoothing": 0.1}
+    flags = shape(options) | _ADAM | {"attention_bias": True, "label_smoothing": 0.1}
     flags |= {"warmup_steps": options["warmup_steps"]}
     flags |= {"max_tokens": options["max_tokens"], "attn_implementation": options["attn_implementation"]}
     flags |= {"train_source": folder / "train.en", "train_target": folder / "train.de", "cache_dir": folder / "cache"}
@@ -132,11 +132,11 @@ def build_model(peer: bool, tokenizer: Any, options: dict[str, Any]) -> Any:
     special = {"pad_token_id": tokenizer.pad_token_id, "eos_token_id": tokenizer.eos_token_id}
     special |= {"decoder_start_token_id": tokenizer.bos_token_id, "vocab_size": len(tokenizer)}
     if peer:
-        config = MarianConfig(**_shape(options), **special, scale_embedding=True, forced_eos_token_id=None)
+        config = MarianConfig(**shape(options), **special, scale_embedding=True, forced_eos_token_id=None)
         model: Any = MarianMTModel(config)
     else:
         model = VanillaTransformerForConditionalGeneration(
-            VanillaTransformerConfig(**_shape(options), **special, attention_bias=True)
+            VanillaTransformerConfig(**shape(options), **special, attention_bias=True)
         )
     model.set_attn_implementation(options["attn_implementation"])
     return model

@@ -19,8 +19,10 @@ from typing import Any, NamedTuple
 
 import toolkits
 from decoding import in_file_order
+from measuring import measure_apart, run_apart, write_results
+from metered_training import shape
 from peers import ROOT, WillNotInstall
-from training import machine, prepare
+from training import ModelArguments, machine, prepare
 from transformers import AutoTokenizer, MarianMTModel, pipeline
 
 from vanilla_transformer.commands import run
@@ -32,14 +34,9 @@ _PEERS = ("Seq2SeqTrainer + Marian", "JoeyNMT", "eole")
 
 
 @dataclass
-class QualityArguments:
+class QualityArguments(ModelArguments):
     """The model, the batches, and how long each side learns."""
 
-    d_model: int = field(default=256, metadata={"help": "Width of the model."})
-    heads: int = field(default=4, metadata={"help": "Attention heads of each layer."})
-    layers: int = field(default=3, metadata={"help": "Layers of the encoder, and of the decoder."})
-    ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
-    vocab_size: int = field(default=8000, metadata={"help": "Entries of the joint vocabulary, at most."})
     max_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch."})
     sentences: int = field(default=128, metadata={"help": "Sentences of a batch of Seq2SeqTrainer."})
     warmup_steps: int = field(default=400, metadata={"help": "Of the learning rate, on all sides."})
@@ -56,13 +53,8 @@ def main(arguments: Sequence[str]) -> None:
     if len(files) != 4:
         raise ValueError(f"Name training and test text, two files each, before the flags, got {len(files)} files.")
     results = measure(files, options)
-    output = Path(options.output_dir)
-    output.mkdir(parents=True, exist_ok=True)
     report = {"machine": machine(), **asdict(options), "results": results}
-    (output / "quality.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    table = "\n".join(markdown(results, options)) + "\n"
-    (output / "quality.md").write_text(table, encoding="utf-8")
-    print(table, end="")
+    write_results(options.output_dir, "quality", report, markdown(results, options))
 
 
 def measure(files: Sequence[str], options: QualityArguments) -> list[dict[str, Any]]:
@@ -108,16 +100,13 @@ class Side(NamedTuple):
 
 def _train_ours(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
     output = folder / f"ours-{request['seed']}"
-    flags = {name: request[name] for name in ("d_model", "max_tokens", "warmup_steps", "seed")}
-    for part in ("encoder", "decoder"):
-        flags |= {f"{part}_layers": request["layers"], f"{part}_ffn_dim": request["ffn_dim"]}
-        flags |= {f"{part}_attention_heads": request["heads"]}
+    flags = shape(request) | {name: request[name] for name in ("max_tokens", "warmup_steps", "seed")}
     flags |= {"train_source": folder / "train.en", "train_target": folder / "train.de", "max_steps": 10**6}
     flags |= {"tokenizer": folder / "tokenizer", "mixed_precision": "bf16", "max_minutes": request["seconds"] / 60}
     flags |= {"save_minutes": request["seconds"] / 1200, "average_checkpoints": 5, "keep_last": 5, "logging_steps": 10}
     flags |= {"output_dir": output, "overwrite_output_dir": True, "cache_dir": folder / "cache"}
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    toolkits.run([sys.executable, str(ROOT / "scripts" / "train.py"), *words], "training", environment)
+    run_apart([sys.executable, str(ROOT / "scripts" / "train.py"), *words], "training", environment)
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     return {"updates": max(line["step"] for line in lines)}
 
@@ -132,7 +121,7 @@ def _train_marian(folder: Path, request: dict[str, Any], environment: dict[str, 
     options = request | {"save_to": str(folder / "marian")}
     words = json.dumps({"folder": str(folder), "kind": "group_by_length", "bf16": True, "options": options})
     command = [sys.executable, str(ROOT / "benchmarks" / "metered_training.py"), words]
-    return json.loads(toolkits.run(command, "Seq2SeqTrainer", environment).splitlines()[-1])
+    return measure_apart(command, "Seq2SeqTrainer", environment)
 
 
 def _translate_with_marian(folder: Path, _: int) -> list[str]:

@@ -9,8 +9,6 @@ Decoding is of the small model with random weights, 32 tokens a sentence; each p
 
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from measuring import measure_apart, write_results
 from peers import ROOT
 
 from vanilla_transformer.commands import run
@@ -51,13 +50,9 @@ def main(arguments: Sequence[str]) -> None:
     if words or not set(names) <= CURVES.keys():
         raise ValueError(f"`curves` must be of {', '.join(CURVES)}, got {options.curves!r}.")
     found = {name: measure_curve(name, options) for name in names}
-    output = Path(options.output_dir)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "scaling.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    table = "\n".join(line for name, points in found.items() for line in markdown(name, points)) + "\n"
-    (output / "scaling.md").write_text(table, encoding="utf-8")
-    draw(found, output / "scaling.png")
-    print(table, end="")
+    lines = (line for name, points in found.items() for line in markdown(name, points))
+    write_results(options.output_dir, "scaling", found, lines)
+    draw(found, Path(options.output_dir, "scaling.png"))
 
 
 def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:
@@ -78,11 +73,7 @@ def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:
 
 def _point(request: dict[str, Any]) -> dict[str, float]:
     command = [sys.executable, str(ROOT / "benchmarks" / "scaling_point.py"), json.dumps(request)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if ended.returncode:
-        raise RuntimeError(f"{request} ended with status {ended.returncode}:\n{ended.stderr[-2000:]}")
-    return json.loads(ended.stdout.splitlines()[-1])
+    return measure_apart(command, str(request), {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""})
 
 
 def _write_text(folder: Path, sizes: Sequence[int]) -> None:

@@ -6,7 +6,6 @@ What one waits for before any work is done: imports, `--help`, and the first tra
 FOLDER is a trained model; by default one with random weights is made.
 """
 
-import json
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from decoding import random_model
+from measuring import write_results
 from peers import ROOT
 
 from vanilla_transformer import VanillaTransformerTokenizer
@@ -50,12 +50,7 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder = folders[0] if folders else _make_model(made)
         found = measure(folder, options.rounds)
-    output = Path(options.output_dir)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / "start.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    table = "\n".join(markdown(found)) + "\n"
-    (output / "start.md").write_text(table, encoding="utf-8")
-    print(table, end="")
+    write_results(options.output_dir, "start", found, markdown(found))
 
 
 def _make_model(folder: str) -> str:

@@ -3,13 +3,12 @@ What JoeyNMT and eole are told: the same text in the same subwords, model, optim
 """
 
 import json
-import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+from measuring import measure_apart, run_apart
 from peers import ROOT, python_of
 from transformers import AutoTokenizer
 
@@ -114,7 +113,7 @@ def train(toolkit: str, config: Path, options: dict[str, Any], environment: dict
     """What the meter says of a training."""
     request = json.dumps({"toolkit": toolkit, "config": str(config), "options": options})
     command = [str(python_of(toolkit)), str(ROOT / "benchmarks" / "peer_training.py"), request]
-    return json.loads(run(command, toolkit, environment).splitlines()[-1])
+    return measure_apart(command, toolkit, environment)
 
 
 def translate(toolkit: str, output: Path, source: Path) -> list[str]:
@@ -122,22 +121,9 @@ def translate(toolkit: str, output: Path, source: Path) -> list[str]:
     python, answers = str(python_of(toolkit)), output.with_suffix(".answers")
     if toolkit == "joeynmt":
         command = [python, "-m", "joeynmt", "translate", str(output.with_suffix(".yaml"))]
-        return run(command, toolkit, {}, source.read_text(encoding="utf-8")).splitlines()
+        return run_apart(command, toolkit, {}, source.read_text(encoding="utf-8")).splitlines()
     without_spacy = "import sys, types; sys.modules['spacy'] = types.ModuleType('spacy'); "
     command = [python, "-c", without_spacy + "from eole.bin.main import main; main()", "predict"]
     command += ["-model_path", str(output), "-src", str(source), "-output", str(answers), "-beam_size", "4"]
-    run([*command, "-batch_size", "64", "-world_size", "0"], toolkit, {})
+    run_apart([*command, "-batch_size", "64", "-world_size", "0"], toolkit, {})
     return answers.read_text(encoding="utf-8").splitlines()
-
-
-def run(command: Sequence[str], name: str, environment: dict[str, str], text: str | None = None) -> str:
-    """
-    The standard output of a command.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    ended = subprocess.run(command, env=os.environ | environment, input=text, capture_output=True, text=True)
-    if ended.returncode:
-        raise RuntimeError(f"{name} ended with status {ended.returncode}:\n{ended.stderr[-3000:]}")
-    return ended.stdout

@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -25,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 import toolkits
-from peers import WillNotInstall, python_of
+from measuring import measure_apart, write_results
+from peers import ROOT, WillNotInstall, python_of
 
 from vanilla_transformer.commands import run
 from vanilla_transformer.commands.arguments import parse
 
-_ROOT = Path(__file__).parents[1]
 # Of each side by name: what trains what, and in which arithmetic.
 SIDES = {
     "ours, float32": ("loop", False),
@@ -52,14 +51,20 @@ LEANEST = (
 
 
 @dataclass
-class BenchmarkArguments:
-    """The model, the batches, and how long each side is measured."""
+class ModelArguments:
+    """The model that all sides train, and their vocabulary."""
 
     d_model: int = field(default=256, metadata={"help": "Width of the model."})
     heads: int = field(default=4, metadata={"help": "Attention heads of each layer."})
     layers: int = field(default=3, metadata={"help": "Layers of the encoder, and of the decoder."})
     ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
     vocab_size: int = field(default=8000, metadata={"help": "Entries of the joint vocabulary, at most."})
+
+
+@dataclass
+class BenchmarkArguments(ModelArguments):
+    """The model, the batches, and how long each side is measured."""
+
     fill_vocabulary: bool = field(
         default=False, metadata={"help": "Add entries that no text has where it gives fewer than `vocab_size`."}
     )
@@ -102,12 +107,7 @@ def main(arguments: Sequence[str]) -> None:
     missing = [reason for reason in results.values() if isinstance(reason, str)]
     results = {name: found for name, found in results.items() if not isinstance(found, str)}
     report = {"machine": machine(), "text": text, **asdict(options), "results": results, "missing": missing}
-    table = "\n".join(markdown(report)) + "\n"
-    output = Path(options.output_dir)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / f"{options.name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    (output / f"{options.name}.md").write_text(table, encoding="utf-8")
-    print(table, end="")
+    write_results(options.output_dir, options.name, report, markdown(report))
 
 
 def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -> dict[str, Any]:
@@ -164,19 +164,17 @@ def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False)
 
 def _measure_apart(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:
     kind, bf16 = SIDES[name]
+    # Threads that wait must not count as work.
+    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
     if kind in toolkits.NAMES:
         config = toolkits.write_config(kind, folder, folder / kind, options)
-        return toolkits.train(kind, config, options, {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": "passive"})
+        return toolkits.train(kind, config, options, environment)
     request = json.dumps({"folder": str(folder), "kind": kind, "bf16": bf16, "options": options})
-    environment = os.environ | {"PYTHONPATH": str(_ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    environment.setdefault("OMP_WAIT_POLICY", "passive")  # threads that wait must not count as work
-    if environment.pop("PYTHONDONTWRITEBYTECODE", None):  # or each process compiles what it imports
-        environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
-    command = [sys.executable, str(_ROOT / "benchmarks" / "metered_training.py"), request]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if ended.returncode:
-        raise RuntimeError(f"{name} ended with status {ended.returncode}:\n{ended.stderr}")
-    return json.loads(ended.stdout.splitlines()[-1])
+    environment |= {"PYTHONPATH": str(ROOT)}
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):  # or each process compiles what it imports
+        environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
+    command = [sys.executable, str(ROOT / "benchmarks" / "metered_training.py"), request]
+    return measure_apart(command, name, environment)
 
 
 def machine() -> dict[str, Any]:

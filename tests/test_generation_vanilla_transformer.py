@@ -476,6 +476,9 @@ def test_a_whole_generation_config_may_be_passed():
     [
         ("length_penalty_type", "gnmt"),
         ("length_penalty_type", 0.6),
+        ("num_beams", 0),
+        ("num_beams", -1),
+        ("num_beams", 2.0),
         ("max_new_tokens_beyond_source", -1),
         ("max_new_tokens_beyond_source", 2.5),
         ("max_new_tokens_beyond_source", True),

@@ -3,6 +3,7 @@
 import copy
 import json
 import logging
+import threading
 import time
 from pathlib import Path
 
@@ -19,9 +20,12 @@ from transformers import (
     GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    LogitsProcessorList,
     MarianConfig,
     MarianMTModel,
+    MaxTimeCriteria,
     PreTrainedTokenizerFast,
+    TemperatureLogitsWarper,
     pipeline,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
@@ -77,9 +81,19 @@ class Echo:
 
 
 @pytest.fixture
-def echo(translate, tiny_tokenizer):
+def echo(translate, tiny_tokenizer, monkeypatch):
+    monkeypatch.setattr(pipeline_vanilla_transformer, "_BATCHES_AT_ONCE", 1)  # so that they arrive in their order
     translate.model.generate = Echo(tiny_tokenizer)
     return translate.model.generate
+
+
+@pytest.fixture
+def two_cores():
+    """What torch divides among threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def texts_of(answers):
@@ -266,6 +280,60 @@ def test_work_is_batched_by_length_and_comes_back_in_order(echo, translate):
 def test_the_result_does_not_depend_on_the_batch_size(translate, batch_size):
     expected = [translate(text)[0] for text in TEXTS]
     assert translate(TEXTS, batch_size=batch_size) == expected
+
+
+class Crew:
+    """Stands before `generate()`: keeps which thread called it, and how many threads torch had there."""
+
+    def __init__(self, model):
+        self.generate, self.calls = model.generate, []
+        self.together = threading.Barrier(2)
+
+    def __call__(self, *args, **kwargs):
+        self.calls.append((threading.current_thread(), torch.get_num_threads()))
+        return self.generate(*args, **kwargs)
+
+    def meet(self, *args, **kwargs):
+        self.together.wait(timeout=30)  # broken, unless another batch comes meanwhile
+        return self(*args, **kwargs)
+
+
+def test_batches_are_decoded_at_the_same_time_and_share_torch_s_threads(translate, two_cores):
+    expected = [translate(text)[0] for text in TEXTS]
+    crew = Crew(translate.model)
+    translate.model.generate = crew.meet
+    assert translate(TEXTS[:3] + TEXTS[4:5], batch_size=1) == expected[:3] + expected[4:5]
+    assert {threads for _, threads in crew.calls} == {1}
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_the_answers_do_not_depend_on_the_threads(translate, two_cores, beams):
+    texts = ["A man " * number + "sleeps." for number in range(40)]
+    together = translate(texts, batch_size=4, num_beams=beams)
+    torch.set_num_threads(1)
+    assert translate(texts, batch_size=4, num_beams=beams) == together
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"do_sample": True, "num_beams": 1},
+        {"generation_config": GenerationConfig(do_sample=True, decoder_start_token_id=1, pad_token_id=0)},
+        {"logits_processor": LogitsProcessorList([TemperatureLogitsWarper(2.0)])},
+        {"stopping_criteria": [MaxTimeCriteria(60.0)]},
+    ],
+)
+def test_batches_that_share_a_state_are_decoded_one_after_the_other(translate, two_cores, kwargs):
+    crew = translate.model.generate = Crew(translate.model)
+    translate(TEXTS, batch_size=1, **kwargs)
+    assert set(crew.calls) == {(threading.main_thread(), 2)}
+
+
+def test_what_fails_in_one_batch_fails_the_call_and_leaves_the_threads_as_they_were(translate, two_cores):
+    with pytest.raises(ValueError, match="num_beams"):
+        translate(TEXTS, batch_size=1, num_beams=-1)
+    assert torch.get_num_threads() == 2
 
 
 def test_the_batch_size_is_taken_from_call_or_construction(echo, translate, tiny_model, tiny_tokenizer):

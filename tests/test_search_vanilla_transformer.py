@@ -112,6 +112,20 @@ def test_tokens_are_those_of_the_library(shape, sentences, length, left, taste_f
         assert torch.equal(model.generate(tokens, **options), expected)
 
 
+@settings(max_examples=100, deadline=None)
+@given(vocab_size=st.integers(8, 200), beams=st.integers(1, 4), seed=st.integers(0, 1000), suppressed=st.booleans())
+def test_the_best_are_found_in_blocks_of_every_vocabulary(vocab_size, beams, seed, suppressed):
+    torch.manual_seed(seed)
+    scores, running = torch.randn(3, beams, vocab_size), torch.randn(3, beams)
+    if suppressed:
+        scores[:, :, vocab_size // 2 :] = -torch.inf
+    found, parents, tokens = search._best_continuations(scores, running, count=4)
+    expected, places = (scores + running[:, :, None]).flatten(1).topk(4)
+    assert torch.equal(found, expected)
+    assert torch.equal(parents * vocab_size + tokens, places)
+    assert torch.equal(search._argmax(scores[:, 0]), scores[:, 0].argmax(dim=-1))
+
+
 @pytest.mark.parametrize("beams", [1, 4])
 def test_a_prompt_and_several_answers_are_the_librarys(beams, counting):
     model = model_of(1)

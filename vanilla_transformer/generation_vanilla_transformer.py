@@ -262,6 +262,9 @@ def _check_paper_parameters(generation_config: GenerationConfig) -> None:
         raise ValueError(
             f"`length_penalty_type` must be 'power' or 'wu', got {generation_config.length_penalty_type!r}."
         )
+    beams = generation_config.num_beams
+    if beams is not None and (type(beams) is not int or beams < 1):
+        raise ValueError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
     margin = generation_config.max_new_tokens_beyond_source
     if margin is not None and (type(margin) is not int or margin < 0):
         raise ValueError(f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}.")

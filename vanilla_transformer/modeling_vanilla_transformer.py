@@ -148,9 +148,13 @@ class VanillaTransformerSinusoidalPositions(nn.Module):
         self.layout = config.sinusoid_layout
 
     def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
-        if position_ids.shape == (1, 1) and position_ids.device.type == "cpu" and not torch.compiler.is_compiling():
+        if position_ids.device.type != "cpu" or torch.compiler.is_compiling():
+            return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) or (1, L) -> (…, L, D)
+        if position_ids.shape == (1, 1):
             return _one_position(int(position_ids), self.d_model, self.layout)  # where generation is
-        return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) or (1, L) -> (…, L, D)
+        # Each position of a batch once: sines take time on a CPU.
+        positions, places = position_ids.unique(return_inverse=True)
+        return nn.functional.embedding(places, sinusoidal_positions(positions, self.d_model, self.layout))
 
 
 class VanillaTransformerLearnedPositions(nn.Embedding):

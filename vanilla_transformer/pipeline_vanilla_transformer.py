@@ -4,8 +4,9 @@
 
 import copy
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from .tokenization_vanilla_transformer import encode_sentences
 
 _DEFAULT_BATCH_SIZE = 32
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to find sentences of one length
+_BATCHES_AT_ONCE = 4  # at most: Python, which takes turns, is a part of each step
 _LONG_WORK = 256  # sentences from which on a progress bar is shown on a terminal
 _MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, where a checkpoint says nothing
 # The name, within a folder for CTranslate2, of the configuration of the model that it was made of.
@@ -64,9 +66,10 @@ class TranslationPipeline(Pipeline):
     `{"translation_text": …}` each; or any other iterable, answered by a generator that reads it in windows. With
     `num_return_sequences` over 1 there is a list of them for each text, best first.
 
-    Sentences are sorted by length into batches of `batch_size` (32 by default) and come back in the order given. Line
-    breaks stay. A line with more tokens than `config.max_source_length`, the longest source in training, is split into
-    sentences, none of which is cut. Blank text gives an empty translation.
+    Sentences are sorted by length into batches of `batch_size` (32 by default) and come back in the order given. On a
+    CPU several batches are decoded at a time, unless they share a state, such as random numbers. Line breaks stay. A
+    line with more tokens than `config.max_source_length`, the longest source in training, is split into sentences,
+    none of which is cut. Blank text gives an empty translation.
 
     `progress_bar` switches the bar on or off; by default it is shown on a terminal for 256 sentences and more. All
     other keyword arguments are those of `generate()`, whose defaults are the checkpoint's own.
@@ -118,21 +121,16 @@ class TranslationPipeline(Pipeline):
             return self._translate(list(_strings(inputs)), run)
         return self._stream(_strings(inputs), run)
 
-    def preprocess(self, input_: Sequence[str]) -> dict[str, torch.Tensor]:
-        """One padded batch of sentences: `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
+    def preprocess(self, input_: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+        """One padded batch of ids: `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
         padded = self.tokenizer.pad(
-            {"input_ids": self._encode(input_)}, padding_side="right", return_attention_mask=True, return_tensors="pt"
+            {"input_ids": input_}, padding_side="right", return_attention_mask=True, return_tensors="pt"
         )
         return dict(padded)
 
     def _forward(self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any) -> torch.Tensor:
         """Generated ids of shape `(batch_size * num_return_sequences, target_length)`."""
-        was_training = self.model.training
-        self.model.eval()  # a model fresh from training still has its dropout on
-        try:
-            outputs = self.model.generate(**input_tensors, **generate_kwargs)
-        finally:
-            self.model.train(was_training)
+        outputs = self.model.generate(**input_tensors, **generate_kwargs)
         return getattr(outputs, "sequences", outputs)
 
     def postprocess(self, model_outputs: torch.Tensor) -> list[str]:
@@ -167,23 +165,41 @@ class TranslationPipeline(Pipeline):
 
     def _translate_sentences(self, sentences: list[str], run: _Run) -> list[list[str]]:
         """Translations of each sentence, best first, in the order given; batches hold sentences of like length."""
-        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
+        encoded = self._encode(sentences)
+        order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
+        batches = [order[start : start + run.batch_size] for start in range(0, len(order), run.batch_size)]
         translations: list[list[str]] = [[] for _ in sentences]
-        # Packed once for all batches, where there are several.
-        several = len(sentences) > run.batch_size and isinstance(self.model, nn.Module)
-        with (
-            _progress_bar(len(sentences), run.progress_bar) as bar,
-            packed_linears(self.model) if several else nullcontext(),
-        ):
-            for start in range(0, len(order), run.batch_size):
-                batch = order[start : start + run.batch_size]
-                inputs = self.preprocess([sentences[index] for index in batch])
-                texts = self.postprocess(self.forward(inputs, **run.generate_kwargs))
+        with _progress_bar(len(sentences), run.progress_bar) as bar, _ready(self.model, several=len(batches) > 1):
+            sources = ([encoded[index] for index in batch] for batch in batches)
+            generated = self._generate(sources, self._at_once(len(batches), run), run)
+            for batch, outputs in zip(batches, generated, strict=True):
+                texts = self.postprocess(outputs)
                 each = len(texts) // len(batch)
                 for row, index in enumerate(batch):
                     translations[index] = texts[row * each : (row + 1) * each]
                 bar.update(len(batch))
         return translations
+
+    def _generate(self, batches: Iterable[list[list[int]]], at_once: int, run: _Run) -> Iterator[torch.Tensor]:
+        def generate(batch: list[list[int]]) -> torch.Tensor:
+            return self.forward(self.preprocess(batch), **run.generate_kwargs)
+
+        return _in_threads(generate, batches, at_once) if at_once > 1 else map(generate, batches)
+
+    def _at_once(self, batches: int, run: _Run) -> int:
+        """
+        How many batches are decoded at a time: several on a CPU, where the small operations of a step do not fill all
+        its cores. One where batches share more than the model: random numbers, or objects that are given.
+        """
+        is_known = self.model.config.model_type == VanillaTransformerConfig.model_type
+        if not (is_known and isinstance(self.model, nn.Module) and self.device.type == "cpu"):
+            return 1
+        options = run.generate_kwargs
+        config: Any = options.get("generation_config") or self.model.generation_config
+        given = [value for name, value in options.items() if name != "generation_config"]
+        if not all(map(_is_plain, given)) or _first_given(options.get("do_sample"), config.do_sample, False):
+            return 1
+        return min(batches, torch.get_num_threads(), _BATCHES_AT_ONCE)
 
     def _join(self, segments: list[_Segment], translations: list[list[str]], run: _Run) -> Any:
         """One text's answer: its segments' translations with the white space that stood between them."""
@@ -196,6 +212,35 @@ class TranslationPipeline(Pipeline):
         kwargs, name = run.generate_kwargs, "num_return_sequences"
         passed = getattr(kwargs.get("generation_config"), name, None)
         return _first_given(kwargs.get(name), passed, self.model.generation_config.num_return_sequences, 1)
+
+
+@contextmanager
+def _ready(model: Any, several: bool) -> Iterator[None]:
+    """Dropout is off, which a model fresh from training still has on; weights are packed once for several batches."""
+    was_training = model.training
+    model.eval()
+    try:
+        with packed_linears(model) if several and isinstance(model, nn.Module) else nullcontext():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def _in_threads(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+    """`map(function, items)` by several threads, among which those of torch are divided."""
+    cores = torch.get_num_threads()
+    try:
+        with ThreadPoolExecutor(threads, "batch", torch.set_num_threads, (cores // threads,)) as pool:
+            yield from pool.map(function, items)
+    finally:
+        torch.set_num_threads(cores)  # which threads that begin later would have from the last call
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value is of numbers and strings only, which nothing changes while it is read."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
 
 
 class CTranslate2Model:

@@ -147,11 +147,11 @@ class _RoomyLayer(DynamicLayer):
     ) -> tuple[torch.Tensor, torch.Tensor]:
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-            self._room = (key_states[:, :, :0], value_states[:, :, :0])
+            self._room = tuple(states[:, :, :0] for states in (key_states, value_states))
         start = self.get_seq_length()
         end = start + key_states.shape[2]
         if end > self._room[0].shape[2]:
-            self._room = self._enlarged(self._room[0], 2 * end), self._enlarged(self._room[1], 2 * end)
+            self._room = tuple(self._enlarged(room, 2 * end) for room in self._room)
         for room, new in zip(self._room, (key_states, value_states), strict=True):
             room[:, :, start:end] = new
         self.keys, self.values = (room[:, :, :end] for room in self._room)
@@ -164,8 +164,9 @@ class _RoomyLayer(DynamicLayer):
         return new
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        self._room = (self.keys[indices], self.values[indices])
-        self.keys, self.values = self._room
+        end = self.get_seq_length()
+        self._room = tuple(room.index_select(0, indices) for room in self._room)
+        self.keys, self.values = (room[:, :, :end] for room in self._room)
 
 
 class _Decoder:
@@ -229,8 +230,7 @@ class _Decoder:
         return self._model.lm_head(states).float()
 
     def keep(self, sentences: torch.Tensor) -> None:
-        """Leaves only these sentences in the batch."""
-        self._source_states = self._source_states[sentences]
+        """Leaves only these sentences in the batch. What layers need of the source's states is in the cache."""
         if self._source_mask is not None:
             self._source_mask = self._source_mask[sentences]
         if self._seen is not None:
@@ -272,12 +272,23 @@ def greedy_search(request: SearchRequest) -> torch.Tensor:
 
 
 def _argmax(scores: torch.Tensor) -> torch.Tensor:
-    """`scores.argmax(dim=-1)` of `(B, V)`, by blocks of the vocabulary, whose maxima take much less time."""
-    if scores.shape[1] % _BLOCK:
-        return scores.argmax(dim=-1)
-    blocked = scores.unflatten(1, (-1, _BLOCK))
-    block = blocked.amax(dim=-1).argmax(dim=-1)
-    return block * _BLOCK + blocked[torch.arange(len(scores), device=scores.device), block].argmax(dim=-1)
+    """`scores.argmax(dim=-1)` of `(B, V)`, which takes much less time once the best block is known."""
+    tokens, _ = _in_blocks(_block_maxima(scores).argmax(dim=-1, keepdim=True), scores.shape[1])
+    return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
+
+
+def _block_maxima(scores: torch.Tensor) -> torch.Tensor:
+    """`(…, V)` to `(…, blocks)`: the best score of each block of the vocabulary, the last of which may be smaller."""
+    whole = scores.shape[-1] // _BLOCK
+    maxima = scores[..., : whole * _BLOCK].unflatten(-1, (whole, _BLOCK)).amax(dim=-1)
+    rest = scores[..., whole * _BLOCK :]
+    return maxima if not rest.shape[-1] else torch.cat([maxima, rest.amax(dim=-1, keepdim=True)], dim=-1)
+
+
+def _in_blocks(blocks: torch.Tensor, vocab_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The tokens of blocks `(B, n)`, `(B, n * _BLOCK)`; and which of them only fill up, the last token once more."""
+    tokens = (blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=blocks.device)).flatten(-2)
+    return tokens.clamp(max=vocab_size - 1), tokens >= vocab_size
 
 
 class _Hypotheses:
@@ -371,17 +382,14 @@ def _best_continuations(
     The best are in the blocks of the vocabulary with the best maxima. So the long axis, which takes the time, is read
     once and not written.
     """
-    beams, vocab_size = log_probabilities.shape[1:]
-    size = _BLOCK if vocab_size % _BLOCK == 0 and beams * vocab_size >= count * _BLOCK else 1
-    blocked = log_probabilities.unflatten(-1, (-1, size))  # (B, N, blocks, size)
-    maxima = blocked.amax(dim=-1) if size > 1 else log_probabilities
-    block = (maxima + running_scores[:, :, None]).flatten(1).topk(count)[1]  # (B, count)
-    parents = block // maxima.shape[2]
-    within = blocked.flatten(1, 2).gather(1, block[:, :, None].expand(-1, -1, size))
-    within = within + running_scores.gather(1, parents)[:, :, None]
-    scores, place = within.flatten(1).topk(count)
-    block = block.gather(1, place // size)
-    return scores, block // maxima.shape[2], block % maxima.shape[2] * size + place % size
+    vocab_size = log_probabilities.shape[2]
+    maxima = _block_maxima(log_probabilities) + running_scores[:, :, None]  # (B, N, blocks)
+    best = maxima.flatten(1).topk(min(count, maxima[0].numel()))[1]
+    tokens, filling = _in_blocks(best % maxima.shape[2], vocab_size)
+    parents = (best // maxima.shape[2]).repeat_interleave(_BLOCK, dim=1)
+    within = log_probabilities.flatten(1).gather(1, parents * vocab_size + tokens) + running_scores.gather(1, parents)
+    scores, place = within.masked_fill_(filling, -torch.inf).topk(count)
+    return scores, parents.gather(1, place), tokens.gather(1, place)
 
 
 def _pick(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:

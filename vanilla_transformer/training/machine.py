@@ -1,4 +1,4 @@
-"""What a run was computed by, for its record."""
+"""What a run is computed by: its record, and what is kept there."""
 
 import os
 from importlib.metadata import version
@@ -8,6 +8,20 @@ import torch
 from accelerate import Accelerator
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
+# oneDNN and torch each keep what was compiled for products of the last so many shapes, by default 1,024.
+_COMPILED_PRODUCTS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+_PRODUCTS_OF_A_STEP = 64
+
+
+def forget_old_products() -> None:
+    """
+    Lets oneDNN keep what it compiled for about one step. Batches of buckets hardly ever have the shape of an earlier
+    one, and in bfloat16 on a CPU all that was kept for them came to more memory than everything else.
+
+    It works before the first product of a process. What the environment says already stays.
+    """
+    for name in _COMPILED_PRODUCTS:
+        os.environ.setdefault(name, str(_PRODUCTS_OF_A_STEP))
 
 
 def describe_machine(accelerator: Accelerator) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainin
 
 from .batching import TokenBatchSampler
 from .corpora import encode_pairs, read_text_files
+from .machine import forget_old_products
 from .schedule import noam_lambda
 
 
@@ -105,6 +106,7 @@ class TokenBudgetTrainerMixin:
     accelerator: Any
 
     def __init__(self, *args: Any, **kwargs: Any):
+        forget_old_products()
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):
             raise ValueError(

@@ -36,7 +36,7 @@ from .checkpoint import (
     save_model_folder,
 )
 from .learner import Learner
-from .machine import describe_machine
+from .machine import describe_machine, forget_old_products
 from .metrics import StepLog, append_entry, describe, forget_entries_after, peak_memory_gib
 from .order import UpdateOrder
 from .processes import main_process_says, sum_over_processes
@@ -76,6 +76,7 @@ def train(recipe: Recipe, evaluate: Evaluator) -> Path:
 
 def prepare_run(recipe: Recipe, evaluate: Evaluator) -> "TrainingRun":
     """A run with everything read and built, and nothing written; where the recipe's folder holds one, it goes on."""
+    forget_old_products()
     parts = build_parts(recipe)
     run = TrainingRun(parts, evaluate)
     if parts.state is not None:

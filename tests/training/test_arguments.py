@@ -1,5 +1,6 @@
 """Recipes and flags: what does not exist or cannot work is named before anything is read."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,16 @@ def test_the_defaults_are_the_papers():
     assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)
 
 
-def test_every_field_of_the_model_is_a_flag_with_the_configurations_default():
-    config = VanillaTransformerConfig()
-    model = ModelArguments()
-    assert {"d_model", "encoder_layers", "dropout", "normalize_before", "sinusoid_layout"} <= set(vars(model))
-    assert all(getattr(config, name) == value for name, value in vars(model).items())
+def test_every_field_of_the_model_is_a_flag_with_the_configurations_type_and_default():
+    derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
+    derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+    own = VanillaTransformerConfig.__annotations__.keys() - derived
+    chosen = {item.name: (item.type, item.default) for item in fields(VanillaTransformerConfig) if item.name in own}
+    for name in ("dropout", "attention_dropout", "activation_dropout"):
+        assert chosen[name][0] == float | int  # a flag takes whole numbers as floats
+        chosen[name] = (float, chosen[name][1])
+    types = ModelArguments.__annotations__  # what is in the fields the library's parser changes
+    assert {item.name: (types[item.name], item.default) for item in fields(ModelArguments)} == chosen
 
 
 def test_flags_win_over_the_recipe_and_the_recipe_over_defaults(recipe_file):

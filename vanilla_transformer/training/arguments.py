@@ -1,23 +1,19 @@
 """What a training run can be told, by a YAML recipe, by flags, or by a recipe with flags on top."""
 
 import math
-import types
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, make_dataclass
-from typing import Any, Union, get_args, get_origin
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import yaml
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
 
 from .corpora import CorpusSpec
+from .model_arguments import ModelArguments
 from .parsing import Parser, as_flags, check_names, read_recipe
-from .schedule import PAPER_SCHEDULE
 
-# Fields of the configuration that follow from the tokenizer, the corpus or the architecture.
-_DERIVED_FIELDS = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
-_DERIVED_FIELDS |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+PAPER_SCHEDULE = "noam"  # as Tensor2Tensor calls it
 
 
 @dataclass
@@ -147,7 +143,7 @@ class OptimizationArguments:
     )
     attn_implementation: str | None = field(
         default=None,
-        metadata={"help": "eager, sdpa, …; for short sentences on a CPU eager is the fastest. The default is sdpa."},
+        metadata={"help": "eager, sdpa, …, as transformers names them. The default is sdpa."},
     )
     seed: int = field(default=0, metadata={"help": "Of parameters, dropout and batch order."})
     early_stopping_patience: int | None = field(
@@ -202,36 +198,12 @@ class OutputArguments:
             self.keep_last = self.average_checkpoints
 
 
-def _argument_type(annotation: Any) -> Any:
-    """The type of a flag for a field's annotation: `float | int` takes a float, `X | None` an optional X."""
-    if get_origin(annotation) in (Union, types.UnionType) and float in get_args(annotation):
-        return float | None if type(None) in get_args(annotation) else float
-    return annotation
-
-
-def _model_arguments() -> type:
-    """One flag for each field of the configuration that a user may choose, with the configuration's own default."""
-    chosen = VanillaTransformerConfig.__annotations__.keys() - _DERIVED_FIELDS
-    return make_dataclass(
-        "ModelArguments",
-        [
-            (item.name, _argument_type(item.type), field(default=item.default, metadata={"help": "See the config."}))
-            for item in fields(VanillaTransformerConfig)
-            if item.name in chosen
-        ],
-    )
-
-
-ModelArguments = _model_arguments()
-ModelArguments.__doc__ = "Shape and regularisation of the model: fields of `VanillaTransformerConfig`."
-
-
 @dataclass
 class Recipe:
     """Everything one run needs. The four parts have no field name in common, so that a recipe is one flat file."""
 
     data: DataArguments
-    model: Any  # ModelArguments, made from the configuration's fields
+    model: ModelArguments
     optimization: OptimizationArguments
     output: OutputArguments
 

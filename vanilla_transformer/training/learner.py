@@ -7,11 +7,11 @@ from accelerate import Accelerator
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import OptimizationArguments
+from .arguments import PAPER_SCHEDULE, OptimizationArguments
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import Progress, TrainingState
 from .loss import Objective
-from .schedule import PAPER_SCHEDULE, make_schedule
+from .schedule import make_schedule
 from .sharding import like, load_optimizer_state, shard_model, whole_optimizer_state, whole_tensor, whole_weights
 
 

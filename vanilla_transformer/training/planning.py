@@ -3,9 +3,9 @@
 import statistics
 from typing import Any
 
-from .arguments import Recipe
+from .arguments import PAPER_SCHEDULE, Recipe
 from .metrics import peak_memory_gib
-from .schedule import PAPER_SCHEDULE, noam_lambda
+from .schedule import noam_lambda
 from .trainer import prepare_run
 
 _WARM_UP = 2  # the first updates allocate, and are slower

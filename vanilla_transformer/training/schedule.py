@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-PAPER_SCHEDULE = "noam"  # as Tensor2Tensor calls it
+from .arguments import PAPER_SCHEDULE
 
 
 def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable[[int], float]:

@@ -39,7 +39,7 @@ class QualityArguments(ModelArguments):
 
     max_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch."})
     sentences: int = field(default=128, metadata={"help": "Sentences of a batch of Seq2SeqTrainer."})
-    warmup_steps: int = field(default=400, metadata={"help": "Of the learning rate, on all sides."})
+    warmup_steps: int = field(default=800, metadata={"help": "Of the learning rate, on all sides."})
     minutes: float = field(default=10.0, metadata={"help": "That each side learns."})
     seeds: int = field(default=3, metadata={"help": "Trainings of this package; the others have one each."})
     at_once: int = field(default=1, metadata={"help": "Trainings at the same time, which share the cores."})

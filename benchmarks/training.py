@@ -77,7 +77,7 @@ class BenchmarkArguments(ModelArguments):
         default_factory=lambda: list(range(len(SIDES))),
         metadata={"help": "Numbers of the sides to measure: " + "; ".join(f"{i} {n}" for i, n in enumerate(SIDES))},
     )
-    seconds: float = field(default=20.0, metadata={"help": "Of each measurement, warm-up not counted."})
+    seconds: float = field(default=12.0, metadata={"help": "Of each measurement, warm-up not counted."})
     warm_up: int = field(default=5, metadata={"help": "Updates before the clock starts; they allocate."})
     updates: int = field(
         default=50,
@@ -86,7 +86,7 @@ class BenchmarkArguments(ModelArguments):
             "at a time, the longest first."
         },
     )
-    repeats: int = field(default=3, metadata={"help": "Measurements of each side."})
+    repeats: int = field(default=2, metadata={"help": "Measurements of each side."})
     note: str = field(default="", metadata={"help": "What the reader must know, such as other work on the machine."})
     name: str = field(default="training", metadata={"help": "Of the files of results."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of NAME.md and NAME.json."})

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,3 +131,14 @@ def test_curves_are_measured_on_both_sides(tmp_path):
     found = json.loads((tmp_path / "scaling.json").read_text())
     assert found.keys() == {"beams", "pairs of text"}
     assert all(point[side]["seconds"] > 0 for points in found.values() for point in points for side in scaling.SIDES)
+
+
+def test_the_peak_of_a_process_is_not_that_of_its_parent():
+    """Measurements are started by processes that have had models in memory."""
+    parent = "import subprocess, sys; held = bytearray(b'1') * 2**30; subprocess.run([sys.executable, *sys.argv[1:]])"
+    child = "import sys; sys.path.insert(0, sys.argv[1]); from meter import peak_bytes; print(peak_bytes())"
+    child += "; import torch; from vanilla_transformer.training.metrics import peak_memory_gib"
+    child += "; print(int(2**30 * peak_memory_gib(torch.device('cpu'))))"
+    command = [sys.executable, "-c", parent, "-c", child, str(peers.ROOT / "benchmarks")]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert [int(peak) < 2**30 for peak in said] == [True, True]

@@ -67,6 +67,10 @@ def peak_memory_gib(device: torch.device) -> float:
     """Most memory in use so far: of the GPU where there is one, of the process otherwise, in GiB."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
+    status = Path("/proc/self/status")
+    if status.exists():  # what `getrusage` gives is at least what the parent process had when it started this one
+        lines = status.read_text(encoding="utf-8").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20  # KiB
     unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, KiB elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 

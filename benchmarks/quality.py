@@ -42,7 +42,7 @@ class QualityArguments(ModelArguments):
     warmup_steps: int = field(default=800, metadata={"help": "Of the learning rate, on all sides."})
     minutes: float = field(default=10.0, metadata={"help": "That each side learns."})
     seeds: int = field(default=3, metadata={"help": "Trainings of this package; the others have one each."})
-    at_once: int = field(default=1, metadata={"help": "Trainings at the same time, which share the cores."})
+    at_once: int = field(default=2, metadata={"help": "Trainings at the same time, which share the cores."})
     count: int | None = field(default=None, metadata={"help": "Sentences of the test set; by default all."})
     folder: str = field(default="runs/quality", metadata={"help": "Where text and models go."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of quality.md and .json."})

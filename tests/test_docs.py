@@ -72,6 +72,14 @@ def test_the_choices_in_the_tables_are_recipe_keys(page, capsys):
         assert f"--{name}" in shown
 
 
+def test_the_python_of_the_page_on_one_side_alone_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    for block in blocks(ROOT / "docs" / "one_side_alone.md", "python"):
+        exec(block, names)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("Where is the ")
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder as a reader of the pages has it: scripts, recipes that end soon, and text of their own."""

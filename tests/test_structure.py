@@ -62,7 +62,8 @@ def test_arrows_point_one_way(path):
 
 
 def test_the_hub_modules_are_those_that_travel():
-    kinds = ("configuration", "generation", "linear", "modeling", "pipeline", "search", "tokenization")
+    kinds = ("configuration", "families_configuration", "families", "generation", "linear", "modeling", "pipeline")
+    kinds += ("search", "tokenization")
     assert {f"{kind}_vanilla_transformer" for kind in kinds} == HUB_MODULES
 
 

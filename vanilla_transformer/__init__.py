@@ -12,6 +12,17 @@ from .registration import register
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
+    from .families_configuration_vanilla_transformer import (
+        VanillaTransformerDecoderConfig,
+        VanillaTransformerEncoderConfig,
+    )
+    from .families_vanilla_transformer import (
+        VanillaTransformerDecoderModel,
+        VanillaTransformerEncoderModel,
+        VanillaTransformerForCausalLM,
+        VanillaTransformerForMaskedLM,
+        VanillaTransformerForSequenceClassification,
+    )
     from .generation_vanilla_transformer import PaperGenerationMixin, WuLengthPenalty, paper_generation_config
     from .modeling_vanilla_transformer import (
         VanillaTransformerForConditionalGeneration,
@@ -25,6 +36,14 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "configuration": ["VanillaTransformerConfig"],
+    "families_configuration": ["VanillaTransformerDecoderConfig", "VanillaTransformerEncoderConfig"],
+    "families": [
+        "VanillaTransformerDecoderModel",
+        "VanillaTransformerEncoderModel",
+        "VanillaTransformerForCausalLM",
+        "VanillaTransformerForMaskedLM",
+        "VanillaTransformerForSequenceClassification",
+    ],
     "generation": ["PaperGenerationMixin", "WuLengthPenalty", "paper_generation_config"],
     "modeling": [
         "VanillaTransformerForConditionalGeneration",
@@ -53,7 +72,14 @@ __all__ = [
     "PaperGenerationMixin",
     "TranslationPipeline",
     "VanillaTransformerConfig",
+    "VanillaTransformerDecoderConfig",
+    "VanillaTransformerDecoderModel",
+    "VanillaTransformerEncoderConfig",
+    "VanillaTransformerEncoderModel",
+    "VanillaTransformerForCausalLM",
     "VanillaTransformerForConditionalGeneration",
+    "VanillaTransformerForMaskedLM",
+    "VanillaTransformerForSequenceClassification",
     "VanillaTransformerModel",
     "VanillaTransformerPreTrainedModel",
     "VanillaTransformerTokenizer",

@@ -3,22 +3,10 @@
 """Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" here."""
 
 import copy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
-
-# Where transformers finds the code that travels with a checkpoint, for those who do not have this package.
-_TRAVELLING_CODE = {
-    "auto_map": {
-        "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
-        "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
-        "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
-    },
-    "custom_pipelines": {
-        "translation": {"impl": "pipeline_vanilla_transformer.TranslationPipeline", "pt": ["AutoModelForSeq2SeqLM"]},
-    },
-}
 
 
 def _attention_plan(attention: str) -> dict[str, str]:
@@ -104,6 +92,20 @@ class VanillaTransformerConfig(PreTrainedConfig):
     """
 
     model_type = "vanilla_transformer"
+    # Where transformers finds the code that travels with a checkpoint, for those who do not have this package.
+    travelling_code: ClassVar[dict[str, Any]] = {
+        "auto_map": {
+            "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
+            "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
+            "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
+        },
+        "custom_pipelines": {
+            "translation": {
+                "impl": "pipeline_vanilla_transformer.TranslationPipeline",
+                "pt": ["AutoModelForSeq2SeqLM"],
+            },
+        },
+    }
     _auto_class = "AutoConfig"  # saved models bring their code along, and load where this package is not installed
     keys_to_ignore_at_inference = ["past_key_values"]
     attribute_map = {
@@ -158,7 +160,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         # Where this package is installed its own code is used. The library would ask for `trust_remote_code` all the
         # same if it saw that the checkpoint brings some along.
         if not type(self).__module__.startswith("transformers_modules."):
-            for key in _TRAVELLING_CODE:
+            for key in ("auto_map", "custom_pipelines"):
                 kwargs.pop(key, None)
         super().__post_init__(**kwargs)
         if self.decoder_vocab_size is None:
@@ -168,7 +170,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as JSON can hold them, and where the code is that travels with a checkpoint."""
-        return super().to_dict() | copy.deepcopy(_TRAVELLING_CODE)
+        return super().to_dict() | copy.deepcopy(self.travelling_code)
 
     def validate_architecture(self) -> None:
         """Checks every rule between fields; run at construction and, since fields can be changed, before saving."""

@@ -105,7 +105,7 @@ def _one_outside(ids: torch.Tensor, size: int, ignored: int | None = None) -> in
     return highest if highest >= size else None
 
 
-def _check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None = None) -> None:
+def check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None = None) -> None:
     wrong = _one_outside(ids, vocab_size, ignored)
     if wrong is not None:
         allowed = f"from 0 to {vocab_size - 1}" + (f" (or {ignored})" if ignored is not None else "")
@@ -115,7 +115,9 @@ def _check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | Non
         )
 
 
-def _positions(mask: torch.Tensor | None, length: int, past: int | torch.Tensor, device: torch.device) -> torch.Tensor:
+def count_positions(
+    mask: torch.Tensor | None, length: int, past: int | torch.Tensor, device: torch.device
+) -> torch.Tensor:
     """
     Positions of the last `length` tokens: `(B, L)` where a padding mask of shape `(B, past + L)` tells which tokens
     count, so that padding on the left shifts nothing; `(1, L)` otherwise.
@@ -313,7 +315,8 @@ class VanillaTransformerAttention(nn.Module):
         if key_value_states is None:
             query, key, value = self._project(hidden_states)
             if past_key_values is not None:
-                key, value = past_key_values.self_attention_cache.update(key, value, self.layer_idx)
+                cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+                key, value = cache.update(key, value, self.layer_idx)
             return query, key, value
         query = self._split_heads(self.q_proj(hidden_states))
         if past_key_values is None:
@@ -529,7 +532,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         if input_ids is None or inputs_embeds is not None:
             given = "neither" if input_ids is None else "both"
             raise ValueError(f"Give exactly one of `{name}_ids` and `{name}s_embeds`, got {given}.")
-        _check_ids(f"{name}_ids", input_ids, self.embed_tokens.weight.shape[0])
+        check_ids(f"{name}_ids", input_ids, self.embed_tokens.weight.shape[0])
         return self.embed_tokens(input_ids)
 
     def add_positions(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
@@ -574,7 +577,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
         """
         inputs_embeds = self.embed("input", input_ids, inputs_embeds)
         attention_mask = source_mask(self.config, input_ids, attention_mask)
-        positions = _positions(attention_mask, inputs_embeds.shape[1], past=0, device=inputs_embeds.device)
+        positions = count_positions(attention_mask, inputs_embeds.shape[1], past=0, device=inputs_embeds.device)
         hidden_states = self.add_positions(inputs_embeds, positions)
         attention_mask = create_bidirectional_mask(
             config=self.config, inputs_embeds=inputs_embeds, attention_mask=attention_mask
@@ -639,7 +642,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
         past = past_key_values.get_seq_length() if past_key_values is not None else 0
         if position_ids is None:
-            position_ids = _positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds.device)
+            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds.device)
         hidden_states = self.add_positions(inputs_embeds, position_ids)
         attention_mask = create_causal_mask(
             config=self.config,
@@ -821,7 +824,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
             ValueError: ids or labels outside the vocabulary, or both or neither of ids and embeddings on one side.
         """
         if labels is not None:
-            _check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
+            check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
             use_cache = False
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
@@ -866,7 +869,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         """Counts positions while the mask of a padded prompt is still there: static caches turn it into a 4D mask."""
         if decoder_attention_mask is not None and kwargs.get("decoder_position_ids") is None:
             length = decoder_attention_mask.shape[-1]
-            kwargs["decoder_position_ids"] = _positions(decoder_attention_mask, length, 0, input_ids.device)
+            kwargs["decoder_position_ids"] = count_positions(decoder_attention_mask, length, 0, input_ids.device)
         return super().prepare_inputs_for_generation(
             input_ids, *args, decoder_attention_mask=decoder_attention_mask, **kwargs
         )

@@ -8,44 +8,64 @@ from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+from typing import Any
 
 
 def register() -> None:
     """Registers each class as soon as the module of transformers that must know it is there."""
     for theirs, ours, registration in (
-        ("transformers.models.auto.configuration_auto", "configuration", _register_configuration),
-        ("transformers.models.auto.modeling_auto", "modeling", _register_models),
-        ("transformers.models.auto.tokenization_auto", "tokenization", _register_tokenizer),
-        ("transformers.pipelines", "pipeline", _register_pipeline),
+        (
+            "transformers.models.auto.configuration_auto",
+            ["configuration", "families_configuration"],
+            _register_configurations,
+        ),
+        ("transformers.models.auto.modeling_auto", ["modeling", "families"], _register_models),
+        ("transformers.models.auto.tokenization_auto", ["tokenization"], _register_tokenizer),
+        ("transformers.pipelines", ["pipeline"], _register_pipeline),
     ):
-        _Registration(theirs, f"{__package__}.{ours}_vanilla_transformer", registration).attempt_when_possible()
+        names = [f"{__package__}.{kind}_vanilla_transformer" for kind in ours]
+        _Registration(theirs, names, registration).attempt_when_possible()
 
 
-def _register_configuration() -> None:
+def _configurations() -> list[Any]:
+    from .configuration_vanilla_transformer import VanillaTransformerConfig
+    from .families_configuration_vanilla_transformer import (
+        VanillaTransformerDecoderConfig,
+        VanillaTransformerEncoderConfig,
+    )
+
+    return [VanillaTransformerConfig, VanillaTransformerDecoderConfig, VanillaTransformerEncoderConfig]
+
+
+def _register_configurations() -> None:
     from transformers import AutoConfig
 
-    from .configuration_vanilla_transformer import VanillaTransformerConfig
-
-    AutoConfig.register(VanillaTransformerConfig.model_type, VanillaTransformerConfig, exist_ok=True)
+    for config in _configurations():
+        AutoConfig.register(config.model_type, config, exist_ok=True)
 
 
 def _register_models() -> None:
-    from transformers import AutoModel, AutoModelForSeq2SeqLM
+    import transformers
 
-    from .configuration_vanilla_transformer import VanillaTransformerConfig
-    from .modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerModel
+    from . import families_vanilla_transformer, modeling_vanilla_transformer
 
-    AutoModel.register(VanillaTransformerConfig, VanillaTransformerModel, exist_ok=True)
-    AutoModelForSeq2SeqLM.register(VanillaTransformerConfig, VanillaTransformerForConditionalGeneration, exist_ok=True)
+    # The same classes, by the same names, that a checkpoint brings along for those who do not have this package.
+    modules = (modeling_vanilla_transformer, families_vanilla_transformer)
+    for config in _configurations():
+        for auto_class, path in config.travelling_code["auto_map"].items():
+            if auto_class != "AutoConfig":
+                name = path.split(".")[1]
+                model = next(getattr(module, name) for module in modules if hasattr(module, name))
+                getattr(transformers, auto_class).register(config, model, exist_ok=True)
 
 
 def _register_tokenizer() -> None:
     from transformers import AutoTokenizer
 
-    from .configuration_vanilla_transformer import VanillaTransformerConfig
     from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-    AutoTokenizer.register(VanillaTransformerConfig, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
+    for config in _configurations():
+        AutoTokenizer.register(config, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
 
 
 def _register_pipeline() -> None:
@@ -56,22 +76,23 @@ def _register_pipeline() -> None:
 
 class _Registration:
     """
-    What is to be done once `theirs`, a module of transformers, is imported; and, where that happens while `ours` is
-    being imported, once that is, too.
+    What is to be done once `theirs`, a module of transformers, is imported; and, where that happens while some of
+    `ours` are being imported, once they are, too.
     """
 
-    def __init__(self, theirs: str, ours: str, registration: Callable[[], None]):
+    def __init__(self, theirs: str, ours: Sequence[str], registration: Callable[[], None]):
         self.theirs, self.ours, self.registration = theirs, ours, registration
         self.done = False
 
     def attempt_when_possible(self) -> None:
         self.attempt()
-        for name in (self.theirs, self.ours):
+        for name in (self.theirs, *self.ours):
             if name not in sys.modules:
                 sys.meta_path.insert(0, _Follower(name, self.attempt))
 
     def attempt(self) -> None:
-        unfinished = self.ours in sys.modules and not hasattr(sys.modules[self.ours], "__all__")  # its last name
+        begun = [sys.modules[name] for name in self.ours if name in sys.modules]
+        unfinished = any(not hasattr(module, "__all__") for module in begun)  # its last name
         if self.done or unfinished or self.theirs not in sys.modules:
             return
         self.done = True

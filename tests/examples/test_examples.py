@@ -135,10 +135,25 @@ def test_lora_on_tied_weights_which_would_not_survive_merging_is_refused(run, mo
     assert not (tmp_path / "out").exists()
 
 
+def test_patches_of_images_are_told_apart(run, tmp_path):
+    said = run("patches_of_images.py", ["--output_dir", tmp_path, "--use_cpu", "--disable_tqdm", "true"])
+    right = float(re.search(r"Of 400 new images ([\d.]+)% are told right", said)[1])
+    assert right > 60
+
+
+def test_the_next_value_of_a_series_is_foretold_from_all_before(run, tmp_path):
+    flags = ["--use_cpu", "--disable_tqdm", "true", "--num_train_epochs", "4"]
+    said = run("time_series.py", ["--output_dir", tmp_path, *flags])
+    foretold, repeated = (float(value) for value in re.findall(r"by ([\d.]+)[, ]", said))
+    assert foretold < 0.75 * repeated
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_the_flags_in_an_examples_docstring_exist(path):
     names = runpy.run_path(str(path))
-    training = names.get("TokenBudgetTrainingArguments") or names["Seq2SeqTrainingArguments"]
-    known = {item.name for part in (names["Arguments"], training) for item in fields(part)}
+    arguments = ("TokenBudgetTrainingArguments", "Seq2SeqTrainingArguments", "TrainingArguments")
+    parts = [next(names[name] for name in arguments if name in names)]
+    parts += [names["Arguments"]] if "Arguments" in names else []
+    known = {item.name for part in parts for item in fields(part)}
     flags = set(re.findall(r"--(\w+)", names["__doc__"])) - {"nproc_per_node"}
-    assert "model" in flags and flags <= known
+    assert flags and flags <= known

@@ -11,11 +11,24 @@ from tests.test_configuration_common import ConfigTester
 from tests.test_modeling_common import GenerationTesterMixin, ModelTesterMixin, ids_tensor
 from tests.test_tensor_parallel_mixin import TensorParallelTesterMixin
 from transformers import MarianConfig, MarianModel, MarianMTModel
-from transformers.models.auto.modeling_auto import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES, MODEL_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES,
+    MODEL_MAPPING_NAMES,
+)
 
 from vanilla_transformer import (
     VanillaTransformerConfig,
+    VanillaTransformerDecoderConfig,
+    VanillaTransformerDecoderModel,
+    VanillaTransformerEncoderConfig,
+    VanillaTransformerEncoderModel,
+    VanillaTransformerForCausalLM,
     VanillaTransformerForConditionalGeneration,
+    VanillaTransformerForMaskedLM,
+    VanillaTransformerForSequenceClassification,
     VanillaTransformerModel,
 )
 
@@ -23,6 +36,12 @@ from vanilla_transformer import (
 # do not find. Registering with the Auto classes does not write them.
 MODEL_MAPPING_NAMES["vanilla_transformer"] = "VanillaTransformerModel"
 MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES["vanilla_transformer"] = "VanillaTransformerForConditionalGeneration"
+DECODER, ENCODER = "vanilla_transformer_decoder", "vanilla_transformer_encoder"
+MODEL_MAPPING_NAMES[DECODER] = "VanillaTransformerDecoderModel"
+MODEL_MAPPING_NAMES[ENCODER] = "VanillaTransformerEncoderModel"
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DECODER] = "VanillaTransformerForCausalLM"
+MODEL_FOR_MASKED_LM_MAPPING_NAMES[ENCODER] = "VanillaTransformerForMaskedLM"
+MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[ENCODER] = "VanillaTransformerForSequenceClassification"
 
 VOCABULARY, PAD, START, EOS = 99, 0, 1, 2
 
@@ -68,6 +87,14 @@ class TinySeq2Seq:
         source[:, -1] = EOS
         inputs = {"input_ids": source, "attention_mask": source.ne(PAD)}
         return self.get_config(), {**inputs, "decoder_input_ids": target, "decoder_attention_mask": target.ne(PAD)}
+
+
+class TinyStack(TinySeq2Seq):
+    """The same of one side alone."""
+
+    def prepare_config_and_inputs_for_common(self):
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        return config, {name: inputs[name] for name in ("input_ids", "attention_mask")}
 
 
 class Seq2SeqTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTesterMixin):
@@ -121,6 +148,44 @@ class OtherArchitectureTest(VanillaTransformerTest):
     @unittest.skip("It expects the target's vocabulary to grow with the source's, which is another one here.")
     def test_resize_embeddings_untied(self):
         pass
+
+
+class StackTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTesterMixin):
+    """The tests of the models of one side alone."""
+
+    config_class = None
+    is_encoder_decoder = False
+
+    def setUp(self):
+        self.model_tester = TinyStack(self.config_class)
+        self.config_tester = ConfigTester(self, config_class=self.config_class)
+
+    def test_config(self):
+        self.config_tester.run_common_tests()
+
+    def test_the_classes_with_a_loss_are_given_labels(self):
+        config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
+        for model_class in self.all_model_classes[1:]:
+            given = self._prepare_for_class(inputs, model_class, return_labels=True)
+            assert model_class(config)(**given).loss.requires_grad
+
+
+class DecoderAloneTest(StackTests, unittest.TestCase):
+    """GPT's way."""
+
+    config_class = VanillaTransformerDecoderConfig
+    all_model_classes = (VanillaTransformerDecoderModel, VanillaTransformerForCausalLM)
+
+
+class EncoderAloneTest(StackTests, unittest.TestCase):
+    """BERT's way."""
+
+    config_class = VanillaTransformerEncoderConfig
+    all_model_classes = (
+        VanillaTransformerEncoderModel,
+        VanillaTransformerForMaskedLM,
+        VanillaTransformerForSequenceClassification,
+    )
 
 
 class MarianTest(Seq2SeqTests, unittest.TestCase):

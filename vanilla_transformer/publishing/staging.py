@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from huggingface_hub.utils.sha import sha_fileobj
+from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import (
     CONFIG_NAME,
     GENERATION_CONFIG_NAME,
@@ -16,9 +17,11 @@ from transformers.utils import (
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 
 CARD_NAME = "README.md"
-# The directory of the modules that travel, and their names.
+# The directory of the modules that travel, and the names of those that the library copies beside a translation model:
+# its modeling file, and what that imports.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
-CODE_NAMES = tuple(sorted(path.name for path in INSTALLED_CODE.glob("*_vanilla_transformer.py")))
+_MODELING = INSTALLED_CODE / "modeling_vanilla_transformer.py"
+CODE_NAMES = tuple(sorted({Path(path).name for path in (_MODELING, *get_relative_import_files(_MODELING))}))
 # A folder lacks none of these, and has one of each of the others: weights in several files have an index in place of
 # the one file, and tokenizers of converted models are those of Marian (SentencePiece) and FSMT.
 REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json", *CODE_NAMES)

@@ -1,0 +1,312 @@
+"""The two halves by themselves: GPT-2 weight for weight, the same with and without a cache, loaded and trained."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    DataCollatorWithPadding,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainingArguments,
+)
+
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerDecoderConfig,
+    VanillaTransformerDecoderModel,
+    VanillaTransformerEncoderConfig,
+    VanillaTransformerEncoderModel,
+    VanillaTransformerForCausalLM,
+    VanillaTransformerForMaskedLM,
+    VanillaTransformerForSequenceClassification,
+    VanillaTransformerModel,
+)
+
+VOCABULARY, PAD, START, EOS = 40, 0, 1, 2
+GPT2 = {"normalize_before": True, "position_embedding_type": "learned", "max_position_embeddings": 32}
+GPT2 |= {"activation_function": "gelu_new", "attention_bias": True, "scale_embedding": False, "layer_norm_eps": 1e-5}
+# Each class with its configuration, and the Auto class that finds it.
+CLASSES = [
+    (VanillaTransformerDecoderModel, VanillaTransformerDecoderConfig, AutoModel),
+    (VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig, AutoModelForCausalLM),
+    (VanillaTransformerEncoderModel, VanillaTransformerEncoderConfig, AutoModel),
+    (VanillaTransformerForMaskedLM, VanillaTransformerEncoderConfig, AutoModelForMaskedLM),
+    (VanillaTransformerForSequenceClassification, VanillaTransformerEncoderConfig, AutoModelForSequenceClassification),
+]
+
+
+def config_of(config_class, **changes):
+    stack = "decoder" if config_class is VanillaTransformerDecoderConfig else "encoder"
+    sizes = {f"{stack}_layers": 2, f"{stack}_attention_heads": 2, f"{stack}_ffn_dim": 24}
+    return config_class(**{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3} | sizes | changes)
+
+
+def build(model_class, config_class=VanillaTransformerDecoderConfig, seed=0, **changes):
+    torch.manual_seed(seed)
+    return model_class(config_of(config_class, **changes)).eval()
+
+
+def tokens(sentences, length):
+    return torch.randint(3, VOCABULARY, (sentences, length))
+
+
+# --- The decoder alone ----------------------------------------------------------------------------------------------
+
+
+def copy_of_gpt2(gpt2):
+    """GPT-2's weights in the decoder alone."""
+    model = VanillaTransformerForCausalLM(config_of(VanillaTransformerDecoderConfig, **GPT2))
+    body, stack = gpt2.transformer, model.model
+    pairs = [(stack.embed_tokens, body.wte), (stack.embed_positions, body.wpe), (stack.layer_norm, body.ln_f)]
+    for layer, block in zip(stack.layers, body.h, strict=True):
+        pairs += [(layer.self_attn_layer_norm, block.ln_1), (layer.final_layer_norm, block.ln_2)]
+        joined = zip(block.attn.c_attn.weight.t().chunk(3), block.attn.c_attn.bias.chunk(3), strict=True)
+        for projection, (weight, bias) in zip(
+            (layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj), joined, strict=True
+        ):
+            projection.weight.data, projection.bias.data = weight.clone(), bias.clone()
+        for ours, theirs in (
+            (layer.self_attn.out_proj, block.attn.c_proj),
+            (layer.fc1, block.mlp.c_fc),
+            (layer.fc2, block.mlp.c_proj),
+        ):
+            ours.weight.data, ours.bias.data = theirs.weight.t().clone(), theirs.bias.clone()
+    for ours, theirs in pairs:
+        ours.load_state_dict(theirs.state_dict())
+    return model.eval()
+
+
+@pytest.fixture
+def gpt2():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": VOCABULARY, "n_positions": 32, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_inner": 24}
+    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=START, eos_token_id=EOS)).eval()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    return model
+
+
+def test_with_gpt2s_choices_and_weights_it_is_gpt2(gpt2):
+    model, ids = copy_of_gpt2(gpt2), tokens(3, 9)
+    ours, theirs = model(ids, labels=ids), gpt2(ids, labels=ids)
+    torch.testing.assert_close(ours.logits, theirs.logits, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(ours.loss, theirs.loss)
+    ours.loss.backward()
+    theirs.loss.backward()
+    torch.testing.assert_close(
+        model.model.embed_tokens.weight.grad, gpt2.transformer.wte.weight.grad, atol=1e-5, rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_it_continues_a_prompt_as_gpt2_does(gpt2, beams):
+    prompt = tokens(2, 4)
+    prompt[0, :2] = PAD
+    decoding = {"attention_mask": prompt.ne(PAD).long(), "max_new_tokens": 12, "num_beams": beams}
+    decoding |= {"do_sample": False, "pad_token_id": PAD}
+    expected = gpt2.generate(prompt, **decoding)
+    assert torch.equal(copy_of_gpt2(gpt2).generate(prompt, **decoding), expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    sentences=st.integers(1, 4),
+    length=st.integers(1, 9),
+    beams=st.integers(1, 3),
+    normalize_before=st.booleans(),
+    attention=st.sampled_from(["eager", "sdpa"]),
+)
+def test_the_cache_changes_no_token(seed, sentences, length, beams, normalize_before, attention):
+    model = build(VanillaTransformerForCausalLM, seed=seed, normalize_before=normalize_before)
+    model.set_attn_implementation(attention)
+    prompt = tokens(sentences, length)
+    decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
+    assert torch.equal(
+        model.generate(prompt, use_cache=True, **decoding), model.generate(prompt, use_cache=False, **decoding)
+    )
+
+
+def test_no_position_sees_a_later_one():
+    model, ids = build(VanillaTransformerForCausalLM), tokens(2, 8)
+    changed = ids.clone()
+    changed[:, 5:] = tokens(2, 3)
+    before, after = model(ids).logits, model(changed).logits
+    torch.testing.assert_close(before[:, :5], after[:, :5])
+    assert not torch.allclose(before[:, 5:], after[:, 5:])
+
+
+def test_padding_on_the_left_changes_nothing():
+    model, ids = build(VanillaTransformerForCausalLM), tokens(2, 6)
+    padded = nn.functional.pad(ids, (3, 0), value=PAD)
+    found = model(padded, attention_mask=padded.ne(PAD).long()).logits[:, 3:]
+    torch.testing.assert_close(found, model(ids).logits, atol=1e-5, rtol=1e-4)
+
+
+# --- The encoder alone ----------------------------------------------------------------------------------------------
+
+
+def test_the_encoder_alone_is_the_encoder_of_the_whole():
+    encoder, ids = build(VanillaTransformerEncoderModel, VanillaTransformerEncoderConfig), tokens(3, 7)
+    whole = VanillaTransformerModel(config_of(VanillaTransformerConfig, encoder_layers=2)).eval()
+    whole.encoder.load_state_dict(encoder.state_dict())
+    ids[1, 4:] = PAD
+    assert torch.equal(encoder(ids).last_hidden_state, whole.encoder(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("model_class", [VanillaTransformerForMaskedLM, VanillaTransformerForSequenceClassification])
+def test_padding_changes_no_answer(model_class):
+    model, ids = build(model_class, VanillaTransformerEncoderConfig), tokens(2, 6)
+    padded = nn.functional.pad(ids, (0, 3), value=PAD)
+    found, expected = model(padded).logits, model(ids).logits
+    torch.testing.assert_close(found[:, : expected.shape[1]], expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_number_for_each_sequence_is_learnt_by_its_square():
+    model = build(VanillaTransformerForSequenceClassification, VanillaTransformerEncoderConfig, num_labels=1)
+    outputs = model(tokens(4, 5), labels=torch.rand(4))
+    assert outputs.logits.shape == (4, 1)
+    assert model.config.problem_type == "regression" and outputs.loss.requires_grad
+
+
+# --- Both -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
+def test_each_class_is_saved_and_found_by_its_auto_class(model_class, config_class, auto_class, tmp_path):
+    model = build(model_class, config_class)
+    model.save_pretrained(tmp_path)
+    found = auto_class.from_pretrained(tmp_path)
+    assert type(found) is model_class and type(AutoConfig.from_pretrained(tmp_path)) is config_class
+    inputs = tokens(2, 5)
+    assert torch.equal(found.eval()(inputs)[0], model(inputs)[0])
+
+
+ELSEWHERE = """
+import sys, json
+sys.modules["vanilla_transformer"] = None  # as where it is not installed
+import torch, transformers
+model = getattr(transformers, sys.argv[2]).from_pretrained(sys.argv[1], trust_remote_code=True).eval()
+print(json.dumps([type(model).__name__, model(torch.tensor([[5, 6, 7]]))[0].flatten().tolist()]))
+"""
+
+
+@pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
+def test_each_class_loads_where_the_package_is_not(model_class, config_class, auto_class, tmp_path):
+    model = build(model_class, config_class)
+    model.save_pretrained(tmp_path / "model")
+    environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "model"), auto_class.__name__]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    name, found = json.loads(ended.stdout.splitlines()[-1])
+    assert name == model_class.__name__
+    torch.testing.assert_close(torch.tensor(found), model(torch.tensor([[5, 6, 7]]))[0].flatten())
+
+
+def test_a_paper_s_checkpoint_carries_nothing_of_this(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("families*")) and list(tmp_path.glob("modeling_*.py"))
+
+
+@pytest.mark.parametrize("model_class", [VanillaTransformerForCausalLM, VanillaTransformerForMaskedLM])
+def test_embeddings_grow_with_the_vocabulary(model_class, tmp_path):
+    model = build(model_class, model_class.config_class)
+    before = model(tokens(1, 4))[0]
+    model.resize_token_embeddings(VOCABULARY + 3)
+    assert model(tokens(1, 4) * 0 + VOCABULARY + 2)[0].shape[-1] == VOCABULARY + 3
+    assert before.shape[-1] == VOCABULARY and model.lm_head.weight is model.model.embed_tokens.weight
+    model.save_pretrained(tmp_path)
+    assert model_class.from_pretrained(tmp_path).config.vocab_size == VOCABULARY + 3
+
+
+@pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
+def test_ids_outside_the_vocabulary_are_named(model_class, config_class, auto_class):
+    with pytest.raises(ValueError, match="`input_ids` must be token ids from 0 to 39, got 40"):
+        build(model_class, config_class)(torch.tensor([[40]]))
+
+
+@pytest.mark.parametrize("model_class", [VanillaTransformerForCausalLM, VanillaTransformerForMaskedLM])
+def test_labels_outside_the_vocabulary_are_named(model_class):
+    with pytest.raises(ValueError, match=r"`labels` must be token ids from 0 to 39 \(or -100\), got 41"):
+        build(model_class, model_class.config_class)(torch.tensor([[4]]), labels=torch.tensor([[41]]))
+
+
+@pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
+def test_states_and_probabilities_are_recorded(model_class, config_class, auto_class):
+    model = build(model_class, config_class)
+    model.set_attn_implementation("eager")
+    outputs = model(tokens(2, 5), output_hidden_states=True, output_attentions=True)
+    assert [state.shape for state in outputs.hidden_states] == [(2, 5, 16)] * 3
+    assert [attention.shape for attention in outputs.attentions] == [(2, 2, 5, 5)] * 2
+
+
+# --- Stock Trainer and collators ------------------------------------------------------------------------------------
+
+
+def trained(model, tokenizer, rows, collator, tmp_path):
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
+        logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
+    )  # fmt: skip
+    trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tokenizer)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return sum(losses[:5]) / 5, sum(losses[-5:]) / 5
+
+
+@pytest.fixture
+def masking_tokenizer(tiny_tokenizer):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    return tokenizer
+
+
+TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A dog is sleeping.", "Two men run."] * 8
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_librarys_trainer_and_collator_train_language_models(masked, masking_tokenizer, tmp_path):
+    model_class = VanillaTransformerForMaskedLM if masked else VanillaTransformerForCausalLM
+    model = build(model_class, model_class.config_class, vocab_size=len(masking_tokenizer), init_std=None).train()
+    rows = [{"input_ids": ids} for ids in masking_tokenizer(TEXTS)["input_ids"]]
+    collator = DataCollatorForLanguageModeling(masking_tokenizer, mlm=masked, seed=1 if masked else None)
+    first, last = trained(model, masking_tokenizer, rows, collator, tmp_path)
+    assert last < 0.7 * first
+
+
+def test_the_librarys_trainer_and_collator_train_a_classifier(tiny_tokenizer, tmp_path):
+    model = build(
+        VanillaTransformerForSequenceClassification,
+        VanillaTransformerEncoderConfig,
+        vocab_size=len(tiny_tokenizer),
+        init_std=None,
+    ).train()
+    encoded = tiny_tokenizer(TEXTS)["input_ids"]
+    rows = [{"input_ids": ids, "label": int(text.startswith("A"))} for ids, text in zip(encoded, TEXTS, strict=True)]
+    first, last = trained(model, tiny_tokenizer, rows, DataCollatorWithPadding(tiny_tokenizer), tmp_path)
+    assert last < 0.5 * first
+
+
+def test_the_tokenizer_is_found_beside_each_family(tiny_tokenizer, tmp_path):
+    for model_class in (VanillaTransformerForCausalLM, VanillaTransformerForMaskedLM):
+        folder = tmp_path / model_class.__name__
+        build(model_class, model_class.config_class).save_pretrained(folder)
+        tiny_tokenizer.save_pretrained(folder)
+        assert type(AutoTokenizer.from_pretrained(folder)) is type(tiny_tokenizer)

@@ -13,6 +13,7 @@ from pathlib import Path
 import datasets
 import pytest
 import yaml
+from accelerate.state import AcceleratorState
 
 from vanilla_transformer.commands import COMMANDS
 from vanilla_transformer.embedded_corpus import write_corpus
@@ -77,6 +78,7 @@ def test_the_python_of_the_page_on_one_side_alone_runs(tmp_path, monkeypatch, ca
     names = {}
     for block in blocks(ROOT / "docs" / "one_side_alone.md", "python"):
         exec(block, names)
+    AcceleratorState._reset_state(reset_partial_state=True)  # it keeps the first precision that was asked for
     assert capsys.readouterr().out.splitlines()[-1].startswith("Where is the ")
 
 

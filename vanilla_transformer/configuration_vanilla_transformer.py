@@ -3,7 +3,7 @@
 """Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" here."""
 
 import copy
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 from transformers.configuration_utils import PreTrainedConfig
@@ -93,19 +93,19 @@ class VanillaTransformerConfig(PreTrainedConfig):
 
     model_type = "vanilla_transformer"
     # Where transformers finds the code that travels with a checkpoint, for those who do not have this package.
-    travelling_code: ClassVar[dict[str, Any]] = {
-        "auto_map": {
+    travelling_code = dict[str, Any](
+        auto_map={
             "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
             "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
             "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
         },
-        "custom_pipelines": {
+        custom_pipelines={
             "translation": {
                 "impl": "pipeline_vanilla_transformer.TranslationPipeline",
                 "pt": ["AutoModelForSeq2SeqLM"],
             },
         },
-    }
+    )
     _auto_class = "AutoConfig"  # saved models bring their code along, and load where this package is not installed
     keys_to_ignore_at_inference = ["past_key_values"]
     attribute_map = {

@@ -160,7 +160,7 @@ class VanillaTransformerConfig(PreTrainedConfig):
         # Where this package is installed its own code is used. The library would ask for `trust_remote_code` all the
         # same if it saw that the checkpoint brings some along.
         if not type(self).__module__.startswith("transformers_modules."):
-            for key in ("auto_map", "custom_pipelines"):
+            for key in VanillaTransformerConfig.travelling_code:
                 kwargs.pop(key, None)
         super().__post_init__(**kwargs)
         if self.decoder_vocab_size is None:

@@ -12,16 +12,26 @@ _CONFIGURATIONS = "families_configuration_vanilla_transformer.VanillaTransformer
 
 def _plan_of(stack: str) -> dict[str, str]:
     """The tensor-parallel plan of one stack, without the attention to the other one."""
-    plan = VanillaTransformerConfig.base_model_tp_plan.items()
     return {
         name.removeprefix(f"{stack}."): way
-        for name, way in plan
+        for name, way in VanillaTransformerConfig.base_model_tp_plan.items()
         if name.startswith(f"{stack}.") and "encoder_attn" not in name
     }
 
 
 @strict
-class VanillaTransformerDecoderConfig(VanillaTransformerConfig):
+class VanillaTransformerStackConfig(VanillaTransformerConfig):
+    """What the configurations of one stack share."""
+
+    base_model_pp_plan = {"layers": (["hidden_states", "attention_mask"], ["hidden_states"])}
+    base_model_fsdp_plan = {"layers.*": "free_full_weight"}
+
+    is_encoder_decoder: bool = False
+    decoder_start_token_id: int | None = None
+
+
+@strict
+class VanillaTransformerDecoderConfig(VanillaTransformerStackConfig):
     """
     Shape of a [`VanillaTransformerDecoderModel`], which reads a sequence and continues it.
 
@@ -47,15 +57,10 @@ class VanillaTransformerDecoderConfig(VanillaTransformerConfig):
         "num_hidden_layers": "decoder_layers",
     }
     base_model_tp_plan = _plan_of("decoder")
-    base_model_pp_plan = {"layers": (["hidden_states", "attention_mask"], ["hidden_states"])}
-    base_model_fsdp_plan = {"layers.*": "free_full_weight"}
-
-    is_encoder_decoder: bool = False
-    decoder_start_token_id: int | None = None
 
 
 @strict
-class VanillaTransformerEncoderConfig(VanillaTransformerConfig):
+class VanillaTransformerEncoderConfig(VanillaTransformerStackConfig):
     """
     Shape of a [`VanillaTransformerEncoderModel`], which gives each token a state that has seen all others.
 
@@ -77,11 +82,6 @@ class VanillaTransformerEncoderConfig(VanillaTransformerConfig):
         }
     }
     base_model_tp_plan = _plan_of("encoder")
-    base_model_pp_plan = {"layers": (["hidden_states", "attention_mask"], ["hidden_states"])}
-    base_model_fsdp_plan = {"layers.*": "free_full_weight"}
-
-    is_encoder_decoder: bool = False
-    decoder_start_token_id: int | None = None
 
 
 __all__ = ["VanillaTransformerDecoderConfig", "VanillaTransformerEncoderConfig"]

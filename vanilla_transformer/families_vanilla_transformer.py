@@ -39,7 +39,6 @@ from .modeling_vanilla_transformer import (
     VanillaTransformerPreTrainedModel,
     VanillaTransformerStack,
     check_ids,
-    count_positions,
 )
 
 
@@ -84,6 +83,8 @@ class VanillaTransformerDecoderModel(VanillaTransformerFamilyModel, VanillaTrans
     """The decoder alone, without the output projection."""
 
     config_class = VanillaTransformerDecoderConfig
+    create_mask = staticmethod(create_causal_mask)
+    layer_class = VanillaTransformerContinuingLayer
     _auto_class = "AutoModel"
     _can_record_outputs = {
         "hidden_states": VanillaTransformerContinuingLayer,
@@ -92,9 +93,7 @@ class VanillaTransformerDecoderModel(VanillaTransformerFamilyModel, VanillaTrans
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config, config.vocab_size)
-        self.layers = nn.ModuleList(
-            VanillaTransformerContinuingLayer(config, layer_idx) for layer_idx in range(config.decoder_layers)
-        )
+        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.decoder_layers))
         self.post_init()
 
     @merge_with_config_defaults
@@ -124,30 +123,32 @@ class VanillaTransformerDecoderModel(VanillaTransformerFamilyModel, VanillaTrans
         Raises:
             ValueError: ids outside the vocabulary, or both or neither of ids and embeddings.
         """
-        inputs_embeds = self.embed("input", input_ids, inputs_embeds)
         if use_cache and past_key_values is None:
             past_key_values = DynamicCache()
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if position_ids is None:
-            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds.device)
-        hidden_states = self.add_positions(inputs_embeds, position_ids)
-        attention_mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values,
+        hidden_states, attention_mask = self.enter(
+            "input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
         )
+        hidden_states = self.run_layers(hidden_states, attention_mask, past_key_values, **kwargs)
+        return BaseModelOutputWithPast(last_hidden_state=hidden_states, past_key_values=past_key_values)
+
+    def run_layers(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        past_key_values: Cache | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """All layers over embedded tokens with positions, `(B, L, D)`, with a mask as the attention takes it."""
         for layer in self.layers:
             hidden_states = layer(hidden_states, attention_mask, past_key_values=past_key_values, **kwargs)
-        return BaseModelOutputWithPast(
-            last_hidden_state=self.final_norm(hidden_states), past_key_values=past_key_values
-        )
+        return self.final_norm(hidden_states)
 
 
 class VanillaTransformerForCausalLM(VanillaTransformerFamilyModel, GenerationMixin):
     """The decoder alone with the projection to the vocabulary: each position gives the token behind it."""
 
     config_class = VanillaTransformerDecoderConfig
+    model_class = VanillaTransformerDecoderModel
     _auto_class = "AutoModelForCausalLM"
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
@@ -155,7 +156,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerFamilyModel, GenerationMix
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
-        self.model = VanillaTransformerDecoderModel(config)
+        self.model = self.model_class(config)
         self.lm_head = VanillaTransformerLinear(config.d_model, config.vocab_size, bias=config.lm_head_bias)
         self.post_init()
 

@@ -106,6 +106,12 @@ def _one_outside(ids: torch.Tensor, size: int, ignored: int | None = None) -> in
 
 
 def check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None = None) -> None:
+    """
+    Refuses ids that no row of an embedding belongs to, on the CPU.
+
+    Raises:
+        ValueError: one of the `ids`, of any shape, is neither in `[0, vocab_size)` nor `ignored`.
+    """
     wrong = _one_outside(ids, vocab_size, ignored)
     if wrong is not None:
         allowed = f"from 0 to {vocab_size - 1}" + (f" (or {ignored})" if ignored is not None else "")
@@ -509,6 +515,8 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     """What encoder and decoder share: embeddings, positions, dropout on their sum, pre-norm's last normalisation."""
 
+    create_mask = staticmethod(create_bidirectional_mask)  # who sees whom
+
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
         super().__init__(config)
         scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
@@ -539,6 +547,28 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         """Section 3.5 (the sum) and 5.4 (dropout on it)."""
         return self.dropout(inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype))
 
+    def enter(
+        self,
+        name: str,
+        input_ids: torch.Tensor | None,
+        inputs_embeds: torch.Tensor | None,
+        attention_mask: torch.Tensor | None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """What the first layer gets: embedded tokens with positions `(B, L, D)`, and who sees whom."""
+        inputs_embeds = self.embed(name, input_ids, inputs_embeds)
+        if position_ids is None:
+            past = past_key_values.get_seq_length() if past_key_values is not None else 0
+            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds.device)
+        attention_mask = self.create_mask(
+            config=self.config,
+            inputs_embeds=inputs_embeds,
+            attention_mask=attention_mask,
+            past_key_values=getattr(past_key_values, "self_attention_cache", past_key_values),
+        )
+        return self.add_positions(inputs_embeds, position_ids), attention_mask
+
     def final_norm(self, hidden_states: torch.Tensor) -> torch.Tensor:
         return hidden_states if self.layer_norm is None else self.layer_norm(hidden_states)
 
@@ -546,6 +576,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
 class VanillaTransformerEncoder(VanillaTransformerStack):
     """N encoder layers over embedded source tokens."""
 
+    layer_class = VanillaTransformerEncoderLayer
     _can_record_outputs = {
         "hidden_states": VanillaTransformerEncoderLayer,
         "attentions": VanillaTransformerAttention,
@@ -553,9 +584,7 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config, config.vocab_size)
-        self.layers = nn.ModuleList(
-            VanillaTransformerEncoderLayer(config, layer_idx) for layer_idx in range(config.encoder_layers)
-        )
+        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.encoder_layers))
         self.post_init()
 
     @merge_with_config_defaults
@@ -575,21 +604,27 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
             inputs_embeds (`torch.FloatTensor` of shape `(batch_size, source_length, d_model)`):
                 Continuous inputs in place of `input_ids`. They are not scaled by √d_model.
         """
-        inputs_embeds = self.embed("input", input_ids, inputs_embeds)
         attention_mask = source_mask(self.config, input_ids, attention_mask)
-        positions = count_positions(attention_mask, inputs_embeds.shape[1], past=0, device=inputs_embeds.device)
-        hidden_states = self.add_positions(inputs_embeds, positions)
-        attention_mask = create_bidirectional_mask(
-            config=self.config, inputs_embeds=inputs_embeds, attention_mask=attention_mask
-        )
+        hidden_states, attention_mask = self.enter("input", input_ids, inputs_embeds, attention_mask)
+        return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **kwargs))
+
+    def run_layers(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> torch.Tensor:
+        """All layers over embedded tokens with positions, `(B, S, D)`, with a mask as the attention takes it."""
         for layer in self.layers:
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
-        return BaseModelOutput(last_hidden_state=self.final_norm(hidden_states))
+        return self.final_norm(hidden_states)
 
 
 class VanillaTransformerDecoder(VanillaTransformerStack):
     """N decoder layers over embedded target tokens, each attending to the encoder's output."""
 
+    create_mask = staticmethod(create_causal_mask)
+    layer_class = VanillaTransformerDecoderLayer
     _can_record_outputs = {
         "hidden_states": VanillaTransformerDecoderLayer,
         "attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="self_attn"),
@@ -598,9 +633,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config, config.decoder_vocab_size or config.vocab_size)
-        self.layers = nn.ModuleList(
-            VanillaTransformerDecoderLayer(config, layer_idx) for layer_idx in range(config.decoder_layers)
-        )
+        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.decoder_layers))
         self.post_init()
 
     @merge_with_config_defaults
@@ -637,22 +670,14 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             raise ValueError(
                 "`encoder_hidden_states` must be given: every decoder layer attends to the encoder's output."
             )
-        inputs_embeds = self.embed("decoder_input", input_ids, inputs_embeds)
         if use_cache and past_key_values is None:
             past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        past = past_key_values.get_seq_length() if past_key_values is not None else 0
-        if position_ids is None:
-            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds.device)
-        hidden_states = self.add_positions(inputs_embeds, position_ids)
-        attention_mask = create_causal_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            past_key_values=past_key_values.self_attention_cache if past_key_values is not None else None,
+        hidden_states, attention_mask = self.enter(
+            "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
         )
         encoder_attention_mask = create_bidirectional_mask(
             config=self.config,
-            inputs_embeds=inputs_embeds,
+            inputs_embeds=hidden_states,
             attention_mask=encoder_attention_mask,
             encoder_hidden_states=encoder_hidden_states,
         )
@@ -688,14 +713,16 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     """Encoder and decoder, without the output projection."""
 
+    encoder_class = VanillaTransformerEncoder
+    decoder_class = VanillaTransformerDecoder
     _auto_class = "AutoModel"  # saved models bring their code along
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config)
         if config.share_encoder_decoder_embeddings:
             self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
-        self.encoder = VanillaTransformerEncoder(config)
-        self.decoder = VanillaTransformerDecoder(config)
+        self.encoder = self.encoder_class(config)
+        self.decoder = self.decoder_class(config)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -772,6 +799,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
 class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerPreTrainedModel):
     """The whole Transformer of figure 1: encoder, decoder, and the projection to the vocabulary."""
 
+    model_class = VanillaTransformerModel
     _auto_class = "AutoModelForSeq2SeqLM"
 
     _tp_plan = {"lm_head": "colwise_gather_output"}
@@ -781,7 +809,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         super().__init__(config)
         shared = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
-        self.model = VanillaTransformerModel(config)
+        self.model = self.model_class(config)
         target_vocab_size = self.model.decoder.embed_tokens.num_embeddings
         self.lm_head = VanillaTransformerLinear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
         self.post_init()

@@ -63,7 +63,7 @@ def test_arrows_point_one_way(path):
 
 def test_the_hub_modules_are_those_that_travel():
     kinds = ("configuration", "families_configuration", "families", "generation", "linear", "modeling", "pipeline")
-    kinds += ("search", "tokenization")
+    kinds += ("search", "tokenization", "long_configuration", "long", "kernel", "hashing", "reversible", "recurrence")
     assert {f"{kind}_vanilla_transformer" for kind in kinds} == HUB_MODULES
 
 

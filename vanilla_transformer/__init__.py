@@ -24,6 +24,17 @@ if TYPE_CHECKING:
         VanillaTransformerForSequenceClassification,
     )
     from .generation_vanilla_transformer import PaperGenerationMixin, WuLengthPenalty, paper_generation_config
+    from .long_configuration_vanilla_transformer import (
+        VanillaTransformerLongConfig,
+        VanillaTransformerLongDecoderConfig,
+    )
+    from .long_vanilla_transformer import (
+        VanillaTransformerLongDecoderModel,
+        VanillaTransformerLongForCausalLM,
+        VanillaTransformerLongForConditionalGeneration,
+        VanillaTransformerLongModel,
+        new_memory,
+    )
     from .modeling_vanilla_transformer import (
         VanillaTransformerForConditionalGeneration,
         VanillaTransformerModel,
@@ -43,6 +54,14 @@ _NAMES = {
         "VanillaTransformerForCausalLM",
         "VanillaTransformerForMaskedLM",
         "VanillaTransformerForSequenceClassification",
+    ],
+    "long_configuration": ["VanillaTransformerLongConfig", "VanillaTransformerLongDecoderConfig"],
+    "long": [
+        "VanillaTransformerLongDecoderModel",
+        "VanillaTransformerLongForCausalLM",
+        "VanillaTransformerLongForConditionalGeneration",
+        "VanillaTransformerLongModel",
+        "new_memory",
     ],
     "generation": ["PaperGenerationMixin", "WuLengthPenalty", "paper_generation_config"],
     "modeling": [
@@ -80,9 +99,16 @@ __all__ = [
     "VanillaTransformerForConditionalGeneration",
     "VanillaTransformerForMaskedLM",
     "VanillaTransformerForSequenceClassification",
+    "VanillaTransformerLongConfig",
+    "VanillaTransformerLongDecoderConfig",
+    "VanillaTransformerLongDecoderModel",
+    "VanillaTransformerLongForCausalLM",
+    "VanillaTransformerLongForConditionalGeneration",
+    "VanillaTransformerLongModel",
     "VanillaTransformerModel",
     "VanillaTransformerPreTrainedModel",
     "VanillaTransformerTokenizer",
     "WuLengthPenalty",
+    "new_memory",
     "paper_generation_config",
 ]

@@ -138,11 +138,11 @@ _INPUTS = ("q_proj", "k_proj", "v_proj")
 
 
 def _self_attentions(model: nn.Module) -> list[Any]:
-    """Those whose projections are not in 8 bits yet."""
+    """Those that project one input three times, and not in 8 bits yet."""
     return [
         module
         for name, module in model.named_modules()
-        if name.split(".")[-1] == "self_attn" and hasattr(module, _INPUTS[0])
+        if name.split(".")[-1] == "self_attn" and hasattr(module, "joined_proj") and hasattr(module, _INPUTS[0])
     ]
 
 

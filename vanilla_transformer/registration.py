@@ -16,10 +16,10 @@ def register() -> None:
     for theirs, ours, registration in (
         (
             "transformers.models.auto.configuration_auto",
-            ["configuration", "families_configuration"],
+            ["configuration", "families_configuration", "long_configuration"],
             _register_configurations,
         ),
-        ("transformers.models.auto.modeling_auto", ["modeling", "families"], _register_models),
+        ("transformers.models.auto.modeling_auto", ["modeling", "families", "long"], _register_models),
         ("transformers.models.auto.tokenization_auto", ["tokenization"], _register_tokenizer),
         ("transformers.pipelines", ["pipeline"], _register_pipeline),
     ):
@@ -33,8 +33,18 @@ def _configurations() -> list[Any]:
         VanillaTransformerDecoderConfig,
         VanillaTransformerEncoderConfig,
     )
+    from .long_configuration_vanilla_transformer import (
+        VanillaTransformerLongConfig,
+        VanillaTransformerLongDecoderConfig,
+    )
 
-    return [VanillaTransformerConfig, VanillaTransformerDecoderConfig, VanillaTransformerEncoderConfig]
+    return [
+        VanillaTransformerConfig,
+        VanillaTransformerDecoderConfig,
+        VanillaTransformerEncoderConfig,
+        VanillaTransformerLongConfig,
+        VanillaTransformerLongDecoderConfig,
+    ]
 
 
 def _register_configurations() -> None:
@@ -47,10 +57,10 @@ def _register_configurations() -> None:
 def _register_models() -> None:
     import transformers
 
-    from . import families_vanilla_transformer, modeling_vanilla_transformer
+    from . import families_vanilla_transformer, long_vanilla_transformer, modeling_vanilla_transformer
 
     # The same classes, by the same names, that a checkpoint brings along for those who do not have this package.
-    modules = (modeling_vanilla_transformer, families_vanilla_transformer)
+    modules = (modeling_vanilla_transformer, families_vanilla_transformer, long_vanilla_transformer)
     for config in _configurations():
         for auto_class, path in config.travelling_code["auto_map"].items():
             if auto_class != "AutoConfig":

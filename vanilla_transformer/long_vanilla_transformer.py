@@ -188,6 +188,13 @@ class LongStack(VanillaTransformerStack):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """What the first layer gets: embedded tokens `(B, L, D)`, and which are tokens, `(B, ≥ L)` or None for all."""
         attention = self.layers[0].self_attn
+        memory = getattr(past_key_values, "self_attention_cache", past_key_values)
+        kind = _FORMULAS[self.config.attention][1]
+        if memory is not None and memory.layer_class_to_replicate is not kind:
+            raise ValueError(
+                f'`past_key_values` must have layers of {kind.__name__} for `attention="{self.config.attention}"`, as '
+                f"`new_memory(config)` has, got {memory}."
+            )
         if type(attention) is VanillaTransformerAttention:
             return super().enter(name, input_ids, inputs_embeds, attention_mask, position_ids, past_key_values)
         if attention_mask is not None and attention_mask.dim() != 2:
@@ -278,7 +285,7 @@ class VanillaTransformerLongDecoder(LongStack, VanillaTransformerDecoder):
         if past_key_values is not None and not isinstance(past_key_values, EncoderDecoderCache):
             begin_text(past_key_values)
             past_key_values = EncoderDecoderCache(past_key_values, DynamicCache())
-        elif past_key_values is None and kwargs.get("use_cache"):
+        elif past_key_values is None and wants_cache(self.config, **kwargs):
             past_key_values = new_cache(self.config)
         return super().forward(*args, past_key_values=past_key_values, **kwargs)
 
@@ -355,7 +362,7 @@ class VanillaTransformerLongDecoderModel(LongStack, VanillaTransformerDecoderMod
 
     def forward(self, *args: Any, past_key_values: Cache | None = None, **kwargs: Any) -> Any:
         """As in [`VanillaTransformerDecoderModel`], with a cache of its own kind."""
-        if past_key_values is None and kwargs.get("use_cache", self.config.use_cache):
+        if past_key_values is None and wants_cache(self.config, **kwargs):
             past_key_values = new_cache(self.config)
         return super().forward(*args, past_key_values=past_key_values, **kwargs)
 
@@ -384,6 +391,11 @@ class VanillaTransformerLongForCausalLM(LongGeneration, VanillaTransformerForCau
     config_class = VanillaTransformerLongDecoderConfig
     model_class = VanillaTransformerLongDecoderModel
     _auto_class = "AutoModelForCausalLM"
+
+
+def wants_cache(config: VanillaTransformerLongConfig, use_cache: bool | None = None, **kwargs: Any) -> bool:
+    """What a call says, or else the configuration."""
+    return config.use_cache if use_cache is None else use_cache
 
 
 def new_memory(config: VanillaTransformerLongConfig) -> Cache:

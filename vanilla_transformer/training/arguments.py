@@ -10,7 +10,7 @@ import yaml
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
 
 from .corpora import CorpusSpec
-from .model_arguments import ModelArguments
+from .model_arguments import LongArguments, ModelArguments
 from .parsing import Parser, as_flags, check_names, read_recipe
 
 PAPER_SCHEDULE = "noam"  # as Tensor2Tensor calls it
@@ -200,10 +200,11 @@ class OutputArguments:
 
 @dataclass
 class Recipe:
-    """Everything one run needs. The four parts have no field name in common, so that a recipe is one flat file."""
+    """Everything one run needs. Its parts have no field name in common, so that a recipe is one flat file."""
 
     data: DataArguments
     model: ModelArguments
+    long: LongArguments
     optimization: OptimizationArguments
     output: OutputArguments
 
@@ -211,7 +212,7 @@ class Recipe:
         check_recipe(self)
 
 
-_PARTS = (DataArguments, ModelArguments, OptimizationArguments, OutputArguments)
+_PARTS = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments)
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:

@@ -15,7 +15,7 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import DataArguments, Recipe
+from .arguments import DataArguments, LongArguments, Recipe
 from .averaging import load_weights
 from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_model_weights, load_training_state
 from .corpora import SentencePair
@@ -57,7 +57,7 @@ def build_parts(recipe: Recipe) -> RunParts:
     tokenizer = _find_tokenizer(recipe.data, checkpoint)
     corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)
     validation_pairs = read_validation_pairs(recipe.data)
-    model = build_model(recipe.model, tokenizer, corpus.max_source_length)
+    model = build_model(recipe, tokenizer, corpus.max_source_length)
     if recipe.optimization.attn_implementation is not None:
         model.set_attn_implementation(recipe.optimization.attn_implementation)
     if checkpoint is not None:
@@ -96,18 +96,29 @@ def _find_tokenizer(data: DataArguments, checkpoint: Path | None) -> PreTrainedT
 
 
 def build_model(
-    model_arguments: Any, tokenizer: PreTrainedTokenizerBase, max_source_length: int
+    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int
 ) -> VanillaTransformerForConditionalGeneration:
-    """A model of the given shape for the vocabulary of `tokenizer`, which decodes as the paper does."""
-    config = VanillaTransformerConfig(
-        **asdict(model_arguments),
-        **special_token_ids(tokenizer),
-        vocab_size=len(tokenizer),
-        max_source_length=max_source_length,
-    )
+    """
+    A model of the recipe's shape for the vocabulary of `tokenizer`, which decodes as the paper does. It is the paper's
+    model, unless the recipe wants something for long sequences.
+    """
+    fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
+    fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
+    model: VanillaTransformerForConditionalGeneration
+    if recipe.long == LongArguments():
+        model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+    else:
+        model = _long_model(fields | asdict(recipe.long))
+    config = model.config
     check_tokenizer_fits(tokenizer, config)
-    model = VanillaTransformerForConditionalGeneration(config)
     model.generation_config = paper_generation_config(
         config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
     )
     return model
+
+
+def _long_model(fields: dict[str, Any]) -> VanillaTransformerForConditionalGeneration:
+    from vanilla_transformer.long_configuration_vanilla_transformer import VanillaTransformerLongConfig
+    from vanilla_transformer.long_vanilla_transformer import VanillaTransformerLongForConditionalGeneration
+
+    return VanillaTransformerLongForConditionalGeneration(VanillaTransformerLongConfig(**fields))

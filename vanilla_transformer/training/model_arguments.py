@@ -1,6 +1,6 @@
 """
-The flags of the model. They are fields of `VanillaTransformerConfig`, written down once more, and compared by a test:
-the class itself takes a second to import, since the library's base class imports torch, and `--help` should not.
+The flags of the model. They are fields of the configurations, written down once more, and compared by a test: a class
+itself takes a second to import, since the library's base class imports torch, and `--help` should not.
 """
 
 from dataclasses import dataclass, field
@@ -54,3 +54,26 @@ class ModelArguments:
         default=None, metadata={"help": "Standard deviation of all initial weights; by default Glorot's."}
     )
     use_cache: bool = field(default=True, metadata={"help": "Keep keys and values while generating."})
+
+
+@dataclass
+class LongArguments:
+    """For long sequences: fields of `VanillaTransformerLongConfig`, where one of them is not as it stands here."""
+
+    attention: Literal["softmax", "linear", "lsh", "relative"] = field(
+        default="softmax", metadata={"help": "Self-attention: the paper's softmax, or what came after it."}
+    )
+    cross_attention: Literal["softmax", "linear"] = field(
+        default="softmax", metadata={"help": "From decoder to encoder."}
+    )
+    lsh_rounds: int = field(default=4, metadata={"help": "Rounds of hashing of lsh."})
+    lsh_buckets: int = field(default=32, metadata={"help": "Buckets of a round of lsh: even, or 1."})
+    lsh_chunk: int = field(default=64, metadata={"help": "Positions of a chunk of lsh."})
+    lsh_seed: int = field(default=0, metadata={"help": "Of the rotations of lsh."})
+    memory_length: int | None = field(
+        default=None, metadata={"help": "The most positions that relative remembers in a cache."}
+    )
+    reversible: bool = field(default=False, metadata={"help": "Recompute activations; needs --normalize_before."})
+    feed_forward_chunk: int = field(
+        default=0, metadata={"help": "Positions at a time in the feed-forward layers; 0 for all."}
+    )

@@ -1,0 +1,122 @@
+"""Reversible layers: the gradients of ordinary backpropagation, dropout and all, in memory that depth does not grow."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+
+from vanilla_transformer.reversible_vanilla_transformer import Half, run_and_keep, run_reversibly
+
+WIDTH = 6
+
+
+def some_halves(number, dropout=0.0, shared=False):
+    """Branches with weights of their own; with `shared` every third one reads the states that all share."""
+    torch.manual_seed(0)
+    halves = []
+    for place in range(number):
+        layer = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout), nn.Linear(WIDTH, WIDTH)).double()
+        reads = shared and place % 3 == 1
+        halves.append(
+            Half(
+                lambda states, others, layer=layer, reads=reads: layer(states + others.mean(1, True) * reads)
+                if others is not None
+                else layer(states),
+                list(layer.parameters()),
+            )
+        )
+    return halves
+
+
+def gradients_of(run, halves, states, shared):
+    """The output, and the gradients of both inputs and all parameters."""
+    states = states.clone().requires_grad_()
+    shared = None if shared is None else shared.clone().requires_grad_()
+    torch.manual_seed(7)
+    output = run(halves, states, shared)
+    inputs = [states, *([] if shared is None else [shared]), *(each for half in halves for each in half.parameters)]
+    output.sin().sum().backward(inputs=inputs)
+    found = [each.grad for each in inputs]
+    for each in inputs:
+        each.grad = None
+    return output.detach(), found
+
+
+@pytest.mark.parametrize("number", [1, 2, 5, 12])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("shared", [False, True])
+def test_gradients_are_those_of_ordinary_backpropagation(number, dropout, shared):
+    halves, states = some_halves(number, dropout, shared), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    others = torch.randn(2, 3, WIDTH, dtype=torch.float64) if shared else None
+    expected, theirs = gradients_of(run_and_keep, halves, states, others)
+    found, ours = gradients_of(run_reversibly, halves, states, others)
+    assert torch.equal(found, expected)
+    torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
+
+
+def test_it_is_the_papers_equations():
+    attend, feed = some_halves(2)
+    states = torch.randn(1, 4, WIDTH, dtype=torch.float64)
+    first = states + attend.branch(states, None)
+    second = states + feed.branch(first, None)
+    assert torch.equal(run_and_keep([attend, feed], states, None), (first + second) / 2)
+
+
+def test_random_numbers_go_on_as_if_no_half_had_run_twice():
+    halves, states = some_halves(4, dropout=0.3), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    draws = []
+    for run in (run_and_keep, run_reversibly):
+        gradients_of(run, halves, states, None)
+        draws.append(torch.rand(3))
+    assert torch.equal(*draws)
+
+
+def test_frozen_parameters_get_no_gradient_and_others_do():
+    halves, states = some_halves(4), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    for parameter in halves[1].parameters:
+        parameter.requires_grad_(False)
+    run_reversibly(halves, states, None).sum().backward()
+    assert all(each.grad is None for each in halves[1].parameters)
+    assert all(each.grad is not None for half in (halves[0], halves[2], halves[3]) for each in half.parameters)
+
+
+@pytest.mark.parametrize(("run", "kept"), [(run_and_keep, 12), (run_reversibly, 0)])
+def test_activations_are_not_kept_for_the_backward_pass(run, kept):
+    """Counts the outputs of the first linear layers that are still there when the forward pass has ended."""
+    halves, activations = [], []
+    for half in some_halves(12):
+
+        def branch(states, others, half=half):
+            inner = half.branch(states, others) * 1.0
+            activations.append(weakref.ref(inner))
+            return inner * inner
+
+        halves.append(Half(branch, half.parameters))
+    states = torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
+    output = run(halves, states, None)
+    gc.collect()
+    assert sum(reference() is not None for reference in activations) == kept
+    output.sum().backward()
+
+
+def test_half_precision_is_entered_again_in_the_backward_pass():
+    halves, states = some_halves(2), torch.randn(2, 5, WIDTH, requires_grad=True)
+    for half in halves:
+        for parameter in half.parameters:
+            parameter.data = parameter.data.float()
+    seen = []
+
+    def watched(half):
+        def branch(states, others):
+            output = half.branch(states, others)
+            seen.append(output.dtype)
+            return output
+
+        return Half(branch, half.parameters)
+
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = run_reversibly([watched(half) for half in halves], states, None)
+    output.float().sum().backward()
+    assert seen == [torch.bfloat16] * 4

@@ -1,4 +1,4 @@
-"""LSH attention: the same as its definition over the whole square, as full attention with one bucket, as Reformer's."""
+"""LSH attention: as its definition over the whole square, as full attention with one bucket, as Reformer's."""
 
 import pytest
 import torch
@@ -36,8 +36,8 @@ class Attending(nn.Module):
 
 def over_the_square(query_keys, value, buckets, padding, is_causal, chunk):
     """
-    The definition, position by position and round by round: a pair meets where it is in one bucket, and in one chunk of
-    the sorted positions or in neighbouring ones. The softmax is over all that meet in any round.
+    The definition, position by position and round by round: a pair meets where it is in one bucket, and in one chunk
+    of the sorted positions or in neighbouring ones. The softmax is over all that meet in any round.
     """
     batch, heads, length, _ = query_keys.shape
     keys = query_keys / query_keys.norm(dim=-1, keepdim=True)
@@ -175,7 +175,9 @@ def test_dropped_probabilities_are_made_up_for():
 
 def test_a_mask_that_is_not_of_padding_is_refused():
     query_keys, value = some_states(3)
-    with pytest.raises(ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"
+    ):
         lsh_attention_forward(Attending(True), query_keys, query_keys, value, torch.ones(2, 1, 3, 3))
 
 

@@ -129,7 +129,9 @@ def test_a_row_of_padding_gives_zeros():
 
 
 def test_a_mask_that_is_not_of_padding_is_refused():
-    with pytest.raises(ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"):
+    with pytest.raises(
+        ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"
+    ):
         linear_attention_forward(Attending(True), *some_states(3), torch.ones(2, 1, 3, 3))
 
 

@@ -1,4 +1,4 @@
-"""Reversible layers: the gradients of ordinary backpropagation, dropout and all, in memory that depth does not grow."""
+"""Reversible layers: the gradients of ordinary backpropagation, dropout and all, and no activations kept for them."""
 
 import gc
 import weakref
@@ -17,13 +17,15 @@ def some_halves(number, dropout=0.0, shared=False):
     torch.manual_seed(0)
     halves = []
     for place in range(number):
-        layer = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout), nn.Linear(WIDTH, WIDTH)).double()
+        layer = nn.Sequential(
+            nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Dropout(dropout), nn.Linear(WIDTH, WIDTH)
+        ).double()
         reads = shared and place % 3 == 1
         halves.append(
             Half(
-                lambda states, others, layer=layer, reads=reads: layer(states + others.mean(1, True) * reads)
-                if others is not None
-                else layer(states),
+                lambda states, others, layer=layer, reads=reads: (
+                    layer(states + others.mean(1, True) * reads) if others is not None else layer(states)
+                ),
                 list(layer.parameters()),
             )
         )

@@ -17,7 +17,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.commands import main
 from vanilla_transformer.publishing import push
 from vanilla_transformer.publishing.push import push_folder
-from vanilla_transformer.publishing.staging import CODE_NAMES
+from vanilla_transformer.publishing.staging import code_names
 
 HERE = Path(__file__).parent
 SCRIPTS = HERE.parents[1] / "scripts"
@@ -25,7 +25,7 @@ NAME = "user/tiny"
 SENTENCES = ["A man is sleeping.", "Two dogs run."]
 COMMAND_LINE = "import sys; from vanilla_transformer.commands import main; sys.exit(main())"
 PUBLISHED = {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
-PUBLISHED |= {"README.md", ".gitattributes", *CODE_NAMES}
+PUBLISHED |= {"README.md", ".gitattributes", *code_names(Path("of the paper's model"))}
 
 
 def run(hub, tmp_path, *command, offline=False, **options):

@@ -29,6 +29,12 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerForMaskedLM,
     VanillaTransformerForSequenceClassification,
+    VanillaTransformerLongConfig,
+    VanillaTransformerLongDecoderConfig,
+    VanillaTransformerLongDecoderModel,
+    VanillaTransformerLongForCausalLM,
+    VanillaTransformerLongForConditionalGeneration,
+    VanillaTransformerLongModel,
     VanillaTransformerModel,
 )
 
@@ -42,6 +48,11 @@ MODEL_MAPPING_NAMES[ENCODER] = "VanillaTransformerEncoderModel"
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[DECODER] = "VanillaTransformerForCausalLM"
 MODEL_FOR_MASKED_LM_MAPPING_NAMES[ENCODER] = "VanillaTransformerForMaskedLM"
 MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES[ENCODER] = "VanillaTransformerForSequenceClassification"
+LONG, LONG_DECODER = "vanilla_transformer_long", "vanilla_transformer_long_decoder"
+MODEL_MAPPING_NAMES[LONG] = "VanillaTransformerLongModel"
+MODEL_MAPPING_NAMES[LONG_DECODER] = "VanillaTransformerLongDecoderModel"
+MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES[LONG] = "VanillaTransformerLongForConditionalGeneration"
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[LONG_DECODER] = "VanillaTransformerLongForCausalLM"
 
 VOCABULARY, PAD, START, EOS = 99, 0, 1, 2
 
@@ -154,10 +165,11 @@ class StackTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTesterMi
     """The tests of the models of one side alone."""
 
     config_class = None
+    changes = {}
     is_encoder_decoder = False
 
     def setUp(self):
-        self.model_tester = TinyStack(self.config_class)
+        self.model_tester = TinyStack(self.config_class, **self.changes)
         self.config_tester = ConfigTester(self, config_class=self.config_class)
 
     def test_config(self):
@@ -186,6 +198,52 @@ class EncoderAloneTest(StackTests, unittest.TestCase):
         VanillaTransformerForMaskedLM,
         VanillaTransformerForSequenceClassification,
     )
+
+
+class LongTests:
+    """What has no square of probabilities, and no keys and values at places of their own."""
+
+    has_attentions = False
+
+
+class LinearTest(LongTests, VanillaTransformerTest):
+    """Linear attention, in encoder, decoder and between them."""
+
+    config_class = VanillaTransformerLongConfig
+    all_model_classes = (VanillaTransformerLongModel, VanillaTransformerLongForConditionalGeneration)
+    changes = {"attention": "linear", "cross_attention": "linear"}
+
+
+class HashingTest(LinearTest):
+    """LSH attention, and feed-forward in chunks."""
+
+    changes = {"attention": "lsh", "feed_forward_chunk": 3}
+
+
+class RelativeTest(LinearTest):
+    """Relative positions."""
+
+    changes = {"attention": "relative"}
+
+
+class LinearDecoderTest(LongTests, DecoderAloneTest):
+    """Linear attention in the decoder alone."""
+
+    config_class = VanillaTransformerLongDecoderConfig
+    all_model_classes = (VanillaTransformerLongDecoderModel, VanillaTransformerLongForCausalLM)
+    changes = {"attention": "linear"}
+
+
+class HashingDecoderTest(LinearDecoderTest):
+    """LSH attention in the decoder alone."""
+
+    changes = {"attention": "lsh"}
+
+
+class RelativeDecoderTest(LinearDecoderTest):
+    """Relative positions in the decoder alone."""
+
+    changes = {"attention": "relative"}
 
 
 class MarianTest(Seq2SeqTests, unittest.TestCase):

@@ -127,6 +127,8 @@ def reasons_of(verdict, results_of_family):
 
 
 FAMILIES = ["VanillaTransformerTest", "OtherArchitectureTest", "DecoderAloneTest", "EncoderAloneTest"]
+FAMILIES += ["LinearTest", "HashingTest", "RelativeTest"]
+FAMILIES += ["LinearDecoderTest", "HashingDecoderTest", "RelativeDecoderTest"]
 our_families = pytest.mark.parametrize("family", FAMILIES)
 
 

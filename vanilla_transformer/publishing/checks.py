@@ -13,11 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from huggingface_hub import ModelCard
 from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as library_logging
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline
 
 from . import behaviour
@@ -25,9 +23,9 @@ from .behaviour import BEHAVIOUR_NAMES, Failed, outcome
 from .card import hashes_in_card
 from .staging import (
     CARD_NAME,
-    CODE_NAMES,
     INSTALLED_CODE,
     PICKLE_SUFFIXES,
+    code_names,
     missing_files,
     publishable_files,
     sha256,
@@ -117,7 +115,7 @@ def _tensors(path: Path) -> Any:
 def _expected_shapes(folder: Path) -> dict[str, torch.Size]:
     """The tensors that the configuration calls for, tied ones once."""
     with torch.device("meta"):
-        model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig.from_pretrained(folder))
+        model = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder))
     tied = model.all_tied_weights_keys
     return {name: tensor.shape for name, tensor in model.state_dict().items() if name not in tied}
 
@@ -173,7 +171,7 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
     """It is run by the checks that follow, so that it has to be this package's, or trusted."""
     differing = [
         name
-        for name in CODE_NAMES
+        for name in code_names(folder)
         if not (folder / name).exists() or (folder / name).read_bytes() != (INSTALLED_CODE / name).read_bytes()
     ]
     if differing and not trust_remote_code:

@@ -18,6 +18,8 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    BertConfig,
+    BertModel,
     DataCollatorForLanguageModeling,
     DataCollatorWithPadding,
     GPT2Config,
@@ -168,6 +170,35 @@ def test_the_encoder_alone_is_the_encoder_of_the_whole():
     whole.encoder.load_state_dict(encoder.state_dict())
     ids[1, 4:] = PAD
     assert torch.equal(encoder(ids).last_hidden_state, whole.encoder(ids).last_hidden_state)
+
+
+def copy_of_bert(bert):
+    """BERT's layers in the encoder alone, which BERT's own embeddings go into: positions add nothing."""
+    choices = {"position_embedding_type": "learned", "attention_bias": True, "activation_function": "gelu"}
+    config = config_of(VanillaTransformerEncoderConfig, **choices, layer_norm_eps=1e-12)
+    model = VanillaTransformerEncoderModel(config)
+    nn.init.zeros_(model.embed_positions.weight)
+    for layer, theirs in zip(model.layers, bert.encoder.layer, strict=True):
+        attention, output = theirs.attention.self, theirs.attention.output
+        pairs = [(layer.self_attn.q_proj, attention.query), (layer.self_attn.k_proj, attention.key)]
+        pairs += [(layer.self_attn.v_proj, attention.value), (layer.self_attn.out_proj, output.dense)]
+        pairs += [(layer.self_attn_layer_norm, output.LayerNorm), (layer.fc1, theirs.intermediate.dense)]
+        pairs += [(layer.fc2, theirs.output.dense), (layer.final_layer_norm, theirs.output.LayerNorm)]
+        for ours, copied in pairs:
+            ours.load_state_dict(copied.state_dict())
+    return model.eval()
+
+
+def test_with_berts_weights_its_layers_are_berts():
+    torch.manual_seed(0)
+    sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    bert = BertModel(BertConfig(**sizes, intermediate_size=24, initializer_range=0.3)).eval()
+    ids = tokens(3, 7)
+    mask = torch.ones_like(ids)
+    mask[1, 4:] = 0
+    expected = bert(ids, attention_mask=mask).last_hidden_state
+    found = copy_of_bert(bert)(inputs_embeds=bert.embeddings(ids), attention_mask=mask).last_hidden_state
+    torch.testing.assert_close(found * mask[..., None], expected * mask[..., None], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("model_class", [VanillaTransformerForMaskedLM, VanillaTransformerForSequenceClassification])

@@ -124,12 +124,16 @@ class VanillaTransformerDecoderModel(VanillaTransformerFamilyModel, VanillaTrans
             ValueError: ids outside the vocabulary, or both or neither of ids and embeddings.
         """
         if use_cache and past_key_values is None:
-            past_key_values = DynamicCache()
+            past_key_values = self.new_cache()
         hidden_states, attention_mask = self.enter(
             "input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
         )
         hidden_states = self.run_layers(hidden_states, attention_mask, past_key_values, **kwargs)
         return BaseModelOutputWithPast(last_hidden_state=hidden_states, past_key_values=past_key_values)
+
+    def new_cache(self) -> Cache:
+        """An empty cache."""
+        return DynamicCache()
 
     def run_layers(
         self,

@@ -75,7 +75,8 @@ def hashed_attention(
         `(B, H, L, K)`.
     """
     length = query_keys.shape[2]
-    chunk = min(chunk, length)
+    if length <= chunk:  # no chunk cuts a bucket
+        return bucket_attention(query_keys, query_keys, value, buckets, buckets, padding, is_causal, dropout)
     filled = -length % chunk
     buckets = nn.functional.pad(buckets, (0, filled), value=_FILLING)
     padding = nn.functional.pad(padding, (0, 0, 0, filled)).squeeze(-1).unsqueeze(1)  # (B, 1, 1, L)
@@ -145,16 +146,19 @@ def bucket_attention(
     query_buckets: torch.Tensor,
     key_buckets: torch.Tensor,
     padding: torch.Tensor,
+    is_causal: bool,
+    dropout: float = 0.0,
 ) -> torch.Tensor:
     """
-    Causal attention of the last positions to all that share a bucket with them in any round, without chunks: equation
-    3, for the few queries of a step of generation.
+    Attention of the last positions to all that share a bucket with them in any round, without chunks: equation 3, for
+    short texts and for the few queries of a step of generation.
 
     Args:
         query (`(B, H, T, K)`): Query-keys of the last T positions.
         key, value (`(B, H, S, K)`): Query-keys and values of all positions.
         query_buckets, key_buckets (`(B, H, R, T)` and `(B, H, R, S)`): From [`hash_buckets`].
         padding (`(B, 1, S, 1)`): True for tokens.
+        dropout (`float`): On the probabilities.
 
     Returns:
         `(B, H, T, K)`.
@@ -162,11 +166,14 @@ def bucket_attention(
     places = torch.arange(key.shape[2], device=key.device)
     own = places[-query.shape[2] :, None]
     allowed = (query_buckets[..., None] == key_buckets[..., None, :]).any(dim=2)  # (B, H, T, S)
-    allowed = allowed & padding.transpose(-1, -2) & (places <= own)
+    allowed = allowed & padding.transpose(-1, -2)
+    if is_causal:
+        allowed = allowed & (places <= own)
     scores = query @ nn.functional.normalize(key, dim=-1).transpose(-1, -2)
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(places == own, _SELF)
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
-    return scores.softmax(dim=-1).to(value.dtype) @ value
+    probabilities = scores.softmax(dim=-1).to(value.dtype)
+    return nn.functional.dropout(probabilities, p=dropout, training=dropout > 0.0) @ value
 
 
 def lsh_attention_forward(
@@ -202,10 +209,10 @@ def lsh_attention_forward(
         keys, values = cache.update(query, value, module.layer_idx, buckets)
         key_buckets = cache.layers[module.layer_idx].buckets
     padding = padding_of(attention_mask, keys).expand(keys.shape[0], 1, keys.shape[2], 1)
+    causal = module.is_causal if is_causal is None else is_causal
     if known:
-        output = bucket_attention(query, keys, values, buckets, key_buckets, padding)
+        output = bucket_attention(query, keys, values, buckets, key_buckets, padding, causal, dropout)
     else:
-        causal = module.is_causal if is_causal is None else is_causal
         output = hashed_attention(query, value, buckets, padding, causal, config.lsh_chunk, dropout)
     return output.transpose(1, 2), None
 

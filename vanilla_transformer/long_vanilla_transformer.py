@@ -280,14 +280,18 @@ class VanillaTransformerLongDecoder(LongStack, VanillaTransformerDecoder):
 
     layer_class = VanillaTransformerLongDecoderLayer
 
-    def forward(self, *args: Any, past_key_values: Cache | None = None, **kwargs: Any) -> Any:
+    def new_cache(self) -> EncoderDecoderCache:
+        """An empty cache, of the attention's kind and of the source's keys and values."""
+        return EncoderDecoderCache(new_memory(self.config), DynamicCache())
+
+    def forward(
+        self, input_ids: torch.Tensor | None = None, *args: Any, past_key_values: Cache | None = None, **kwargs: Any
+    ) -> Any:
         """As in [`VanillaTransformerDecoder`]; with a memory as `past_key_values` this is the next text beside it."""
         if past_key_values is not None and not isinstance(past_key_values, EncoderDecoderCache):
             begin_text(past_key_values)
             past_key_values = EncoderDecoderCache(past_key_values, DynamicCache())
-        elif past_key_values is None and wants_cache(self.config, **kwargs):
-            past_key_values = new_cache(self.config)
-        return super().forward(*args, past_key_values=past_key_values, **kwargs)
+        return super().forward(input_ids, *args, past_key_values=past_key_values, **kwargs)
 
     def run_layers(
         self,
@@ -320,6 +324,8 @@ class VanillaTransformerLongModel(VanillaTransformerModel):
 class LongGeneration(GenerationMixin):
     """`generate()` with the cache that the self-attention needs."""
 
+    base_model: Any
+
     def _prepare_cache_for_generation(
         self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
     ) -> None:
@@ -331,7 +337,7 @@ class LongGeneration(GenerationMixin):
             )
         given = model_kwargs.get("past_key_values")
         if given is None and generation_config.use_cache:
-            model_kwargs["past_key_values"] = new_cache(self.config)
+            model_kwargs["past_key_values"] = getattr(self.base_model, "decoder", self.base_model).new_cache()
         elif given is not None and self.config.is_encoder_decoder and not isinstance(given, EncoderDecoderCache):
             memory = copy.deepcopy(given)
             memory.batch_repeat_interleave(max(generation_config.num_beams, generation_config.num_return_sequences))
@@ -360,11 +366,9 @@ class VanillaTransformerLongDecoderModel(LongStack, VanillaTransformerDecoderMod
     layer_class = VanillaTransformerLongContinuingLayer
     _auto_class = "AutoModel"
 
-    def forward(self, *args: Any, past_key_values: Cache | None = None, **kwargs: Any) -> Any:
-        """As in [`VanillaTransformerDecoderModel`], with a cache of its own kind."""
-        if past_key_values is None and wants_cache(self.config, **kwargs):
-            past_key_values = new_cache(self.config)
-        return super().forward(*args, past_key_values=past_key_values, **kwargs)
+    def new_cache(self) -> Cache:
+        """An empty cache of the attention's kind."""
+        return new_memory(self.config)
 
     def run_layers(
         self,
@@ -393,19 +397,9 @@ class VanillaTransformerLongForCausalLM(LongGeneration, VanillaTransformerForCau
     _auto_class = "AutoModelForCausalLM"
 
 
-def wants_cache(config: VanillaTransformerLongConfig, use_cache: bool | None = None, **kwargs: Any) -> bool:
-    """What a call says, or else the configuration."""
-    return config.use_cache if use_cache is None else use_cache
-
-
 def new_memory(config: VanillaTransformerLongConfig) -> Cache:
     """An empty cache of the kind that self-attention has under this configuration."""
     return Cache(layer_class_to_replicate=_FORMULAS[config.attention][1])
-
-
-def new_cache(config: VanillaTransformerLongConfig) -> Cache:
-    """An empty cache for a generation: of self-attention, and beside it that of the source where there is one."""
-    return EncoderDecoderCache(new_memory(config), DynamicCache()) if config.is_encoder_decoder else new_memory(config)
 
 
 __all__ = [

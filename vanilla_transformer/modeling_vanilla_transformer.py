@@ -671,7 +671,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
                 "`encoder_hidden_states` must be given: every decoder layer attends to the encoder's output."
             )
         if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+            past_key_values = self.new_cache()
         hidden_states, attention_mask = self.enter(
             "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
         )
@@ -687,6 +687,10 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=hidden_states, past_key_values=past_key_values
         )
+
+    def new_cache(self) -> EncoderDecoderCache:
+        """An empty cache, of the target's keys and values and of the source's."""
+        return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def run_layers(
         self,

@@ -161,7 +161,7 @@ class OtherArchitectureTest(VanillaTransformerTest):
         pass
 
 
-class StackTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTesterMixin):
+class StackTests(ModelTesterMixin, TensorParallelTesterMixin):
     """The tests of the models of one side alone."""
 
     config_class = None
@@ -182,7 +182,7 @@ class StackTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTesterMi
             assert model_class(config)(**given).loss.requires_grad
 
 
-class DecoderAloneTest(StackTests, unittest.TestCase):
+class DecoderAloneTest(StackTests, GenerationTesterMixin, unittest.TestCase):
     """GPT's way."""
 
     config_class = VanillaTransformerDecoderConfig
@@ -223,6 +223,7 @@ class HashingTest(LinearTest):
 class RelativeTest(LinearTest):
     """Relative positions."""
 
+    has_attentions = True
     changes = {"attention": "relative"}
 
 
@@ -242,6 +243,8 @@ class HashingDecoderTest(LinearDecoderTest):
 
 class RelativeDecoderTest(LinearDecoderTest):
     """Relative positions in the decoder alone."""
+
+    has_attentions = True
 
     changes = {"attention": "relative"}
 

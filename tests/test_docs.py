@@ -82,6 +82,13 @@ def test_the_python_of_the_page_on_one_side_alone_runs(tmp_path, monkeypatch, ca
     assert capsys.readouterr().out.splitlines()[-1].startswith("Where is the ")
 
 
+def test_the_python_of_the_page_on_long_sequences_runs():
+    names = {}
+    for block in blocks(ROOT / "docs" / "long_sequences.md", "python"):
+        exec(block, names)
+    assert names["memory"].layers[0].keys.shape[1] > 10  # sentences of a document, one after the other
+
+
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A folder as a reader of the pages has it: scripts, recipes that end soon, and text of their own."""

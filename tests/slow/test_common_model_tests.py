@@ -49,7 +49,8 @@ NOT_FOR_THIS_ARCHITECTURE = {
     "does not have position embeddings": "Sinusoids have no rows to resize.",
     "No decoder-only language modeling head": "It is an encoder-decoder.",
     "No sequence-to-sequence language modeling head": "It is one side alone.",
-    "not (output|support) attentions": "Linear and LSH attention have no square of probabilities.",
+    "not (output|support) (output_)?attentions": "Linear and LSH attention have no square of probabilities.",
+    "does not have a TP plan": "LSH has no keys to split, and relative positions a projection of their own.",
     "neither causal_lm_class nor": "Those feed a decoder alone. Our own test with two processes is "
     "`test_two_tensor_parallel_processes_compute_the_logits_of_one`.",
     "embeds both sides|expects the target's vocabulary": "Said in `common_model_tests.py` of separate vocabularies.",

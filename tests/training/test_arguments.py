@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.training.arguments import ModelArguments, corpus_specs, parse_recipe
+from vanilla_transformer.long_configuration_vanilla_transformer import VanillaTransformerLongConfig
+from vanilla_transformer.training.arguments import LongArguments, ModelArguments, corpus_specs, parse_recipe
 from vanilla_transformer.training.corpora import CorpusSpec
 from vanilla_transformer.training.parsing import read_recipe
 
@@ -30,6 +31,15 @@ def test_the_defaults_are_the_papers():
     assert (recipe.optimization.adam_beta1, recipe.optimization.adam_beta2) == (0.9, 0.98)
     assert (recipe.optimization.adam_epsilon, recipe.optimization.label_smoothing) == (1e-9, 0.1)
     assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)
+
+
+def test_the_fields_for_long_sequences_are_flags_with_the_configurations_types():
+    own = {item.name: item for item in fields(VanillaTransformerLongConfig)}
+    for item in fields(LongArguments):
+        assert LongArguments.__annotations__[item.name] == own[item.name].type
+        assert item.name == "attention" or item.default == own[item.name].default
+    added = VanillaTransformerLongConfig.__annotations__.keys() - VanillaTransformerConfig.__annotations__.keys()
+    assert {name for name in added if name in own} == {item.name for item in fields(LongArguments)}
 
 
 def test_every_field_of_the_model_is_a_flag_with_the_configurations_type_and_default():

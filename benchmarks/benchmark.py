@@ -5,7 +5,8 @@ Every comparison with other toolkits in one run, or its parts by name.
 
 Parts: decoding (the same weights on all sides), stream (real text through a trained model), training (speed), memory
 (of training with a vocabulary of 32,000), quality (BLEU after minutes of training), scaling (cost as work grows) and
-start (what one waits for first). Each writes a table, JSON, and for scaling a picture; `benchmark.md` has all tables.
+start (what one waits for first); by name alone long_sequences and long_tasks (what came after softmax). Each writes a
+table, JSON, and where it draws curves a picture; `benchmark.md` has all tables.
 """
 
 import sys
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str]) -> None:
     output = Path(options.output_dir)
     output.mkdir(parents=True, exist_ok=True)
     data = Path(options.data) if options.data is not None else _embedded(output / "text")
-    for name in names or PARTS:
+    for name in names or [part for part in PARTS if part not in _BY_NAME]:
         print(f"\n== {name}", file=sys.stderr)
         PARTS[name](data, options)
     tables = [path for name in PARTS if (path := output / f"{name}.md").exists()]
@@ -126,6 +127,20 @@ def _start(_: Path, options: BenchmarkArguments) -> None:
     start.main([*(["--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
 
 
+def _long_sequences(_: Path, options: BenchmarkArguments) -> None:
+    import long_sequences
+
+    flags = ["--points", "2", "--rounds", "1"] if options.short else []
+    long_sequences.main([*flags, "--output_dir", options.output_dir])
+
+
+def _long_tasks(_: Path, options: BenchmarkArguments) -> None:
+    import long_tasks
+
+    flags = ["--minutes", "0.1", "--length", "64"] if options.short else []
+    long_tasks.main([*flags, "--output_dir", options.output_dir])
+
+
 PARTS: dict[str, Callable[[Path, BenchmarkArguments], None]] = {
     "decoding": _decoding,
     "training": _training,
@@ -134,7 +149,11 @@ PARTS: dict[str, Callable[[Path, BenchmarkArguments], None]] = {
     "stream": _stream,
     "scaling": _scaling,
     "start": _start,
+    "long_sequences": _long_sequences,
+    "long_tasks": _long_tasks,
 }
+# Those that no other toolkit has a side in are run by name only.
+_BY_NAME = ("long_sequences", "long_tasks")
 
 
 if __name__ == "__main__":

@@ -31,9 +31,15 @@ BATCH, DOCUMENTS, WARM_UP = 2, 64, 100
 
 
 def copying(sentences: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A random word of symbols, and the word again: ids and labels `(sentences, length)`, -100 where none is asked."""
-    word = torch.randint(FIRST, FIRST + SYMBOLS, (sentences, length // 2))
+    """A word of different letters, and the word again, which is asked: ids and labels `(sentences, length)`."""
+    word = _different_keys(sentences, length // 2)
     return torch.cat([word, word], dim=1), torch.cat([torch.full_like(word, -100), word], dim=1)
+
+
+def _different_keys(sentences: int, count: int) -> torch.Tensor:
+    if count > KEYS:
+        raise ValueError(f"So long a text needs {count} different letters or keys, and there are {KEYS}.")
+    return torch.stack([torch.randperm(KEYS)[:count] for _ in range(sentences)]) + FIRST + SYMBOLS
 
 
 def recalling(sentences: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -42,9 +48,7 @@ def recalling(sentences: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
     symbol behind each of those: ids and labels `(sentences, length)`, of which a quarter are asked.
     """
     pairs = length // 4
-    if pairs > KEYS:
-        raise ValueError(f"A length of {length} needs {pairs} different keys, and there are {KEYS}.")
-    keys = torch.stack([torch.randperm(KEYS)[:pairs] for _ in range(sentences)]) + FIRST + SYMBOLS
+    keys = _different_keys(sentences, pairs)
     values = torch.randint(FIRST, FIRST + SYMBOLS, (sentences, pairs))
     order = torch.stack([torch.randperm(pairs) for _ in range(sentences)])
     asked = torch.stack([keys.gather(1, order), values.gather(1, order)], dim=2).flatten(1)
@@ -55,8 +59,9 @@ def recalling(sentences: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 TASKS: dict[str, Callable[[int, int], tuple[torch.Tensor, torch.Tensor]]] = {"copy": copying, "recall": recalling}
-# Where the lengths begin that a training goes through. Copying is learnt as a distance, which is another one for each.
-SHORTEST = {"copy": 10**9, "recall": 16}
+# What a guess is one of.
+CHOICES = {"copy": KEYS, "recall": SYMBOLS}
+SHORTEST = 16  # where the lengths begin that a training goes through
 
 
 def documents(sentences: int, length: int) -> torch.Tensor:
@@ -129,7 +134,7 @@ def learn_task(task: str, side: str, length: int, minutes: float, learning_rate:
     A model that has learnt for that time, its updates, and the length that it came to: from `SHORTEST` on, the next
     power of two begins once nine of ten answers are right, for all sides alike.
     """
-    model, current = build(side, length).train(), min(SHORTEST[task], length)
+    model, current = build(side, length).train(), min(SHORTEST, length)
     learner = Learner(model, learning_rate)
     for passed in until(minutes):
         ids, labels = TASKS[task](BATCH * length // current, current)
@@ -183,14 +188,13 @@ def _memory(model: Any, side: str) -> Any:
 
 @torch.inference_mode()
 def perplexity(model: Any, side: str, memory_length: int, count: int = 256) -> float:
-    """Of the last of many segments, whose memory is full."""
-    texts = documents(count, 20 * SEGMENT)
+    """Of the later half of many segments, whose memory is full."""
+    segments = documents(count, 20 * SEGMENT).split(SEGMENT, dim=1)
     for layer in model.model.layers:
         layer.self_attn.config.memory_length = memory_length
     memory = _memory(model, side) if memory_length else None
-    for segment in texts.split(SEGMENT, dim=1):
-        logits = model(input_ids=segment, past_key_values=memory, use_cache=False).logits[:, :-1]
-    return math.exp(torch.nn.functional.cross_entropy(logits.flatten(0, 1), segment[:, 1:].flatten()))
+    losses = [model(input_ids=segment, labels=segment, past_key_values=memory).loss.item() for segment in segments]
+    return math.exp(sum(losses[10:]) / len(losses[10:]))
 
 
 def main(what: str, seed: int, **options: Any) -> Any:

@@ -1,10 +1,10 @@
 """
 Tasks that need the length, and what a memory is worth:
 
-- "copy": a word of random symbols, and the same word again. "recall": keys with a symbol each, then all keys again in
-  another order; asked are their symbols. The budget is what linear and LSH attention take, at the most, for a training
-  step of the long length; softmax, which keeps its square, learns the longest one that it can take in that memory.
-  Each learns for the same time.
+- "copy": a word of letters, all different, and the same word again. "recall": keys with a symbol each, then all keys
+  again in another order; asked are their symbols. The budget is what linear and LSH attention take, at the most, for a
+  training step of the long length; softmax, which keeps its square, learns up to the longest one that it can take in
+  that memory. Each learns for the same time.
 - "context": perplexity of documents that have each a language of their own, read in segments of 16 symbols, against
   how much of the earlier segments is remembered.
 
@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from long_task_training import SEGMENT, SYMBOLS, TASKS
+from long_task_training import CHOICES, SEGMENT, SYMBOLS, TASKS
 from measuring import measure_apart, write_results
 from peers import ROOT
 
@@ -126,16 +126,20 @@ def markdown(found: dict[str, Any], length: int) -> list[str]:
     lines = []
     tasks = {name: sides for name, sides in found.items() if name != "context"}
     if tasks:
-        lines += [f"| task | attention | learnt at | MiB | updates | right there | right at {length:,} |"]
-        lines += ["|---|---|---|---|---|---|---|"]
+        lines += [
+            f"| task | attention | learns up to | MiB | updates | came to | right at its own | right at {length:,} |"
+        ]
+        lines += ["|---|---|---|---|---|---|---|---|"]
     for name, sides in tasks.items():
         for side, row in sides.items():
             lines.append(
-                f"| {name} | {side} | {row['length']:,} | {row['mib']:.0f} | {row['updates']:,} | {row['own']:.1%} | "
+                f"| {name} | {side} | {row['length']:,} | {row['mib']:.0f} | {row['updates']:,} | "
+                f"{row['reached']:,} | {row['own']:.1%} | "
                 f"{row['long']:.1%} |"
             )
     if tasks:
-        lines += ["", f"Guessing gives {1 / SYMBOLS:.1%}.", ""]
+        guesses = ", ".join(f"{name} {1 / CHOICES[name]:.1%}" for name in tasks)
+        lines += ["", f"Guessing gives: {guesses}.", ""]
     if "context" in found:
         relative, softmax = (found["context"][side] for side in ("relative", LAVISH))
         memories = list(relative["perplexity"])
@@ -175,7 +179,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         names = [f"{side}\n({row['length']:,})" for side, row in sides.items()]
         axis.set(title=name, ylabel="right answers, %", ylim=(0, 105))
         axis.set_xticks([place + 0.2 for place in range(len(sides))], names)
-        axis.axhline(100 / SYMBOLS, color="grey", linestyle=":")
+        axis.axhline(100 / CHOICES[name], color="grey", linestyle=":")
         axis.legend()
     figure.tight_layout()
     figure.savefig(path, dpi=120)

@@ -34,7 +34,7 @@ def test_what_is_recalled_is_what_was_told_behind_the_same_key():
 
 
 def test_more_pairs_than_keys_are_refused():
-    with pytest.raises(ValueError, match="A length of 4096 needs 1024 different keys, and there are 512"):
+    with pytest.raises(ValueError, match="needs 1024 different letters or keys, and there are 512"):
         training.recalling(1, 4096)
 
 
@@ -74,7 +74,7 @@ def test_the_longest_length_within_the_budget_is_taken():
 
 def test_the_table_says_where_each_side_learnt_and_how_it_did():
     lines = "\n".join(long_tasks.markdown({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, 1024))
-    assert "| recall | softmax | 512 | 36 | 1,200 | 99.3% | 10.0% |" in lines
+    assert "| recall | softmax | 512 | 36 | 1,200 | 512 | 99.3% | 10.0% |" in lines
     assert "| remembered | 0 | 8 | 32 | softmax, the segment alone |" in lines
     assert "| perplexity | 10.00 | 5.00 | 3.00 | 9.50 |" in lines and "left with 2.00" in lines
 

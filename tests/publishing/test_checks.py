@@ -129,7 +129,7 @@ def test_a_broken_folder_fails(fault, folder, without_a_process):
 
 
 def see_the_future(folder):
-    replace(folder / MODELING, "attention_mask = create_causal_mask(", "attention_mask = None and create_causal_mask(")
+    replace(folder / MODELING, "staticmethod(create_causal_mask)", "staticmethod(lambda *_, **__: None)")
     replace(folder / MODELING, "self.is_causal = is_causal", "self.is_causal = False")
 
 

@@ -84,6 +84,33 @@ def test_frozen_parameters_get_no_gradient_and_others_do():
     assert all(each.grad is not None for half in (halves[0], halves[2], halves[3]) for each in half.parameters)
 
 
+def test_a_graph_that_is_kept_gives_the_same_gradients_again():
+    halves, states = some_halves(4), torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
+    loss = run_reversibly(halves, states, None).square().sum()
+    first, second = (torch.autograd.grad(loss, states, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_gradients_of_parameters_are_handed_on_before_the_next_half_runs():
+    """They go into the parameters' own, so that a second copy of all of them is never held."""
+    halves, events = some_halves(4), []
+    for number, half in enumerate(halves):
+        half.parameters[0].register_post_accumulate_grad_hook(lambda _, number=number: events.append(f"given {number}"))
+
+    def watched(number, half):
+        def branch(states, others):
+            events.append(f"run {number}")
+            return half.branch(states, others)
+
+        return Half(branch, half.parameters)
+
+    states = torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    output = run_reversibly([watched(*each) for each in enumerate(halves)], states, None)
+    events.clear()
+    output.sum().backward()
+    assert events == [f"{event} {number}" for number in (3, 2, 1, 0) for event in ("run", "given")]
+
+
 @pytest.mark.parametrize(("run", "kept"), [(run_and_keep, 12), (run_reversibly, 0)])
 def test_activations_are_not_kept_for_the_backward_pass(run, kept):
     """Counts the outputs of the first linear layers that are still there when the forward pass has ended."""

@@ -13,7 +13,7 @@ backward pass. Memory for activations then does not grow with the number of laye
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -38,84 +38,92 @@ def run_reversibly(
     All halves in turns over two streams that both begin with `hidden_states`, `(B, L, D)`. Returns the streams' mean.
 
     Gradients are those of ordinary backpropagation; each half runs twice, the second time with the random numbers
-    of the first.
+    of the first. No half keeps a state, and gradients of parameters are handed on half by half.
     """
     if not torch.is_grad_enabled():
         return run_and_keep(halves, hidden_states, shared_states)
-    parameters = [parameter for half in halves for parameter in half.parameters]
-    first, second = _Reversible.apply(list(halves), hidden_states, shared_states, *parameters)
-    return (first + second) / 2
+    outputs = _Outputs()
+    streams = [hidden_states, hidden_states]
+    for number, half in enumerate(halves):
+        mine, other = number % 2, 1 - number % 2
+        streams[mine] = _ReversibleHalf.apply(
+            half, outputs, mine, streams[mine], streams[other], shared_states, *half.parameters
+        )
+    return _MeanThatIsTheEnd.apply(outputs, *streams)
 
 
 def run_and_keep(
     halves: Sequence[Half], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
 ) -> torch.Tensor:
     """The same with activations kept for the backward pass, each half running once."""
-    first, second = _forward(halves, hidden_states, shared_states)
-    return (first + second) / 2
-
-
-def _forward(
-    halves: Sequence[Half], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
-) -> tuple[torch.Tensor, ...]:
     streams = [hidden_states, hidden_states]
     for number, half in enumerate(halves):
         streams[number % 2] = streams[number % 2] + half.branch(streams[1 - number % 2], shared_states)
-    return tuple(streams)
+    return (streams[0] + streams[1]) / 2
 
 
-class _Reversible(torch.autograd.Function):
+@dataclass
+class _Outputs:
+    """The two streams behind the half whose backward pass is next: each half takes off what it added."""
+
+    streams: list[torch.Tensor] = field(default_factory=list)
+
+
+class _ReversibleHalf(torch.autograd.Function):
+    """One half forwards; backwards its input is computed from its output, and then its branch once more."""
+
     @staticmethod
     def forward(
-        ctx: Any, halves: list[Half], hidden_states: torch.Tensor, shared_states: Any, *parameters: Any
-    ) -> Any:
-        device = hidden_states.device.type
-        ctx.autocast = (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
-        ctx.draws = []
-
-        def drawing(half: Half) -> Half:
-            def branch(states: torch.Tensor, shared: torch.Tensor | None) -> torch.Tensor:
-                ctx.draws.append(_random_state(states.device))
-                return half.branch(states, shared)
-
-            return Half(branch, half.parameters)
-
-        ctx.halves = halves
-        streams = _forward([drawing(half) for half in halves], hidden_states, shared_states)
-        ctx.save_for_backward(*streams, shared_states)
-        return streams
+        ctx: Any,
+        half: Half,
+        outputs: _Outputs,
+        mine: int,
+        stream: torch.Tensor,
+        other: torch.Tensor,
+        shared: torch.Tensor | None,
+        *parameters: nn.Parameter,
+    ) -> torch.Tensor:
+        device = stream.device.type
+        ctx.autocast = {"enabled": torch.is_autocast_enabled(device), "dtype": torch.get_autocast_dtype(device)}
+        ctx.half, ctx.outputs, ctx.mine = half, outputs, mine
+        ctx.drawn_from = _random_state(stream.device)
+        ctx.save_for_backward(shared)
+        return stream + half.branch(other, shared)
 
     @staticmethod
-    def backward(ctx: Any, *of_streams: torch.Tensor) -> Any:
-        *streams, shared = ctx.saved_tensors
-        gradients = list(of_streams)
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        streams, mine = ctx.outputs.streams, ctx.mine
+        (shared,) = ctx.saved_tensors
+        other = streams[1 - mine].detach().requires_grad_()
         shared = None if shared is None else shared.detach().requires_grad_(shared.is_floating_point())
-        shared_gradient = None if shared is None else torch.zeros_like(shared)
-        of_parameters: list[tuple[torch.Tensor | None, ...]] = []
-        device = streams[0].device.type
-        enabled, dtype = ctx.autocast
-        for number in reversed(range(len(ctx.halves))):
-            half, mine = ctx.halves[number], number % 2
-            other = streams[1 - mine].detach().requires_grad_()
-            with (
-                _replayed(ctx.draws[number], other.device),
-                torch.enable_grad(),
-                torch.autocast(device, enabled=enabled, dtype=dtype),
-            ):
-                branch = half.branch(other, shared)
-            streams[mine] = streams[mine] - branch.detach()
-            inputs = [other, *([] if shared is None else [shared])]
-            learnt = [parameter for parameter in half.parameters if parameter.requires_grad]
-            found = torch.autograd.grad(branch, [*inputs, *learnt], gradients[mine], allow_unused=True)
-            gradients[1 - mine] = gradients[1 - mine] + found[0]
-            if shared_gradient is not None and found[1] is not None:
-                shared_gradient = shared_gradient + found[1]
-            learnt_gradients = iter(found[len(inputs) :])
-            of_parameters.append(
-                tuple(next(learnt_gradients) if each.requires_grad else None for each in half.parameters)
-            )
-        flat = [gradient for gradients_of_half in reversed(of_parameters) for gradient in gradients_of_half]
-        return None, gradients[0] + gradients[1], shared_gradient, *flat
+        learnt = [parameter for parameter in ctx.half.parameters if parameter.requires_grad]
+        with (
+            _replayed(ctx.drawn_from, other.device),
+            torch.enable_grad(),
+            torch.autocast(other.device.type, **ctx.autocast),
+        ):
+            branch = ctx.half.branch(other, shared)
+        streams[mine] = streams[mine] - branch.detach()
+        inputs = [other, *([] if shared is None else [shared]), *learnt]
+        found = iter(torch.autograd.grad(branch, inputs, gradient, allow_unused=True))
+        of_other, of_shared = next(found), None if shared is None else next(found)
+        of_parameters = [next(found) if parameter.requires_grad else None for parameter in ctx.half.parameters]
+        return None, None, None, gradient, of_other, of_shared, *of_parameters
+
+
+class _MeanThatIsTheEnd(torch.autograd.Function):
+    """The mean of both streams; backwards, where the streams begin to be taken apart."""
+
+    @staticmethod
+    def forward(ctx: Any, outputs: _Outputs, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        ctx.outputs = outputs
+        ctx.save_for_backward(first, second)
+        return (first + second) / 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        ctx.outputs.streams = list(ctx.saved_tensors)
+        return None, gradient / 2, gradient / 2
 
 
 def _random_state(device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:

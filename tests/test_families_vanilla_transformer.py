@@ -233,22 +233,27 @@ ELSEWHERE = """
 import sys, json
 sys.modules["vanilla_transformer"] = None  # as where it is not installed
 import torch, transformers
-model = getattr(transformers, sys.argv[2]).from_pretrained(sys.argv[1], trust_remote_code=True).eval()
-print(json.dumps([type(model).__name__, model(torch.tensor([[5, 6, 7]]))[0].flatten().tolist()]))
+for folder, auto_class in json.loads(sys.argv[1]):
+    model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True).eval()
+    print(json.dumps([type(model).__name__, model(torch.tensor([[5, 6, 7]]))[0].flatten().tolist()]))
 """
 
 
-@pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
-def test_each_class_loads_where_the_package_is_not(model_class, config_class, auto_class, tmp_path):
-    model = build(model_class, config_class)
-    model.save_pretrained(tmp_path / "model")
+def test_each_class_loads_where_the_package_is_not(tmp_path):
+    models = [build(model_class, config_class) for model_class, config_class, _ in CLASSES]
+    asked = []
+    for model, (_, _, auto_class) in zip(models, CLASSES, strict=True):
+        folder = tmp_path / type(model).__name__
+        model.save_pretrained(folder)
+        asked.append([str(folder), auto_class.__name__])
     environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path / "model"), auto_class.__name__]
+    command = [sys.executable, "-c", ELSEWHERE, json.dumps(asked)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr[-2000:]
-    name, found = json.loads(ended.stdout.splitlines()[-1])
-    assert name == model_class.__name__
-    torch.testing.assert_close(torch.tensor(found), model(torch.tensor([[5, 6, 7]]))[0].flatten())
+    for model, line in zip(models, ended.stdout.splitlines()[-len(models) :], strict=True):
+        name, found = json.loads(line)
+        assert name == type(model).__name__
+        torch.testing.assert_close(torch.tensor(found), model(torch.tensor([[5, 6, 7]]))[0].flatten())
 
 
 def test_a_paper_s_checkpoint_carries_nothing_of_this(tiny_model, tmp_path):

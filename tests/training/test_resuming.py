@@ -206,6 +206,7 @@ def kill_behind_update(folder, step, process):
     process.communicate(timeout=60)
 
 
+@pytest.mark.slow
 def test_two_processes_killed_for_good_go_on_bit_for_bit(corpus, tmp_path):
     options = RUN | {"gradient_accumulation_steps": 1, "max_steps": 40}
     finish(start(2, flags(corpus, tmp_path / "straight", **options)))

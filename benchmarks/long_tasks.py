@@ -1,12 +1,13 @@
 """
 Tasks that need the length, and what a memory is worth:
 
-- "copy": a word of letters, all different, and the same word again. "recall": keys with a symbol each, then all keys
-  again in another order; asked are their symbols. The budget is what linear and LSH attention take, at the most, for a
-  training step of the long length; softmax, which keeps its square, learns up to the longest one that it can take in
-  that memory. Each learns for the same time.
-- "context": perplexity of documents that have each a language of their own, read in segments of 16 symbols, against
-  how much of the earlier segments is remembered.
+- "copy": a word, and the same word in capitals. "recall": a list of pairs, and then the first of each, asked for the
+  second. There is noise before and between, so that what is told stands up to the whole length before what is asked.
+  The budget is what linear and LSH attention take, at the most, for a training step of the long length; softmax, which
+  keeps its square, learns up to the longest one that it can take in that memory. Relative attention reads the text in
+  segments. Each learns for the same time.
+- "context": perplexity of documents that have each their own frequencies of words, read in segments of 16 words,
+  against how much of the earlier segments is remembered.
 
     python benchmarks/long_tasks.py --parts copy,recall --minutes 4 --at_once 2
 """
@@ -21,14 +22,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from long_task_training import CHOICES, SEGMENT, SYMBOLS, TASKS
+from long_task_training import CHOICES, SEGMENT, SHORTEST, TASKS, WORDS
 from measuring import measure_apart, write_results
 from peers import ROOT
 
 from vanilla_transformer.commands import run
 from vanilla_transformer.commands.arguments import parse
 
-FRUGAL, LAVISH = ("linear", "lsh"), "softmax"
+FRUGAL, LAVISH = ("linear", "lsh", "relative"), "softmax"
 MEMORIES = [0, 4, 8, 16, 32, 64, 128]
 
 
@@ -37,9 +38,9 @@ class TaskArguments:
     """Which tasks, how long, and for how many minutes each side learns."""
 
     parts: str = field(default="copy,recall,context", metadata={"help": "Names, with commas."})
-    length: int = field(default=1024, metadata={"help": "The long length; a power of two."})
-    minutes: float = field(default=4.0, metadata={"help": "That each side learns."})
-    learning_rate: float = field(default=0.002, metadata={"help": "The highest, on all sides."})
+    length: int = field(default=2048, metadata={"help": "The long length; a power of two."})
+    minutes: float = field(default=6.0, metadata={"help": "That each side learns."})
+    learning_rate: float = field(default=0.003, metadata={"help": "The highest, on all sides."})
     seed: int = field(default=1, metadata={"help": "Of weights and tasks."})
     at_once: int = field(default=2, metadata={"help": "Trainings at the same time, which share the cores."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of long_tasks.md, .json, .png."})
@@ -50,8 +51,8 @@ def main(arguments: Sequence[str]) -> None:
     parts = options.parts.split(",")
     if words or not set(parts) <= {*TASKS, "context"}:
         raise ValueError(f"`parts` must be of {', '.join(TASKS)} and context, got {options.parts!r}.")
-    if options.length < 64 or options.length & (options.length - 1):
-        raise ValueError(f"`length` must be a power of two of 64 or more, got {options.length}.")
+    if options.length < SHORTEST or options.length & (options.length - 1):
+        raise ValueError(f"`length` must be a power of two of {SHORTEST} or more, got {options.length}.")
     found: dict[str, Any] = {}
     jobs = [job for part in parts for job in (context_jobs() if part == "context" else task_jobs(part, options))]
     with ThreadPoolExecutor(options.at_once) as pool:
@@ -87,12 +88,12 @@ def task_jobs(task: str, options: TaskArguments) -> list[tuple[str, str, dict[st
 
 def longest_within(budget: float, length: int, memory: Callable[[int], float]) -> tuple[int, float]:
     """
-    The longest length, of `length` and its halves down to 16, whose memory is within the budget, and that memory.
+    The longest, of `length` and its halves down to `SHORTEST`, whose memory is within the budget, and that memory.
 
     Raises:
         ValueError: none is.
     """
-    while length >= 16:
+    while length >= SHORTEST:
         mib = memory(length)
         if mib <= budget:
             return length, mib
@@ -147,16 +148,16 @@ def markdown(found: dict[str, Any], length: int) -> list[str]:
         lines += ["|---|" + "---|" * (len(memories) + 1)]
         values = [*relative["perplexity"].values(), softmax["perplexity"]["0"]]
         lines += ["| perplexity | " + " | ".join(f"{value:.2f}" for value in values) + " |", ""]
-        lines += [f"Whoever knows the language is left with {relative['limit']:.2f}; no context gives {SYMBOLS}.", ""]
+        lines += [
+            f"Whoever counts all words before is left with {relative['counted']:.2f}; no context gives {WORDS}.",
+            "",
+        ]
     return lines
 
 
-def fitted_slope(perplexities: dict[str, float], limit: float) -> float:
-    """The exponent by which the excess of the loss over the limit falls with segment and memory, by least squares."""
-    points = [
-        (math.log(SEGMENT / 2 + int(memory)), math.log(max(math.log(value / limit), 1e-4)))
-        for memory, value in perplexities.items()
-    ]
+def fitted_slope(perplexities: dict[str, float]) -> float:
+    """The exponent by which perplexity falls with what is seen of segment and memory, by least squares."""
+    points = [(math.log(SEGMENT / 2 + int(memory)), math.log(value)) for memory, value in perplexities.items()]
     mean_x, mean_y = (sum(column) / len(points) for column in zip(*points, strict=True))
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
 
@@ -188,12 +189,12 @@ def draw(found: dict[str, Any], path: Path) -> None:
 def _draw_context(axis: Any, sides: dict[str, Any]) -> None:
     relative = sides["relative"]
     values = relative["perplexity"]
-    slope = fitted_slope(values, relative["limit"])
+    slope = fitted_slope(values)
     axis.plot(
         [int(memory) for memory in values], list(values.values()), "o-", label=f"with memory (slope {slope:.2f})"
     )
     axis.axhline(sides[LAVISH]["perplexity"]["0"], color="tab:orange", linestyle="--", label="softmax, segment alone")
-    axis.axhline(relative["limit"], color="grey", linestyle=":", label="the language known")
+    axis.axhline(relative["counted"], color="grey", linestyle=":", label="all words before counted")
     axis.set(title="context", xlabel="positions remembered", ylabel="perplexity", xscale="symlog", yscale="log")
     axis.legend()
 

@@ -95,7 +95,9 @@ def test_gradients_of_parameters_are_handed_on_before_the_next_half_runs():
     """They go into the parameters' own, so that a second copy of all of them is never held."""
     halves, events = some_halves(4), []
     for number, half in enumerate(halves):
-        half.parameters[0].register_post_accumulate_grad_hook(lambda _, number=number: events.append(f"given {number}"))
+        half.parameters[0].register_post_accumulate_grad_hook(
+            lambda _, number=number: events.append(f"given {number}")
+        )
 
     def watched(number, half):
         def branch(states, others):

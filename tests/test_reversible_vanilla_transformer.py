@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vanilla_transformer.reversible_vanilla_transformer import Half, run_and_keep, run_reversibly
+from vanilla_transformer.reversible_vanilla_transformer import Half, chosen, run_and_keep, run_reversibly
 
 WIDTH = 6
 
@@ -82,6 +82,29 @@ def test_frozen_parameters_get_no_gradient_and_others_do():
     run_reversibly(halves, states, None).sum().backward()
     assert all(each.grad is None for each in halves[1].parameters)
     assert all(each.grad is not None for half in (halves[0], halves[2], halves[3]) for each in half.parameters)
+
+
+@pytest.mark.parametrize("number", [1, 5])
+def test_what_was_chosen_forwards_is_chosen_again_backwards(number):
+    """States are recomputed with an error here, by which a second choice would come out otherwise."""
+    choices = []
+
+    def wavering(half):
+        def make(states):
+            choices.append((states + len(choices) % 2 > 0.5).double())
+            return choices[-1]
+
+        def branch(states, shared):
+            return half.branch(states, shared) * chosen(lambda: make(states))
+
+        return Half(branch, half.parameters)
+
+    states, expected, found = torch.randn(2, 5, WIDTH, dtype=torch.float64), [], []
+    for run, outcome in ((run_and_keep, expected), (run_reversibly, found)):
+        outcome += gradients_of(run, [wavering(half) for half in some_halves(number)], states, None)[1]
+        assert len(choices) == number
+        choices.clear()
+    torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-11)
 
 
 def test_a_graph_that_is_kept_gives_the_same_gradients_again():

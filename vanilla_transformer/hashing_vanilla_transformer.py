@@ -22,6 +22,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from .kernel_vanilla_transformer import padding_mask, padding_of
+from .reversible_vanilla_transformer import chosen
 
 # The score of a position with itself, so low that it counts only beside nothing else (section 2, "Causal masking").
 _SELF = -1e5
@@ -202,7 +203,8 @@ def lsh_attention_forward(
         ValueError: a mask that is more than one of padding.
     """
     config = module.config
-    buckets = hash_buckets(query, config.lsh_seed + module.layer_idx, config.lsh_rounds, config.lsh_buckets)
+    seed = config.lsh_seed + module.layer_idx
+    buckets = chosen(lambda: hash_buckets(query, seed, config.lsh_rounds, config.lsh_buckets))
     known = cache.get_seq_length(module.layer_idx) if cache is not None else 0
     keys, values, key_buckets = query, value, buckets
     if cache is not None:

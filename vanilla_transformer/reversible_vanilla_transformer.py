@@ -13,6 +13,7 @@ backward pass. Memory for activations then does not grow with the number of laye
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +32,27 @@ class Half:
     parameters: Sequence[nn.Parameter]
 
 
+Choose = Callable[[Callable[[], torch.Tensor]], torch.Tensor]
+_choose: ContextVar[Choose] = ContextVar("choose", default=lambda make: make())
+
+
+def chosen(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """
+    What `make()` returns or, where a half runs again in the backward pass, what it returned in the forward pass: for
+    choices between two sides of an edge, such as a bucket, which the rounding of recomputed states could change.
+    """
+    return _choose.get()(make)
+
+
+@contextmanager
+def _choosing(choose: Choose) -> Iterator[None]:
+    token = _choose.set(choose)
+    try:
+        yield
+    finally:
+        _choose.reset(token)
+
+
 def run_reversibly(
     halves: Sequence[Half], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
 ) -> torch.Tensor:
@@ -38,7 +60,7 @@ def run_reversibly(
     All halves in turns over two streams that both begin with `hidden_states`, `(B, L, D)`. Returns the streams' mean.
 
     Gradients are those of ordinary backpropagation; each half runs twice, the second time with the random numbers
-    of the first. No half keeps a state, and gradients of parameters are handed on half by half.
+    and what was `chosen` of the first. No half keeps a state, and gradients of parameters are handed on half by half.
     """
     if not torch.is_grad_enabled():
         return run_and_keep(halves, hidden_states, shared_states)
@@ -87,8 +109,15 @@ class _ReversibleHalf(torch.autograd.Function):
         ctx.autocast = {"enabled": torch.is_autocast_enabled(device), "dtype": torch.get_autocast_dtype(device)}
         ctx.half, ctx.outputs, ctx.mine = half, outputs, mine
         ctx.drawn_from = _random_state(stream.device)
+        ctx.choices = []
         ctx.save_for_backward(shared)
-        return stream + half.branch(other, shared)
+
+        def remember(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+            ctx.choices.append(make())
+            return ctx.choices[-1]
+
+        with _choosing(remember):
+            return stream + half.branch(other, shared)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -97,8 +126,10 @@ class _ReversibleHalf(torch.autograd.Function):
         other = streams[1 - mine].detach().requires_grad_()
         shared = None if shared is None else shared.detach().requires_grad_(shared.is_floating_point())
         learnt = [parameter for parameter in ctx.half.parameters if parameter.requires_grad]
+        choices = iter(ctx.choices)
         with (
             _replayed(ctx.drawn_from, other.device),
+            _choosing(lambda make: next(choices)),
             torch.enable_grad(),
             torch.autocast(other.device.type, **ctx.autocast),
         ):
@@ -144,4 +175,4 @@ def _replayed(state: tuple[torch.Tensor, torch.Tensor | None], device: torch.dev
         yield
 
 
-__all__ = ["Half", "run_and_keep", "run_reversibly"]
+__all__ = ["Half", "chosen", "run_and_keep", "run_reversibly"]

@@ -137,7 +137,7 @@ def _long_sequences(_: Path, options: BenchmarkArguments) -> None:
 def _long_tasks(_: Path, options: BenchmarkArguments) -> None:
     import long_tasks
 
-    flags = ["--minutes", "0.1", "--length", "64"] if options.short else []
+    flags = ["--minutes", "0.1", "--length", "256"] if options.short else []
     long_tasks.main([*flags, "--output_dir", options.output_dir])
 
 

@@ -87,9 +87,13 @@ def _assert_same_weights(one, other):
         torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
 
 
-def test_two_processes_take_the_steps_of_one(corpus, tmp_path):
+LONG = {"attention": "lsh", "lsh_buckets": 2, "reversible": True, "normalize_before": True}
+
+
+@pytest.mark.parametrize("model", [{}, pytest.param(LONG, marks=pytest.mark.slow)], ids=["the paper's", "reversible"])
+def test_two_processes_take_the_steps_of_one(model, corpus, tmp_path):
     """One process that accumulates the two batches of a step is the reference."""
-    common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5}
+    common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
     launcher = ["torch.distributed.run", "--nproc_per_node", "2"]  # `accelerate launch` has no such mode on a CPU
     process = launch(launcher, flags(corpus, tmp_path / "two", **common))
     _, errors = process.communicate(timeout=180)

@@ -80,7 +80,8 @@ class VanillaTransformerLongDecoderConfig(VanillaTransformerDecoderConfig, Vanil
     Args:
         attention, lsh_rounds, lsh_buckets, lsh_chunk, lsh_seed, memory_length, reversible, feed_forward_chunk:
             As in [`VanillaTransformerLongConfig`].
-        vocab_size, d_model and all others: As in [`VanillaTransformerDecoderConfig`].
+        vocab_size, d_model and all others: As in [`VanillaTransformerDecoderConfig`]; `cross_attention` is ignored as
+            the encoder's fields are.
 
     Raises:
         ValueError: as there.

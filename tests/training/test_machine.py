@@ -11,7 +11,7 @@ from vanilla_transformer.training.machine import forget_old_products
 
 KEPT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
-# MiB that products of 600 shapes leave behind. Each has the same number of rows for the allocator.
+# MiB that products of 600 shapes leave behind. Their outputs are freed at once: what stays is what oneDNN keeps.
 PRODUCTS = """
 import sys
 import psutil, torch

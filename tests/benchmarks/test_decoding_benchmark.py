@@ -40,6 +40,7 @@ def test_other_numbers_of_tokens_are_refused(benchmark, monkeypatch):
         benchmark["main"](["--sizes", "small", "--rounds", "1"])
 
 
+@pytest.mark.slow
 def test_a_stream_is_scored_on_every_side(benchmark, tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "source").write_text("A man is sleeping.\nTwo dogs.\nGrass\n")

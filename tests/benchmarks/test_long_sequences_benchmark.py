@@ -156,6 +156,7 @@ def test_the_peak_is_of_the_step_alone(kernel, monkeypatch, tmp_path):
     assert peaks[0] == pytest.approx(2**27, rel=0.1) and peaks[1] < 2**26
 
 
+@pytest.mark.slow
 def test_a_curve_is_written_with_its_table_and_its_picture(tmp_path, monkeypatch):
     values, sides = long_sequences.CURVES["length"]
     monkeypatch.setitem(long_sequences.CURVES, "length", ([16], {"linear": sides["linear"]}))

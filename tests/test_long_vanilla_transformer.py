@@ -303,6 +303,7 @@ def test_padding_of_a_shorter_sentence_is_not_remembered():
         ({"lsh_rounds": 0}, "`lsh_rounds` must be at least 1, got 0"),
         ({"lsh_chunk": 0}, "`lsh_chunk` must be at least 1, got 0"),
         ({"lsh_buckets": 7}, "`lsh_buckets` must be even, or 1 for no hashing, got 7"),
+        ({"attention": "linear", "lsh_buckets": 8}, "`lsh_buckets` needs `attention=\"lsh\"`.*=8 and .*'linear'"),
         ({"feed_forward_chunk": -1}, "`feed_forward_chunk` must be at least 0, got -1"),
         ({"memory_length": 0, "attention": "relative"}, "`memory_length` must be at least 1, or None .*, got 0"),
         ({"memory_length": 9, "attention": "lsh"}, "`memory_length` needs `attention=\"relative\"`.*9 and .*'lsh'"),

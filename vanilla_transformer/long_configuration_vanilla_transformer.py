@@ -109,6 +109,12 @@ def _check_counts(config: VanillaTransformerLongConfig) -> None:
 
 
 def _check_formula(config: VanillaTransformerLongConfig) -> None:
+    for field in ("lsh_rounds", "lsh_buckets", "lsh_chunk", "lsh_seed"):
+        given = getattr(config, field)
+        if config.attention != "lsh" and given != getattr(VanillaTransformerLongConfig, field):
+            raise ValueError(
+                f'`{field}` needs `attention="lsh"`, got {field}={given} and attention={config.attention!r}.'
+            )
     if config.memory_length is not None and config.attention != "relative":
         raise ValueError(
             '`memory_length` needs `attention="relative"`: of earlier segments only the distance is known, got '

@@ -145,6 +145,18 @@ def test_the_cache_changes_no_token(seed, sentences, length, beams, normalize_be
     )
 
 
+@pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2, "top_k": 1}])
+def test_a_text_goes_on_from_its_cache(copies):
+    model = build(VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig)
+    text = tokens(2, 7)
+    cache = model(text[:, :4], use_cache=True).past_key_values
+    decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
+    expected = model.generate(text, **decoding)
+    assert torch.equal(model.generate(text, past_key_values=cache, **decoding), expected)
+    with pytest.raises(ValueError, match="`input_ids` must be the whole text"):
+        model.generate(text[:, :3], past_key_values=cache, **decoding)
+
+
 def test_no_position_sees_a_later_one():
     model, ids = build(VanillaTransformerForCausalLM), tokens(2, 8)
     changed = ids.clone()

@@ -282,6 +282,26 @@ def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
     assert torch.equal(memory.layers[0].keys, kept.layers[0].keys)
 
 
+@pytest.mark.parametrize("attention", ["linear", "lsh", "relative", "softmax"])
+@pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
+def test_the_decoder_alone_goes_on_from_what_it_has_read(attention, copies):
+    model = build(VanillaTransformerLongForCausalLM, attention=attention)
+    text, memory = tokens(2, 9), new_memory(model.config)
+    model(text[:, :6], past_key_values=memory, use_cache=True)
+    decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
+    expected = model.generate(text, **decoding)
+    assert torch.equal(model.generate(text, past_key_values=memory, **decoding), expected)
+
+
+def test_a_text_that_the_cache_has_read_is_refused():
+    model = build(VanillaTransformerLongForCausalLM, attention="relative")
+    text, memory = tokens(2, 9), new_memory(model.config)
+    model(text, past_key_values=memory)
+    for length in (9, 3):
+        with pytest.raises(ValueError, match=rf"got {length} tokens, of which the cache has read 9\. Give all"):
+            model.generate(text[:, :length], past_key_values=memory, max_new_tokens=2)
+
+
 def test_padding_of_a_shorter_sentence_is_not_remembered():
     model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", memory_length=50)
     source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)

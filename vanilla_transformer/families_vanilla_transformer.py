@@ -7,12 +7,13 @@ GPT), and the encoder alone, which reads one (as in BERT).
 Letters in shapes: B batch, L length, D d_model, V vocabulary.
 """
 
+import copy
 from typing import Any
 
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicCache
-from transformers.generation import GenerationMixin
+from transformers.generation import GenerationConfig, GenerationMixin
 from transformers.masking_utils import create_causal_mask
 from transformers.modeling_outputs import (
     BaseModelOutputWithPast,
@@ -220,6 +221,59 @@ class VanillaTransformerForCausalLM(VanillaTransformerFamilyModel, GenerationMix
             hidden_states=outputs.hidden_states,
             attentions=outputs.attentions,
         )
+
+    def prepare_inputs_for_generation(
+        self,
+        input_ids: torch.Tensor,
+        *args: Any,
+        past_key_values: Cache | None = None,
+        inputs_embeds: torch.Tensor | None = None,
+        is_first_iteration: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """
+        What `forward` gets at a step of `generate()`: the tokens that the cache does not have.
+
+        Raises:
+            ValueError: the cache has all of them, or more.
+        """
+        past = past_key_values.get_seq_length() if past_key_values is not None else 0
+        if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:
+            raise ValueError(
+                "`input_ids` must be the whole text, what `past_key_values` has read and at least one token more: got "
+                f"{input_ids.shape[1]} tokens, of which the cache has read {past}. Give all of the text."
+            )
+        return super().prepare_inputs_for_generation(
+            input_ids,
+            *args,
+            past_key_values=past_key_values,
+            inputs_embeds=inputs_embeds,
+            is_first_iteration=is_first_iteration,
+            **kwargs,
+        )
+
+    def _prepare_cache_for_generation(
+        self, generation_config: GenerationConfig, model_kwargs: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> None:
+        if model_kwargs.get("past_key_values") is not None:
+            model_kwargs["past_key_values"] = for_copies(model_kwargs["past_key_values"], generation_config)
+        super()._prepare_cache_for_generation(generation_config, model_kwargs, *args, **kwargs)
+
+
+def for_copies(cache: Cache, generation_config: GenerationConfig) -> Cache:
+    """The cache itself or, where beams or several answers make copies of each row, another with as many rows."""
+    copies = max(generation_config.num_beams, generation_config.num_return_sequences)
+    if copies > 1:
+        cache = copied(cache)
+        cache.batch_repeat_interleave(copies)
+    return cache
+
+
+def copied(cache: Cache) -> Cache:
+    """A cache with the same tensors, of which its layers put others in their places and write into none."""
+    cache = copy.copy(cache)
+    cache.layers = [copy.copy(layer) for layer in cache.layers]
+    return cache
 
 
 class VanillaTransformerEncoderModel(VanillaTransformerFamilyModel, VanillaTransformerEncoder):

@@ -24,6 +24,8 @@ from .families_vanilla_transformer import (
     VanillaTransformerContinuingLayer,
     VanillaTransformerDecoderModel,
     VanillaTransformerForCausalLM,
+    copied,
+    for_copies,
 )
 from .hashing_vanilla_transformer import HashedLayer
 from .kernel_vanilla_transformer import LinearStateLayer
@@ -336,11 +338,14 @@ class LongGeneration(GenerationMixin):
                 f"not one of keys and values at fixed places, got {kind!r}."
             )
         given = model_kwargs.get("past_key_values")
-        if given is None and generation_config.use_cache:
-            model_kwargs["past_key_values"] = getattr(self.base_model, "decoder", self.base_model).new_cache()
-        elif given is not None and self.config.is_encoder_decoder and not isinstance(given, EncoderDecoderCache):
-            memory = copy.deepcopy(given)
-            memory.batch_repeat_interleave(max(generation_config.num_beams, generation_config.num_return_sequences))
+        if given is None:
+            if generation_config.use_cache:
+                model_kwargs["past_key_values"] = getattr(self.base_model, "decoder", self.base_model).new_cache()
+            return
+        if not self.config.is_encoder_decoder:
+            model_kwargs["past_key_values"] = for_copies(given, generation_config)
+        elif not isinstance(given, EncoderDecoderCache):
+            memory = for_copies(copied(given), generation_config)
             begin_text(memory)
             model_kwargs["past_key_values"] = EncoderDecoderCache(memory, DynamicCache())
 

@@ -53,7 +53,12 @@ def test_each_is_pushed_and_loads_without_this_package(hub, tmp_path):
             assert generated == model.generate(ids, max_new_tokens=4, do_sample=False).tolist()
 
 
-@pytest.mark.parametrize("attention", ["linear", "lsh"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "attention", ["lsh", "relative", pytest.param("linear", marks=SLOW), pytest.param("softmax", marks=SLOW)]
+)
 def test_a_translation_model_for_long_sequences_passes_the_gate(attention, tiny_tokenizer, tmp_path, capsys):
     model = build(f"AutoModelForSeq2SeqLM-{attention}")
     folder = add_card(save_model_folder(model, tiny_tokenizer, tmp_path / "model"))

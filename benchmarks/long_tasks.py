@@ -178,10 +178,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
             places = [place + 0.4 * shift for place in range(len(sides))]
             axis.bar(places, [100 * row[key] for row in sides.values()], width=0.38, label=label)
         names = [f"{side}\n({row['length']:,})" for side, row in sides.items()]
-        axis.set(title=name, ylabel="right answers, %", ylim=(0, 105))
+        axis.set(title=name, ylabel="right answers, %", ylim=(0, 130), yticks=range(0, 101, 20))
         axis.set_xticks([place + 0.2 for place in range(len(sides))], names)
-        axis.axhline(100 / CHOICES[name], color="grey", linestyle=":")
-        axis.legend()
+        axis.axhline(100 / CHOICES[name], color="grey", linestyle=":", label="guessing")
+        axis.legend(loc="upper center", ncols=2, fontsize="small")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
 
@@ -195,8 +195,11 @@ def _draw_context(axis: Any, sides: dict[str, Any]) -> None:
     )
     axis.axhline(sides[LAVISH]["perplexity"]["0"], color="tab:orange", linestyle="--", label="softmax, segment alone")
     axis.axhline(relative["counted"], color="grey", linestyle=":", label="all words before counted")
-    axis.set(title="context", xlabel="positions remembered", ylabel="perplexity", xscale="symlog", yscale="log")
-    axis.legend()
+    axis.set(title="context", xlabel="positions remembered", ylabel="perplexity", yscale="log")
+    axis.set_xscale("symlog", linthresh=4)
+    axis.set_xticks([int(memory) for memory in values], list(values))
+    axis.set_xlim(left=-0.5)
+    axis.legend(fontsize="small")
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ SIDES: dict[str, dict[str, Any]] = {
 }
 ROUNDS_WHEN_ASKED = 8  # more rounds than in training miss less, as in table 2 of Kitaev et al. (2020)
 BATCH, DOCUMENTS, WARM_UP, ENOUGH = 2, 64, 100, 0.8
+ASKED = 32  # batches of four texts each
 
 Texts = tuple[torch.Tensor, torch.Tensor]
 
@@ -189,11 +190,11 @@ def accuracy_of(logits: torch.Tensor, labels: torch.Tensor) -> float:
 
 
 @torch.inference_mode()
-def asked(model: Any, task: str, side: str, length: int, batches: int = 32) -> float:
+def asked(model: Any, task: str, side: str, length: int) -> float:
     """Accuracy over some texts of that length."""
     set_choices(model, lsh_buckets=buckets_of(length), lsh_rounds=ROUNDS_WHEN_ASKED)
-    texts = [TASKS[task](4, length) for _ in range(batches)]
-    return sum(accuracy_of(read(model, side, *each).logits, each[1]) for each in texts) / batches
+    texts = [TASKS[task](4, length) for _ in range(ASKED)]
+    return sum(accuracy_of(read(model, side, *each).logits, each[1]) for each in texts) / ASKED
 
 
 def run_task(task: str, side: str, length: int, evaluated: int, minutes: float, learning_rate: float) -> Any:

@@ -123,6 +123,7 @@ def test_the_commands_of_the_page_on_training_run_from_top_to_bottom(place):
     assert (place / "runs" / "mean" / "model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_the_command_for_two_processes_runs(place):
     (line,) = [
         line

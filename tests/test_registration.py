@@ -35,8 +35,13 @@ def run(program):
         "import vanilla_transformer",
         "from transformers import pipeline, AutoTokenizer; import vanilla_transformer",
         "from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerModel",
-        "from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline",
-        "from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer",
+        pytest.param(
+            "from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_auto_classes_know_the_package_whatever_is_imported_first(first):

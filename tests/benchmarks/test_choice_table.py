@@ -59,6 +59,7 @@ def arguments(tmp_path):
     return [str(tmp_path / "tiny.yaml"), *test, "--output_dir", str(tmp_path / "out"), "--bootstrap_samples", "20"]
 
 
+@pytest.mark.slow
 def test_each_choice_is_trained_once_and_compared_with_the_recipe(choices, arguments, tmp_path, capsys):
     arguments += ["--max_steps", "4", "--change", "label_smoothing=0", "--change", "dropout=0+vocab_size=290"]
     choices["main"](arguments)

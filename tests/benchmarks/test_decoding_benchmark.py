@@ -22,6 +22,7 @@ def benchmark(monkeypatch):
     return program
 
 
+@pytest.mark.slow
 def test_every_side_decodes_the_same_weights(benchmark, tmp_path, capsys):
     benchmark["main"](["--sizes", "small", "--rounds", "1", "--output_file", str(tmp_path / "table.md")])
     assert capsys.readouterr().out == (tmp_path / "table.md").read_text()

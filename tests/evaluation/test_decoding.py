@@ -53,6 +53,7 @@ def alone(model, tokenizer, sentences, **kwargs):
     return [answer["translation_text"] for answer in translate(sentences, **kwargs)]
 
 
+@pytest.mark.slow
 def test_every_process_gets_the_translations_of_one_alone(tiny_model, tiny_tokenizer, folder, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "sentences.json").write_text(json.dumps(SENTENCES))

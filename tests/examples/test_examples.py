@@ -84,6 +84,7 @@ def test_finetuning_with_the_stock_trainer_scores_translations_and_leaves_a_mode
     assert not all(torch.equal(before[name], after[name]) for name in before)
 
 
+@pytest.mark.slow
 def test_budgets_on_two_processes_take_the_steps_of_one_that_accumulates(run, model, corpus, tmp_path):
     def train(run, output, *flags):
         arguments = ["--model", model, "--output_dir", tmp_path / output, *files(corpus, "train"), *SHORT, *flags]

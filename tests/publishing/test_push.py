@@ -105,6 +105,7 @@ def near_hub(hub, monkeypatch):
     return hub
 
 
+@pytest.mark.slow
 def test_the_page_on_publishing_runs_from_top_to_bottom(folder, near_hub, tmp_path, monkeypatch):
     page = (HERE.parents[1] / "docs" / "publish.md").read_text()
     monkeypatch.chdir(tmp_path)

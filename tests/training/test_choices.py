@@ -142,6 +142,7 @@ def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_pat
     assert len(list_checkpoints(folder)) == 1
 
 
+@pytest.mark.slow
 def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
     for side in ("a", "b"):  # one pair to validate with: the second process has none
         path = corpus / f"validation.{side}"

@@ -217,6 +217,7 @@ def test_two_processes_killed_for_good_go_on_bit_for_bit(corpus, tmp_path):
     assert_same_run(tmp_path / "straight", tmp_path / "killed")
 
 
+@pytest.mark.slow
 def test_one_process_goes_on_where_two_stopped(corpus, tmp_path, straight):
     """With as many batches an update it is the same run, but for the order of sums."""
     folder = tmp_path / "moved"

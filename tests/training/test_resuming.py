@@ -119,7 +119,7 @@ def test_an_interrupted_run_averages_what_it_would_have_averaged(corpus, tmp_pat
     update_parameters = TrainingRun._update_parameters
 
     def interrupting(run, batches):
-        run.interrupted = run.progress.step == update - 1
+        run.signalled = run.progress.step == update - 1
         return update_parameters(run, batches)
 
     with monkeypatch.context() as patch, pytest.raises(TrainingInterrupted):

@@ -13,7 +13,8 @@ from tiny_runs import entries, flags, launch, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.batching import collate
-from vanilla_transformer.training.trainer import TrainingRun, train
+from vanilla_transformer.training.processes import sum_over_processes
+from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
 from vanilla_transformer.training.update import NumberedBatch
 
 
@@ -122,6 +123,22 @@ def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
     (checkpoint,) = folder.glob("checkpoint-*")
     VanillaTransformerForConditionalGeneration.from_pretrained(checkpoint)
     assert not (folder / "model.safetensors").exists()
+
+
+def test_a_signal_while_the_processes_agree_is_not_lost(corpus, tmp_path, monkeypatch):
+    agreed = []
+
+    def agree(accelerator, values):
+        found = sum_over_processes(accelerator, values)
+        agreed.append(found)
+        if len(agreed) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr("vanilla_transformer.training.trainer.sum_over_processes", agree)
+    with pytest.raises(TrainingInterrupted):
+        train(parse_recipe(flags(corpus, tmp_path / "out", max_steps=9)), evaluate=no_scores)
+    assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
 def test_nothing_is_written_where_the_corpus_is_wrong(corpus, tmp_path):

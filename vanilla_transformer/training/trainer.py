@@ -107,7 +107,8 @@ class TrainingRun:
         self.updater = Updater(self.learner, parts.recipe)
         self.output_dir = Path(parts.recipe.output.output_dir)
         self.progress = Progress(num_processes=parts.accelerator.num_processes, recipe=flatten(parts.recipe))
-        self.interrupted = False
+        self.signalled = False  # in this process
+        self.interrupted = False  # in all of them, behind the same update
         self.passing_step: int | None = None
         self.started = self.last_saved = time.monotonic()
         self.log = StepLog()
@@ -172,7 +173,7 @@ class TrainingRun:
         previous: dict[int, Any] = {}
 
         def interrupt(signal_number: int, frame: Any) -> None:
-            self.interrupted = True
+            self.signalled = True
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
@@ -359,12 +360,13 @@ class TrainingRun:
 
     def _is_over(self) -> bool:
         options = self.recipe.optimization
-        over = self.interrupted or self.progress.step >= options.max_steps
+        signalled = self.signalled  # a signal may come between here and the end, and counts the next time
+        over = signalled or self.progress.step >= options.max_steps
         over = over or (options.max_minutes is not None and self._minutes() >= options.max_minutes)
         patience = options.early_stopping_patience
         over = over or (patience is not None and self.progress.validations_without_improvement >= patience)
         # Clocks and interrupts differ: all processes end when the first one does.
-        sums = sum_over_processes(self.accelerator, [over, self.interrupted])
+        sums = sum_over_processes(self.accelerator, [over, signalled])
         over, self.interrupted = (bool(value) for value in sums)
         return over
 

@@ -37,7 +37,7 @@ def measure(what: str, length: int, rounds: int, shape: dict[str, Any]) -> dict[
     step = training_step(model, length)
     if what == "seconds":
         return {"seconds": min(best_seconds(step) for _ in range(rounds))}
-    return {"mib": peak_of(step) / 2**20, "parameters_mib": _parameter_bytes(model) / 2**20}
+    return {"mib": peak_of(step) / 2**20, "parameters_mib": model.get_memory_footprint(return_buffers=False) / 2**20}
 
 
 def training_step(model: VanillaTransformerLongForCausalLM, length: int) -> Callable[[], None]:
@@ -86,10 +86,6 @@ def _seconds_of(step: Callable[[], None]) -> float:
     started = time.perf_counter()
     step()
     return time.perf_counter() - started
-
-
-def _parameter_bytes(model: torch.nn.Module) -> int:
-    return sum(each.numel() * each.element_size() for each in model.parameters())
 
 
 def peak_of(step: Callable[[], None]) -> int:

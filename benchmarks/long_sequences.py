@@ -14,7 +14,6 @@ what is counted is activations, and gradients that a step holds beside those.
 """
 
 import json
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import measure_apart, write_results
+from measuring import OWN_PAGES, exponent, measure_apart, write_curves
 from peers import ROOT
 
 from vanilla_transformer.commands import run
@@ -51,8 +50,6 @@ CURVES: dict[str, tuple[list[int], dict[str, dict[str, Any]]]] = {
 _DEPTH_LENGTH = 1024
 _LSH_CHUNK, _LSH_ROUNDS = 64, 2
 _COPIES = 3  # about as many of each layer's square of scores does a step with eager attention have at a time
-# A larger tensor has pages of its own, which go when it goes: free places between others would count as taken.
-_OWN_PAGES = {"MALLOC_MMAP_THRESHOLD_": "32768"}
 _QUANTITIES = {"seconds": ("ms", 1e3), "mib": ("MiB", 1.0)}
 
 
@@ -70,13 +67,7 @@ class LongArguments:
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(LongArguments, arguments, "long_sequences.py [--flags]")
-    names = options.curves.split(",")
-    if words or not set(names) <= CURVES.keys():
-        raise ValueError(f"`curves` must be of {', '.join(CURVES)}, got {options.curves!r}.")
-    found = {name: measure_curve(name, options) for name in names}
-    lines = (line for name, points in found.items() for line in markdown(name, points))
-    write_results(options.output_dir, "long_sequences", found, lines)
-    draw(found, Path(options.output_dir, "long_sequences.png"))
+    write_curves("long_sequences", words, options, CURVES, lambda name: measure_curve(name, options), markdown, draw)
 
 
 def measure_curve(name: str, options: LongArguments) -> list[dict[str, Any]]:
@@ -97,7 +88,7 @@ def _point(curve: str, side: str, value: int, rounds: int) -> dict[str, float]:
         return lacking
     if curve == "position":
         return _measure(request | {"what": "token"})
-    return _measure(request | {"what": "seconds"}) | _measure(request | {"what": "mib"}, _OWN_PAGES)
+    return _measure(request | {"what": "seconds"}) | _measure(request | {"what": "mib"}, OWN_PAGES)
 
 
 def _measure(request: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, float]:
@@ -142,9 +133,7 @@ def slope(points: Points, side: str, what: str) -> float | None:
     last = [(point["value"], point[side][what]) for point in _measured(points, what, side)[-3:]]
     if len(last) < 2 or min(y for _, y in last) <= 0.0:
         return None
-    logs = [(math.log(x), math.log(y)) for x, y in last]
-    mean_x, mean_y = (sum(column) / len(logs) for column in zip(*logs, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in logs) / sum((x - mean_x) ** 2 for x, _ in logs)
+    return exponent(last)
 
 
 def begins(points: Points, side: str, other: str, what: str) -> int | None:

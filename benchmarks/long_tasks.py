@@ -13,7 +13,6 @@ Tasks that need the length, and what a memory is worth:
 """
 
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from long_task_training import CHOICES, SEGMENT, SHORTEST, TASKS, WORDS
-from measuring import measure_apart, write_results
+from measuring import OWN_PAGES, exponent, measure_apart, write_results
 from peers import ROOT
 
 from vanilla_transformer.commands import run
@@ -71,7 +70,7 @@ def task_jobs(task: str, options: TaskArguments) -> list[tuple[str, str, dict[st
 
     def memory(side: str, length: int) -> float:
         request = {"what": "memory", "seed": options.seed, "task": task, "side": side, "length": length}
-        return _measured(request, 1, {"MALLOC_MMAP_THRESHOLD_": "32768"})["mib"]
+        return _measured(request, 1, OWN_PAGES)["mib"]
 
     taken = {side: memory(side, options.length) for side in FRUGAL}
     short, mib = longest_within(max(taken.values()), options.length, lambda length: memory(LAVISH, length))
@@ -157,9 +156,7 @@ def markdown(found: dict[str, Any], length: int) -> list[str]:
 
 def fitted_slope(perplexities: dict[str, float]) -> float:
     """The exponent by which perplexity falls with what is seen of segment and memory, by least squares."""
-    points = [(math.log(SEGMENT / 2 + int(memory)), math.log(value)) for memory, value in perplexities.items()]
-    mean_x, mean_y = (sum(column) / len(points) for column in zip(*points, strict=True))
-    return sum((x - mean_x) * (y - mean_y) for x, y in points) / sum((x - mean_x) ** 2 for x, _ in points)
+    return exponent((SEGMENT / 2 + int(memory), value) for memory, value in perplexities.items())
 
 
 def draw(found: dict[str, Any], path: Path) -> None:

@@ -17,7 +17,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from measuring import measure_apart, write_results
+from measuring import measure_apart, write_curves
 from peers import ROOT
 
 from vanilla_transformer.commands import run
@@ -46,13 +46,7 @@ class ScalingArguments:
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(ScalingArguments, arguments, "scaling.py [--flags]")
-    names = options.curves.split(",")
-    if words or not set(names) <= CURVES.keys():
-        raise ValueError(f"`curves` must be of {', '.join(CURVES)}, got {options.curves!r}.")
-    found = {name: measure_curve(name, options) for name in names}
-    lines = (line for name, points in found.items() for line in markdown(name, points))
-    write_results(options.output_dir, "scaling", found, lines)
-    draw(found, Path(options.output_dir, "scaling.png"))
+    write_curves("scaling", words, options, CURVES, lambda name: measure_curve(name, options), markdown, draw)
 
 
 def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ setup(
         "test": [*TESTS, *OPTIONAL],
         "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },
-    entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.commands:main"]},
+    entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.cli:main"]},
     classifiers=[
         "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3",

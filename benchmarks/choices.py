@@ -20,10 +20,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.commands import run
+from vanilla_transformer.cli import run
+from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.report import report
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.corpora import read_lines
 from vanilla_transformer.training.resuming import flatten
 
 _ROOT = Path(__file__).parents[1]

@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion import READERS, WRITERS
 from vanilla_transformer.conversion.comparison import Comparison
-from vanilla_transformer.training.corpora import read_lines
+from vanilla_transformer.data.readers import read_lines
 
 # Formats of which one direction writes what the other reads.
 _BOTH_WAYS = ("marian",)

@@ -35,12 +35,12 @@ from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
 )
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
+from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.linear_vanilla_transformer import quantize_linears
-from vanilla_transformer.training.corpora import read_lines
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]

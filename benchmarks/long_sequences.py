@@ -24,8 +24,8 @@ import psutil
 from measuring import OWN_PAGES, exponent, measure_apart, write_curves
 from peers import ROOT
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 
 Points = Sequence[dict[str, Any]]
 
@@ -105,8 +105,8 @@ def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
     if curve == "depth":
         shape["decoder_layers"], length = value, _DEPTH_LENGTH
     if shape["attention"] == "lsh":
-        shape |= {"lsh_chunk": _LSH_CHUNK, "lsh_rounds": _LSH_ROUNDS}
-        shape["lsh_buckets"] = max(2, 2 * length // _LSH_CHUNK)
+        shape |= {"lsh_attn_chunk_length": _LSH_CHUNK, "num_hashes": _LSH_ROUNDS}
+        shape["num_buckets"] = max(2, 2 * length // _LSH_CHUNK)
     return {"length": length, "shape": shape}
 
 

@@ -33,7 +33,7 @@ SHAPE |= {"normalize_before": True, "vocab_size": _PAIR + LETTERS * SYMBOLS, "de
 SIDES: dict[str, dict[str, Any]] = {
     "softmax": {"attention": "softmax", "attn_implementation": "eager"},
     "linear": {"attention": "linear", "decoder_attention_heads": 1},
-    "lsh": {"attention": "lsh", "lsh_chunk": 64, "lsh_rounds": 2},
+    "lsh": {"attention": "lsh", "lsh_attn_chunk_length": 64, "num_hashes": 2},
     "relative": {"attention": "relative"},
 }
 ROUNDS_WHEN_ASKED = 8  # more rounds than in training miss less, as in table 2 of Kitaev et al. (2020)
@@ -108,7 +108,7 @@ def set_choices(model: Any, **choices: Any) -> None:
 
 def buckets_of(length: int) -> int:
     """Two for each chunk of LSH; one where there is one chunk."""
-    chunks = length // SIDES["lsh"]["lsh_chunk"]
+    chunks = length // SIDES["lsh"]["lsh_attn_chunk_length"]
     return 1 if chunks <= 1 else 2 * chunks
 
 
@@ -130,7 +130,7 @@ def read(model: VanillaTransformerLongForCausalLM, side: str, ids: torch.Tensor,
 def memory_of(task: str, side: str, length: int) -> dict[str, float]:
     """MiB of a training step beyond the model and its gradients."""
     model = build(side)
-    set_choices(model, lsh_buckets=buckets_of(length))
+    set_choices(model, num_buckets=buckets_of(length))
     texts = TASKS[task](BATCH, length)
 
     def step() -> None:
@@ -172,14 +172,14 @@ def learn_task(task: str, side: str, length: int, minutes: float, learning_rate:
     """
     model, current = build(side).train(), min(SHORTEST, length)
     learner = Learner(model, learning_rate)
-    set_choices(model, lsh_buckets=buckets_of(current))
+    set_choices(model, num_buckets=buckets_of(current))
     for passed in until(minutes):
         ids, labels = TASKS[task](BATCH * length // current, current)
         outputs = read(model, side, ids, labels)
         learner.update(outputs.loss, passed)
         if current < length and accuracy_of(outputs.logits, labels) > ENOUGH:
             current *= 2
-            set_choices(model, lsh_buckets=buckets_of(current))
+            set_choices(model, num_buckets=buckets_of(current))
     return model.eval(), learner.updates, current
 
 
@@ -192,7 +192,7 @@ def accuracy_of(logits: torch.Tensor, labels: torch.Tensor) -> float:
 @torch.inference_mode()
 def asked(model: Any, task: str, side: str, length: int) -> float:
     """Accuracy over some texts of that length."""
-    set_choices(model, lsh_buckets=buckets_of(length), lsh_rounds=ROUNDS_WHEN_ASKED)
+    set_choices(model, num_buckets=buckets_of(length), num_hashes=ROUNDS_WHEN_ASKED)
     texts = [TASKS[task](4, length) for _ in range(ASKED)]
     return sum(accuracy_of(read(model, side, *each).logits, each[1]) for each in texts) / ASKED
 
@@ -207,7 +207,7 @@ def run_task(task: str, side: str, length: int, evaluated: int, minutes: float, 
 def run_context(side: str, memories: list[int], minutes: float, learning_rate: float) -> Any:
     """Perplexity of new documents by the length of the memory, of a model that learns segment after segment."""
     model = build(side).train()
-    set_choices(model, memory_length=2 * SEGMENT)
+    set_choices(model, mem_len=2 * SEGMENT)
     learner = Learner(model, learning_rate)
     segments: Iterator[torch.Tensor] = iter(())
     for passed in until(minutes):
@@ -227,11 +227,11 @@ def _memory(model: Any, side: str) -> Any:
 
 
 @torch.inference_mode()
-def perplexities(model: Any, side: str, memory_length: int, count: int = 256) -> tuple[float, float]:
+def perplexities(model: Any, side: str, mem_len: int, count: int = 256) -> tuple[float, float]:
     """The model's and the counting reader's, over the later half of many segments, whose memory is full."""
     texts = documents(count, 20 * SEGMENT)
-    set_choices(model, memory_length=memory_length)
-    memory = _memory(model, side) if memory_length else None
+    set_choices(model, mem_len=mem_len)
+    memory = _memory(model, side) if mem_len else None
     losses = [
         model(input_ids=segment, labels=segment, past_key_values=memory).loss.item()
         for segment in texts.split(SEGMENT, dim=1)

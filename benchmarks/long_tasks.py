@@ -25,8 +25,8 @@ from long_task_training import CHOICES, SEGMENT, SHORTEST, TASKS, WORDS
 from measuring import OWN_PAGES, exponent, measure_apart, write_results
 from peers import ROOT
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 
 FRUGAL, LAVISH = ("linear", "lsh", "relative"), "softmax"
 MEMORIES = [0, 4, 8, 16, 32, 64, 128]

@@ -25,10 +25,10 @@ from peers import ROOT, WillNotInstall
 from training import ModelArguments, machine, prepare
 from transformers import AutoTokenizer, MarianMTModel, pipeline
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.training.corpora import read_lines
 
 _PEERS = ("Seq2SeqTrainer + Marian", "JoeyNMT", "eole")
 

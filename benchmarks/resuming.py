@@ -22,8 +22,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.embedded_corpus import write_corpus
 
 _ROOT = Path(__file__).parents[1]

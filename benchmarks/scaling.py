@@ -20,8 +20,8 @@ from typing import Any
 from measuring import measure_apart, write_curves
 from peers import ROOT
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 
 SIDES = ("ours", "Marian")
 # The values of each curve, and what differs from 32 sentences of 24 tokens, greedy, with a vocabulary of 8,000.

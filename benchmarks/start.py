@@ -19,8 +19,8 @@ from measuring import write_results
 from peers import ROOT
 
 from vanilla_transformer import VanillaTransformerTokenizer
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.embedded_corpus import generate_pairs
 from vanilla_transformer.training.checkpoint import save_model_folder
 

@@ -27,8 +27,8 @@ import toolkits
 from measuring import measure_apart, write_results
 from peers import ROOT, WillNotInstall, python_of
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.arguments import parse
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
 
 # Of each side by name: what trains what, and in which arithmetic.
 SIDES = {

@@ -23,9 +23,9 @@ import psutil
 import torch
 
 from vanilla_transformer import VanillaTransformerModel
-from vanilla_transformer.commands import run
+from vanilla_transformer.cli import run
+from vanilla_transformer.data.batch_sampler import UpdateOrder
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.order import UpdateOrder
 from vanilla_transformer.training.trainer import train
 
 

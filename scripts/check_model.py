@@ -1,9 +1,9 @@
-"""Runs `vanilla_transformer/commands/check_model.py`, as `vanilla-transformer check-model` does."""
+"""Runs `vanilla_transformer/cli/check_model.py`, as `vanilla-transformer check-model` does."""
 
 import sys
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.check_model import main
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.check_model import main
 
 if __name__ == "__main__":
     sys.exit(run(main))

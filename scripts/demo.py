@@ -1,9 +1,9 @@
-"""Runs `vanilla_transformer/commands/demo.py`, as `vanilla-transformer demo` does."""
+"""Runs `vanilla_transformer/cli/demo.py`, as `vanilla-transformer demo` does."""
 
 import sys
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.demo import main
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.demo import main
 
 if __name__ == "__main__":
     sys.exit(run(main))

@@ -1,9 +1,9 @@
-"""Runs `vanilla_transformer/commands/evaluate.py`, as `vanilla-transformer evaluate` does."""
+"""Runs `vanilla_transformer/cli/evaluate.py`, as `vanilla-transformer evaluate` does."""
 
 import sys
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.evaluate import main
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.evaluate import main
 
 if __name__ == "__main__":
     sys.exit(run(main))

@@ -1,9 +1,9 @@
-"""Runs `vanilla_transformer/commands/train.py`, as `vanilla-transformer train` does."""
+"""Runs `vanilla_transformer/cli/train.py`, as `vanilla-transformer train` does."""
 
 import sys
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.train import main
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.train import main
 
 if __name__ == "__main__":
     sys.exit(run(main))

@@ -1,9 +1,9 @@
-"""Runs `vanilla_transformer/commands/train_tokenizer.py`, as `vanilla-transformer train-tokenizer` does."""
+"""Runs `vanilla_transformer/cli/train_tokenizer.py`, as `vanilla-transformer train-tokenizer` does."""
 
 import sys
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.train_tokenizer import main
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.train_tokenizer import main
 
 if __name__ == "__main__":
     sys.exit(run(main))

@@ -1,9 +1,9 @@
-"""Runs `vanilla_transformer/commands/translate.py`, as `vanilla-transformer translate` does."""
+"""Runs `vanilla_transformer/cli/translate.py`, as `vanilla-transformer translate` does."""
 
 import sys
 
-from vanilla_transformer.commands import run
-from vanilla_transformer.commands.translate import main
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.translate import main
 
 if __name__ == "__main__":
     sys.exit(run(main))

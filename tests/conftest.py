@@ -3,13 +3,18 @@
 import datasets
 import pytest
 import torch
+from accelerate.state import AcceleratorState
+from transformers.utils import logging
 
+from tests.local_hub import running_hub
+from tests.publishable import add_card
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerTokenizer,
     paper_generation_config,
 )
+from vanilla_transformer.training.checkpoint import save_model_folder
 
 torch.set_num_threads(1)  # models this small gain nothing from more, and beside other processes lose a lot
 
@@ -58,3 +63,39 @@ def tiny_model(tiny_config) -> VanillaTransformerForConditionalGeneration:
 @pytest.fixture(scope="session")
 def tiny_tokenizer() -> VanillaTransformerTokenizer:
     return VanillaTransformerTokenizer.train_from_iterator(_SENTENCES * 2, vocab_size=300)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    """Sentences of letters; the translation is in capitals."""
+    sentences = [" ".join("abcde"[(number * step) % 5] for step in range(1, 3 + number % 4)) for number in range(40)]
+    for name, lines in (("train", sentences), ("validation", sentences[:5])):
+        (tmp_path / f"{name}.a").write_text("\n".join(lines) + "\n")
+        (tmp_path / f"{name}.b").write_text("\n".join(lines).upper() + "\n")
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def _reset_accelerate():
+    """Reset Accelerate, which keeps the first precision that a process asked for."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture(autouse=True)
+def _enable_progress_bars():
+    """Undo what a command switched off for its whole process."""
+    yield
+    logging.enable_progress_bar()
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    """A complete folder: weights, configurations, tokenizer, code and card."""
+    return add_card(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+@pytest.fixture
+def hub():
+    with running_hub() as hub:
+        yield hub

@@ -12,33 +12,33 @@ from .registration import register
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
-    from .families_configuration_vanilla_transformer import (
+    from .configuration_vanilla_transformer_decoder import (
         VanillaTransformerDecoderConfig,
         VanillaTransformerEncoderConfig,
     )
-    from .families_vanilla_transformer import (
+    from .configuration_vanilla_transformer_long import (
+        VanillaTransformerLongConfig,
+        VanillaTransformerLongDecoderConfig,
+    )
+    from .generation_vanilla_transformer import PaperGenerationMixin, WuLengthPenalty, paper_generation_config
+    from .modeling_vanilla_transformer import (
+        VanillaTransformerForConditionalGeneration,
+        VanillaTransformerModel,
+        VanillaTransformerPreTrainedModel,
+    )
+    from .modeling_vanilla_transformer_decoder import (
         VanillaTransformerDecoderModel,
         VanillaTransformerEncoderModel,
         VanillaTransformerForCausalLM,
         VanillaTransformerForMaskedLM,
         VanillaTransformerForSequenceClassification,
     )
-    from .generation_vanilla_transformer import PaperGenerationMixin, WuLengthPenalty, paper_generation_config
-    from .long_configuration_vanilla_transformer import (
-        VanillaTransformerLongConfig,
-        VanillaTransformerLongDecoderConfig,
-    )
-    from .long_vanilla_transformer import (
+    from .modeling_vanilla_transformer_long import (
         VanillaTransformerLongDecoderModel,
         VanillaTransformerLongForCausalLM,
         VanillaTransformerLongForConditionalGeneration,
         VanillaTransformerLongModel,
         new_memory,
-    )
-    from .modeling_vanilla_transformer import (
-        VanillaTransformerForConditionalGeneration,
-        VanillaTransformerModel,
-        VanillaTransformerPreTrainedModel,
     )
     from .pipeline_vanilla_transformer import TranslationPipeline
     from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
@@ -46,33 +46,36 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "configuration": ["VanillaTransformerConfig"],
-    "families_configuration": ["VanillaTransformerDecoderConfig", "VanillaTransformerEncoderConfig"],
-    "families": [
+    "configuration_vanilla_transformer": ["VanillaTransformerConfig"],
+    "configuration_vanilla_transformer_decoder": [
+        "VanillaTransformerDecoderConfig",
+        "VanillaTransformerEncoderConfig",
+    ],
+    "modeling_vanilla_transformer_decoder": [
         "VanillaTransformerDecoderModel",
         "VanillaTransformerEncoderModel",
         "VanillaTransformerForCausalLM",
         "VanillaTransformerForMaskedLM",
         "VanillaTransformerForSequenceClassification",
     ],
-    "long_configuration": ["VanillaTransformerLongConfig", "VanillaTransformerLongDecoderConfig"],
-    "long": [
+    "configuration_vanilla_transformer_long": ["VanillaTransformerLongConfig", "VanillaTransformerLongDecoderConfig"],
+    "modeling_vanilla_transformer_long": [
         "VanillaTransformerLongDecoderModel",
         "VanillaTransformerLongForCausalLM",
         "VanillaTransformerLongForConditionalGeneration",
         "VanillaTransformerLongModel",
         "new_memory",
     ],
-    "generation": ["PaperGenerationMixin", "WuLengthPenalty", "paper_generation_config"],
-    "modeling": [
+    "generation_vanilla_transformer": ["PaperGenerationMixin", "WuLengthPenalty", "paper_generation_config"],
+    "modeling_vanilla_transformer": [
         "VanillaTransformerForConditionalGeneration",
         "VanillaTransformerModel",
         "VanillaTransformerPreTrainedModel",
     ],
-    "pipeline": ["TranslationPipeline"],
-    "tokenization": ["VanillaTransformerTokenizer"],
+    "pipeline_vanilla_transformer": ["TranslationPipeline"],
+    "tokenization_vanilla_transformer": ["VanillaTransformerTokenizer"],
 }
-_MODULE_OF = {name: f".{kind}_vanilla_transformer" for kind, names in _NAMES.items() for name in names}
+_MODULE_OF = {name: f".{module}" for module, names in _NAMES.items() for name in names}
 
 register()
 

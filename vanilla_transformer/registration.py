@@ -16,24 +16,36 @@ def register() -> None:
     for theirs, ours, registration in (
         (
             "transformers.models.auto.configuration_auto",
-            ["configuration", "families_configuration", "long_configuration"],
+            [
+                "configuration_vanilla_transformer",
+                "configuration_vanilla_transformer_decoder",
+                "configuration_vanilla_transformer_long",
+            ],
             _register_configurations,
         ),
-        ("transformers.models.auto.modeling_auto", ["modeling", "families", "long"], _register_models),
-        ("transformers.models.auto.tokenization_auto", ["tokenization"], _register_tokenizer),
-        ("transformers.pipelines", ["pipeline"], _register_pipeline),
+        (
+            "transformers.models.auto.modeling_auto",
+            [
+                "modeling_vanilla_transformer",
+                "modeling_vanilla_transformer_decoder",
+                "modeling_vanilla_transformer_long",
+            ],
+            _register_models,
+        ),
+        ("transformers.models.auto.tokenization_auto", ["tokenization_vanilla_transformer"], _register_tokenizer),
+        ("transformers.pipelines", ["pipeline_vanilla_transformer"], _register_pipeline),
     ):
-        names = [f"{__package__}.{kind}_vanilla_transformer" for kind in ours]
+        names = [f"{__package__}.{name}" for name in ours]
         _Registration(theirs, names, registration).attempt_when_possible()
 
 
 def _configurations() -> list[Any]:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
-    from .families_configuration_vanilla_transformer import (
+    from .configuration_vanilla_transformer_decoder import (
         VanillaTransformerDecoderConfig,
         VanillaTransformerEncoderConfig,
     )
-    from .long_configuration_vanilla_transformer import (
+    from .configuration_vanilla_transformer_long import (
         VanillaTransformerLongConfig,
         VanillaTransformerLongDecoderConfig,
     )
@@ -57,10 +69,10 @@ def _register_configurations() -> None:
 def _register_models() -> None:
     import transformers
 
-    from . import families_vanilla_transformer, long_vanilla_transformer, modeling_vanilla_transformer
+    from . import modeling_vanilla_transformer, modeling_vanilla_transformer_decoder, modeling_vanilla_transformer_long
 
     # The same classes, by the same names, that a checkpoint brings along for those who do not have this package.
-    modules = (modeling_vanilla_transformer, families_vanilla_transformer, long_vanilla_transformer)
+    modules = (modeling_vanilla_transformer, modeling_vanilla_transformer_decoder, modeling_vanilla_transformer_long)
     for config in _configurations():
         for auto_class, path in config.travelling_code["auto_map"].items():
             if auto_class != "AutoConfig":

@@ -100,7 +100,7 @@ def verdict_and_reasons(testcase):
 
 def run_library_tests(report):
     """Runs `common_model_tests.py` in a pytest process of its own, in which `tests` is the library's package."""
-    tests = Path(__file__).with_name("common_model_tests.py")
+    tests = Path(__file__).parents[1] / "common_model_tests.py"
     # Neither our folder of that name nor our settings may be in the way.
     options = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode", "importlib"]
     command = [sys.executable, "-m", "pytest", *options, "--junitxml", report, tests]

@@ -20,12 +20,12 @@ from ctranslate2.converters.transformers import (
 from ctranslate2.specs import TransformerSpec
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
 )
 from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
-from vanilla_transformer.writing import written_aside
 
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
 from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
@@ -125,7 +125,7 @@ def to_ctranslate2(
             "one vocabulary can be converted."
         )
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    with written_aside(Path(output_dir)) as aside:
+    with atomic_folder(Path(output_dir)) as aside:
         converter = TransformersConverter(str(folder), copy_files=list(_TOKENIZER_FILES))
         converter.convert(str(aside), quantization=None if quantization == "float32" else quantization, force=True)
         model.config.to_json_file(aside / CONVERTED_CONFIG)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.writing import written_aside
+from vanilla_transformer.file_utils import atomic_folder
 
 # A reason to refuse for every form to which the tokens of a source come from outside.
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
@@ -33,6 +33,6 @@ def check_destination(output_dir: str | Path) -> None:
 
 def write_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, output_dir: str | Path) -> None:
     """Writes model and tokenizer as a folder of transformers."""
-    with written_aside(Path(output_dir)) as aside:
+    with atomic_folder(Path(output_dir)) as aside:
         model.save_pretrained(aside)
         tokenizer.save_pretrained(aside)

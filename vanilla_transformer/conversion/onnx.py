@@ -23,8 +23,8 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicLayer
 
+from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.writing import written_aside
 
 from .comparison import MAX_NEW_TOKENS, Comparison, Translator, batches, compare_translators, greedy
 from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
@@ -45,7 +45,7 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
     refuse("A graph of ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    with written_aside(Path(output_dir)) as aside:
+    with atomic_folder(Path(output_dir)) as aside:
         _export(model, aside)
         model.config.save_pretrained(aside)
         model.generation_config.save_pretrained(aside)

@@ -7,11 +7,11 @@ from typing import Any
 
 import yaml
 
+from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
 
-from .corpora import CorpusSpec
 from .model_arguments import LongArguments, ModelArguments
-from .parsing import Parser, as_flags, check_names, read_recipe
+from .recipe import Parser, as_flags, check_names, read_recipe
 
 PAPER_SCHEDULE = "noam"  # as Tensor2Tensor calls it
 

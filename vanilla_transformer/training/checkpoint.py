@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.writing import written_aside
+from vanilla_transformer.file_utils import atomic_folder
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ MODEL, OPTIMIZER, EMA = "model", "optimizer", "ema"
 
 def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
     """Writes an ordinary model folder: safetensors, configuration, generation configuration and tokenizer."""
-    with written_aside(Path(folder)) as aside:
+    with atomic_folder(Path(folder)) as aside:
         model.save_pretrained(aside)
         tokenizer.save_pretrained(aside)
     return Path(folder)
@@ -71,7 +71,7 @@ def save_checkpoint(
 ) -> Path:
     """Writes a model folder that training can go on from. A checkpoint of that update is replaced."""
     folder = Path(folder)
-    with written_aside(folder) as aside:
+    with atomic_folder(folder) as aside:
         model.save_pretrained(aside)
         tokenizer.save_pretrained(aside)
         save_file(flatten_state(state.optimizer["state"]), aside / f"{OPTIMIZER}.safetensors")

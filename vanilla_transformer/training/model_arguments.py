@@ -66,14 +66,14 @@ class LongArguments:
     cross_attention: Literal["softmax", "linear"] = field(
         default="softmax", metadata={"help": "From decoder to encoder."}
     )
-    lsh_rounds: int = field(default=4, metadata={"help": "Rounds of hashing of lsh."})
-    lsh_buckets: int = field(default=32, metadata={"help": "Buckets of a round of lsh: even, or 1."})
-    lsh_chunk: int = field(default=64, metadata={"help": "Positions of a chunk of lsh."})
-    lsh_seed: int = field(default=0, metadata={"help": "Of the rotations of lsh."})
-    memory_length: int | None = field(
+    num_hashes: int = field(default=4, metadata={"help": "Rounds of hashing of lsh."})
+    num_buckets: int = field(default=32, metadata={"help": "Buckets of a round of lsh: even, or 1."})
+    lsh_attn_chunk_length: int = field(default=64, metadata={"help": "Positions of a chunk of lsh."})
+    hash_seed: int = field(default=0, metadata={"help": "Of the rotations of lsh."})
+    mem_len: int | None = field(
         default=None, metadata={"help": "The most positions that relative remembers in a cache."}
     )
     reversible: bool = field(default=False, metadata={"help": "Recompute activations; needs --normalize_before."})
-    feed_forward_chunk: int = field(
+    chunk_size_feed_forward: int = field(
         default=0, metadata={"help": "Positions at a time in the feed-forward layers; 0 for all."}
     )

@@ -16,10 +16,11 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
 
-from .batching import TokenBatchSampler
-from .corpora import encode_pairs, read_text_files
-from .machine import forget_old_products
-from .schedule import noam_lambda
+from vanilla_transformer.data.batching import TokenBatchSampler
+from vanilla_transformer.data.readers import encode_pairs, read_text_files
+
+from .environment import forget_old_products
+from .lr_scheduler import noam_lambda
 
 
 @dataclass

@@ -19,8 +19,8 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from .checkpoint import EMA, MODEL, OPTIMIZER, Progress, delete_folder, flatten_state, write_record
-from .learner import Learner
 from .sharding import optimizer_state, whole_tensor
+from .train_state import Learner
 
 Tensors = dict[str, torch.Tensor]
 

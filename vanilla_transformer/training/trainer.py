@@ -14,13 +14,13 @@ import torch
 from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from vanilla_transformer.data.batch_sampler import UpdateOrder
+from vanilla_transformer.data.batching import collate
+from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.writing import written_aside
 
 from .arguments import Recipe
 from .averaging import average_checkpoints, load_weights
-from .batching import collate
-from .building import RunParts, build_parts
 from .checkpoint import (
     Progress,
     TrainingState,
@@ -35,14 +35,14 @@ from .checkpoint import (
     save_checkpoint,
     save_model_folder,
 )
-from .learner import Learner
-from .machine import describe_machine, forget_old_products
+from .distributed import main_process_says, sum_over_processes
+from .environment import describe_machine, forget_old_products
 from .metrics import StepLog, append_entry, describe, forget_entries_after, peak_memory_gib
-from .order import UpdateOrder
-from .processes import main_process_says, sum_over_processes
 from .resuming import flatten
+from .setup import RunParts, build_parts
 from .sharded_checkpoint import save_sharded_checkpoint
-from .update import NumberedBatch, Updater
+from .train_state import Learner
+from .train_step import NumberedBatch, Updater
 from .validation import Evaluator, Validation, rank
 
 logger = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def prepare_run(recipe: Recipe, evaluate: Evaluator) -> "TrainingRun":
     parts = build_parts(recipe)
     run = TrainingRun(parts, evaluate)
     if parts.state is not None:
-        run.go_on_from(parts.state)
+        run.resume_from(parts.state)
     return run
 
 
@@ -135,7 +135,7 @@ class TrainingRun:
             f"{checkpoint_folder(self.output_dir, self.progress.step)}, which is a model that can be used."
         )
 
-    def go_on_from(self, state: TrainingState) -> None:
+    def resume_from(self, state: TrainingState) -> None:
         """Takes up a run whose weights the model has been given already."""
         progress = state.progress
         self._tell(f"Going on from update {progress.step}, after {progress.minutes:.1f} minutes of training.")
@@ -284,7 +284,7 @@ class TrainingRun:
         return main_process_says(self.accelerator, checkpoint_folder(self.output_dir, self.progress.step).exists())
 
     def _save_checkpoint(self) -> None:
-        """Writes what `go_on_from` needs; all processes take part, and each writes its share or the main one all."""
+        """Writes what `resume_from` needs; all processes take part, and each writes its share or the main one all."""
         self.progress.minutes = self._minutes()
         self.progress.order = self.order.state_dict()
         self.progress.log = self.log.state_dict()
@@ -335,7 +335,7 @@ class TrainingRun:
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         """Writes a file of the run's folder, whole or not at all."""
         path = self.output_dir / name
-        with written_aside(path.parent) as aside:
+        with atomic_folder(path.parent) as aside:
             (aside / path.name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
 
     def _tell(self, message: str) -> None:

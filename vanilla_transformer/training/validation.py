@@ -8,14 +8,14 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.data.batching import Batch, collate, count_tokens, plan_batches
+from vanilla_transformer.data.readers import EncodedPair, SentencePair, encode_pairs
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import OutputArguments
-from .batching import Batch, collate, count_tokens, plan_batches
 from .checkpoint import Progress
-from .corpora import EncodedPair, SentencePair, encode_pairs
+from .distributed import sum_over_processes
 from .loss import Objective
-from .processes import sum_over_processes
 
 # Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
 Evaluator = Callable[..., dict[str, Any]]

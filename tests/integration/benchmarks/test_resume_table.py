@@ -1,0 +1,149 @@
+"""The table of resuming: its comparison sees every difference, and its command ends with a table of equals."""
+
+import copy
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+ROOT = Path(__file__).parents[3]
+RESUMING = runpy.run_path(str(ROOT / "benchmarks" / "resuming.py"))
+FILES = ["model.safetensors", "ema/model.safetensors"]
+FILES += [f"checkpoint-{step}/{part}.safetensors" for step in (9, 10) for part in ("model", "optimizer", "ema")]
+LINES = [
+    {"epoch": 0, "pairs": [number], "tokens": f"t{number}", "dropped": f"d{number}"}
+    | {"generator_before": f"g{number}", "generator_behind": f"h{number}"}
+    for number in range(4)
+]
+ENTRIES = [
+    {"step": step, "loss": 1.0 / step, "learning_rate": 0.1 / step, "tokens_per_second": 3.0 * step} for step in (1, 2)
+]
+
+
+def write_run(folder, records):
+    """A folder such as a run leaves, and the records of its parts, each of one process."""
+    for number, name in enumerate(FILES):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        save_file({"weight": torch.arange(3.0) + number}, folder / name)
+    state = {"progress": {"order": {"epoch": 1}, "schedule": {"last_epoch": 10}}, "param_groups": [{"lr": 0.1}]}
+    for step in (9, 10):
+        (folder / f"checkpoint-{step}" / "training_state.json").write_text(json.dumps(state))
+    write_log(folder, ENTRIES)
+    return RESUMING["FinishedRun"](folder, copy.deepcopy(records))
+
+
+def write_log(folder, entries):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+
+
+def differing(straight, resumed):
+    return {item for item, same in RESUMING["compare"](straight, resumed).items() if not same}
+
+
+@pytest.fixture
+def straight(tmp_path):
+    return write_run(tmp_path / "straight", [[LINES]])
+
+
+@pytest.fixture
+def resumed(tmp_path):
+    """Killed in its third batch, it went on from the second."""
+    return write_run(tmp_path / "resumed", [[LINES[:2]], [LINES[1:]]])
+
+
+def test_runs_that_left_the_same_are_equal_whatever_their_clocks_said(straight, resumed):
+    write_log(resumed.folder, [entry | {"tokens_per_second": 1.0} for entry in ENTRIES])
+    assert differing(straight, resumed) == set()
+
+
+@pytest.mark.parametrize(
+    "file, item",
+    [
+        ("model.safetensors", "mean of checkpoints"),
+        ("ema/model.safetensors", "moving average"),
+        ("checkpoint-9/model.safetensors", "weights"),
+        ("checkpoint-10/optimizer.safetensors", "optimizer"),
+        ("checkpoint-10/ema.safetensors", "moving average"),
+    ],
+)
+def test_one_bit_of_one_tensor_is_a_difference(straight, resumed, file, item):
+    weight = load_file(resumed.folder / file)["weight"]
+    save_file({"weight": torch.nextafter(weight, torch.tensor(9.0))}, resumed.folder / file)
+    assert differing(straight, resumed) == {item}
+
+
+def test_the_sign_of_a_zero_is_a_difference(tmp_path):
+    for name, zero in (("a", 0.0), ("b", -0.0)):
+        save_file({"weight": torch.tensor([zero])}, tmp_path / name)
+    assert RESUMING["same_tensors"](tmp_path / "a", tmp_path / "a")
+    assert not RESUMING["same_tensors"](tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    "name, item",
+    [("pairs", "batch order"), ("tokens", "BPE-dropout"), ("dropped", "dropout"), ("epoch", "batch order")],
+)
+@pytest.mark.parametrize("part", [0, 1])
+def test_other_draws_before_or_behind_the_kill_are_a_difference(straight, resumed, name, item, part):
+    resumed.records[part][0][-1][name] = "another"
+    assert differing(straight, resumed) == {item}
+
+
+def test_a_batch_that_nobody_trained_on_is_a_difference(straight, tmp_path):
+    resumed = write_run(tmp_path / "resumed", [[LINES[:1]], [LINES[2:]]])
+    assert differing(straight, resumed) == {"batch order", "BPE-dropout", "dropout"}
+
+
+@pytest.mark.parametrize(
+    "name, value, items",
+    [
+        ("order", {"epoch": 2}, {"batch order"}),
+        ("schedule", {"last_epoch": 11}, {"schedule"}),
+    ],
+)
+def test_other_places_in_data_and_schedule_are_a_difference(straight, resumed, name, value, items):
+    path = resumed.folder / "checkpoint-10" / "training_state.json"
+    state = json.loads(path.read_text())
+    state["progress"][name] = value
+    path.write_text(json.dumps(state))
+    assert differing(straight, resumed) == items
+
+
+def test_other_lines_of_the_metrics_are_a_difference(straight, resumed):
+    write_log(resumed.folder, [ENTRIES[0], ENTRIES[1] | {"loss": 0.4}])
+    assert differing(straight, resumed) == {"logged steps"}
+    write_log(resumed.folder, [ENTRIES[0], ENTRIES[1] | {"learning_rate": 0.4}])
+    assert differing(straight, resumed) == {"logged steps", "schedule"}
+    write_log(resumed.folder, [*ENTRIES, ENTRIES[1]])
+    assert "logged steps" in differing(straight, resumed)
+
+
+def test_a_difference_stands_out_in_the_table():
+    rows = [{"killed": "here", "weights": True, "optimizer": False}]
+    assert RESUMING["markdown"](rows) == [
+        "| killed | weights | optimizer |",
+        "| --- | --- | --- |",
+        "| here | equal | **DIFFERS** |",
+    ]
+
+
+@pytest.mark.slow
+def test_the_command_finds_every_item_equal_at_every_place(tmp_path):
+    output = tmp_path / "resume.md"
+    command = [sys.executable, str(ROOT / "benchmarks" / "resuming.py"), "--output", str(output)]
+    ended = subprocess.run(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=1800
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert output.read_text() == ended.stdout
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in ended.stdout.splitlines()[2:]]
+    assert [row[1] for row in rows] == ["1"] * 4 + ["2"] * 4
+    # Before update 2, inside update 4 and while checkpoint 3 was written, with one process and with two.
+    assert [rows[index][2] for index in (0, 1, 3, 4, 5, 7)] == ["1", "3", "2"] * 2
+    assert all(cell == "equal" for row in rows for cell in row[3:])

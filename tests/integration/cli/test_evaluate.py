@@ -1,0 +1,138 @@
+"""`evaluate` scores a model or a file, alone or against a second system, by one process or more."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.evaluation.scores import score, score_as_the_paper
+from vanilla_transformer.training.checkpoint import save_model_folder
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ["A man is sleeping.", "Two dogs.", "", "A man runs across the grass."]
+TARGET = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft heute sehr schnell über das E-Mail-Gras."]
+OURS = ["Ein Mann schläft.", "Zwei Hunde.", "", "Ein Mann läuft heute sehr schnell über das E-Post-Gras."]
+THEIRS = ["Ein Mann.", "Hunde.", "", "Ein Mann läuft über das E-Mail-Gras sehr schnell."]
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    return str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for name, lines in (("a.en", SOURCE), ("a.de", TARGET), ("ours.de", OURS), ("theirs.de", THEIRS)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def flags(texts, **options):
+    options = {"target": texts / "a.de", "bootstrap_samples": 20} | options
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+
+
+def test_a_file_of_translations_is_scored_without_a_model(texts, capsys):
+    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")]) == 0
+    shown, scores = capsys.readouterr().out, score(OURS, TARGET)
+    assert f"BLEU {scores.bleu:.2f} ±" in shown and f"chrF {scores.chrf:.2f} ±" in shown and "tok:13a" in shown
+    data = json.loads((texts / "scores.json").read_text())
+    assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu) and data["sentences"] == len(TARGET)
+
+
+def test_a_second_system_is_compared_line_by_line(texts, capsys):
+    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de", "json": texts / "scores.json"}
+    assert main(["evaluate", *flags(texts, **files)]) == 0
+    assert f"against {score(THEIRS, TARGET).bleu:.2f}" in capsys.readouterr().out
+    compared = json.loads((texts / "scores.json").read_text())["comparison"]
+    assert compared["chrf"]["baseline"]["score"] == pytest.approx(score(THEIRS, TARGET).chrf)
+    assert 0 < compared["bleu"]["p_value"] <= 1
+
+
+@pytest.mark.parametrize("words", [["--paper_bleu"], ["--paper_bleu", "de"]])
+def test_the_papers_bleu_is_printed_on_demand_german_by_default(words, texts, capsys):
+    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
+    shown, paper = capsys.readouterr().out, score_as_the_paper(OURS, TARGET)
+    assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown and f"tokenised BLEU {paper.tokenized_bleu:.2f}" in shown
+    assert "tok:moses-de-compounds" in shown
+
+
+def test_translations_keep_the_lines_of_the_source_and_can_be_scored_again(folder, texts, capsys):
+    """The third line is blank: without it, all that follow would be compared with the wrong ones."""
+    output = flags(texts, source=texts / "a.en", output_file=texts / "new" / "out.de", num_beams=2)
+    assert main(["evaluate", folder, *output]) == 0
+    decoded = capsys.readouterr().out
+    lines = (texts / "new" / "out.de").read_text().removesuffix("\n").split("\n")
+    assert len(lines) == len(SOURCE) and lines[2] == "" and any(lines)
+    assert main(["evaluate", *flags(texts, hypotheses=texts / "new" / "out.de")]) == 0
+    assert capsys.readouterr().out == decoded
+
+
+def test_two_processes_print_and_write_once_what_one_does(folder, texts, capsys):
+    given = flags(texts, source=texts / "a.en", compare_with=texts / "theirs.de")
+    assert main(["evaluate", folder, *given, "--output_file", f"{texts}/one.de", "--json", f"{texts}/one.json"]) == 0
+    alone = capsys.readouterr().out
+    finished = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "scripts" / "evaluate.py")]
+        + [folder, *given, "--output_file", f"{texts}/two.de", "--json", f"{texts}/two.json"],
+        env=os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout == alone
+    for kind in ("de", "json"):
+        assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
+
+
+def test_a_file_that_is_replaced_is_never_seen_half_written(texts, monkeypatch, capsys):
+    """The old file is whole until the new one is, and nothing is left behind where writing fails."""
+    (texts / "scores.json").write_text("old")
+
+    def fail(*args):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("vanilla_transformer.cli.evaluate.os.replace", fail)
+    before = sorted(texts.iterdir())
+    assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")]) == 2
+    assert "disk full" in capsys.readouterr().err
+    assert (texts / "scores.json").read_text() == "old" and sorted(texts.iterdir()) == before
+
+
+@pytest.mark.parametrize("flag", ["hypotheses", "compare_with"])
+def test_a_file_with_another_number_of_lines_is_refused(flag, texts, capsys):
+    (texts / "short.de").write_text("Ein Mann.\n")
+    files = {"hypotheses": texts / "ours.de"} | {flag: texts / "short.de"}
+    assert main(["evaluate", *flags(texts, **files)]) == 2
+    shown = capsys.readouterr().err
+    assert "short.de must have one translation for each line" in shown and "got 1 for 4" in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "There must be a text to translate: --source FILE"),
+        ({"source": "a.en", "bootstrap_samples": 0}, "`bootstrap_samples` must be 1 or more, got 0"),
+        ({"source": "a.en", "paper_bleu": "xx"}, "got 'xx'"),
+        ({"source": "a.en", "json": "."}, "but . is a folder"),
+        ({"source": "a.en", "output_file": "."}, "but . is a folder"),
+        ({"source": "a.en", "compare_with": "nowhere.de"}, "no file nowhere.de"),
+        ({"source": "short.en"}, "the same number of lines, got 1"),
+    ],
+)
+def test_what_cannot_work_is_refused_before_a_model_is_read(options, message, texts, monkeypatch, capsys):
+    monkeypatch.chdir(texts)
+    Path("short.en").write_text("A man.\n")
+    assert main(["evaluate", "no-model", *flags(texts, **options)]) == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("names", [[], ["one", "two"]])
+def test_decoding_needs_one_model(names, texts, capsys):
+    assert main(["evaluate", *names, *flags(texts, source=texts / "a.en")]) == 2
+    assert f"got {len(names)} names" in capsys.readouterr().err

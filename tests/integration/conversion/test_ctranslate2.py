@@ -1,0 +1,140 @@
+"""CTranslate2's form: the same greedy tokens, by this package's converter and by CTranslate2's own."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import ctranslate2
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+from vanilla_transformer import (
+    TranslationPipeline,
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+)
+from vanilla_transformer.cli import main
+from vanilla_transformer.conversion.comparison import greedy
+from vanilla_transformer.conversion.ctranslate2 import greedy_ctranslate2, to_ctranslate2
+from vanilla_transformer.training.checkpoint import save_model_folder
+
+SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1 2 3 4 5 6 7 8 9 10"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sinusoid_layout": "halves", "scale_embedding": False, "layer_norm_eps": 1e-3},
+        {"normalize_before": True, "attention_bias": True, "lm_head_bias": True, "tie_word_embeddings": False},
+        {"position_embedding_type": "learned", "activation_function": "gelu", "decoder_layers": 2},
+    ],
+    ids=["the paper's", "another layout", "before each sub-layer", "learned positions"],
+)
+def test_greedy_tokens_are_the_same(changes, tiny_config, tiny_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
+    model = VanillaTransformerForConditionalGeneration(config)
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
+    comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert (comparison.sentences, comparison.identical) == (4, 4) and comparison.speed > 0
+
+
+@pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])
+def test_the_command_quantizes(name, tiny_model, tiny_tokenizer, tmp_path, capsys):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    (tmp_path / "text").write_text("\n".join(SENTENCES))
+    flags = ["--target_format", name, "--sentences", str(tmp_path / "text")]
+    assert main(["convert", str(folder), str(tmp_path / "fast"), *flags]) == 0
+    assert "of 4 outputs identical" in capsys.readouterr().out
+    assert {"model.bin", "tokenizer.json", "generation_config.json"} <= {
+        path.name for path in (tmp_path / "fast").iterdir()
+    }
+    kept = ctranslate2.contains_model(str(tmp_path / "fast"))
+    assert kept
+
+
+def test_ctranslate2s_own_converter_takes_a_folder(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    program = "import vanilla_transformer.conversion.ctranslate2, sys\n"
+    program += "from ctranslate2.converters.transformers import main; main()"
+    options = ["--model", str(folder), "--output_dir", str(tmp_path / "fast")]
+    ended = subprocess.run([sys.executable, "-c", program, *options], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    translator, tokenizer = ctranslate2.Translator(str(tmp_path / "fast")), AutoTokenizer.from_pretrained(folder)
+    assert greedy_ctranslate2(translator, tokenizer)(SENTENCES) == greedy(tiny_model, tiny_tokenizer)(SENTENCES)
+
+
+def test_what_ctranslate2_has_not_is_listed_at_once_and_nothing_written(tiny_config, tiny_tokenizer, tmp_path):
+    changes = {"activation_function": "tanh", "decoder_attention_heads": 4}
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**tiny_config.to_dict() | changes))
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
+    with pytest.raises(ValueError, match="activates with 'tanh'; .*different numbers of heads"):
+        to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_unknown_quantization_and_a_folder_in_use_are_refused(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    with pytest.raises(ValueError, match="got 'int4'"):
+        to_ctranslate2(folder, tmp_path / "fast", SENTENCES, quantization="int4")
+    with pytest.raises(OSError, match="holds something already"):
+        to_ctranslate2(folder, folder, SENTENCES)
+    assert json.loads((folder / "config.json").read_text())["model_type"] == "vanilla_transformer"
+
+
+@pytest.fixture
+def converted(tiny_model, tiny_tokenizer, tmp_path):
+    folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
+    return tmp_path / "fast"
+
+
+def test_the_pipeline_has_the_same_interface(converted, tiny_model, tiny_tokenizer):
+    ours = TranslationPipeline(tiny_model, tiny_tokenizer)
+    fast = TranslationPipeline(converted, backend="ctranslate2")
+    texts = [*SENTENCES, "", "Two dogs.\n\nA man."]
+    options = {"num_beams": 1, "max_new_tokens": 20}
+    assert fast(texts, **options) == ours(texts, **options)
+    assert list(fast(iter(texts), **options)) == ours(texts, **options)
+    assert [len(answers) for answers in fast(SENTENCES, num_return_sequences=3)] == [3] * 4
+    assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
+
+
+def test_hypotheses_are_ordered_by_the_length_penalty_that_is_asked_for(converted, tiny_tokenizer):
+    """CTranslate2 gives log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α. EOS counts."""
+    model = TranslationPipeline(converted, backend="ctranslate2").model
+    short, long = tiny_tokenizer.convert_ids_to_tokens([7, 8]), tiny_tokenizer.convert_ids_to_tokens([9] * 11)
+    log_probabilities, alpha = {3: -3.5, 12: -6.0}, 0.6
+    found = SimpleNamespace(hypotheses=[long, short], scores=[-6.0 / 12**alpha, -3.5 / 3**alpha])
+    papers = {length: total / ((5 + length) / 6) ** alpha for length, total in log_probabilities.items()}
+    assert papers[3] > papers[12] and found.scores[0] > found.scores[1], "the two penalties must disagree"
+    options = {"num_return_sequences": 2, "length_penalty": alpha}
+    orders = {
+        kind: [
+            len(ids) for ids in model._best_hypotheses(found, model._options(options | {"length_penalty_type": kind}))
+        ]
+        for kind in ("wu", "power")
+    }
+    assert orders == {"wu": [2, 11], "power": [11, 2]}
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda folder: TranslationPipeline(folder, backend="tensorrt"), ValueError, "got 'tensorrt'"),
+        (lambda folder: TranslationPipeline(folder.parent, backend="ctranslate2"), OSError, "convert` made"),
+        (lambda folder: TranslationPipeline(folder, backend="ctranslate2")("a", top_h=1), ValueError, "'top_h'"),
+    ],
+)
+def test_mistakes_with_the_backend_are_named(call, kind, message, converted):
+    with pytest.raises(kind, match=message):
+        call(converted)
+
+
+def test_a_folder_that_is_cut_off_is_named(converted):
+    (converted / "model.bin").write_bytes((converted / "model.bin").read_bytes()[:500])
+    with pytest.raises(OSError, match="not a whole folder for CTranslate2"):
+        TranslationPipeline(converted, backend="ctranslate2")

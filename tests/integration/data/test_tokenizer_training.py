@@ -1,0 +1,107 @@
+"""The tokenizer of a run: trained once, whoever asks for it, or loaded."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.data import tokenizer_training as tokenizing
+from vanilla_transformer.data.tokenized_corpus import tokenizer_key
+from vanilla_transformer.data.tokenizer_training import prepare_tokenizer
+from vanilla_transformer.training.arguments import DataArguments
+
+
+@pytest.fixture
+def recipe(corpus, tmp_path):
+    def make(**changes):
+        files = {"train_source": str(corpus / "train.a"), "train_target": str(corpus / "train.b")}
+        return DataArguments(
+            **files | {"vocab_size": 280, "stream_window": 40, "cache_dir": str(tmp_path / "cache")} | changes
+        )
+
+    return make
+
+
+@pytest.fixture
+def prepare(monkeypatch):
+    """`prepare_tokenizer`, which says whether it has trained."""
+    train = VanillaTransformerTokenizer.train_from_iterator
+    calls = []
+    monkeypatch.setattr(
+        tokenizing.VanillaTransformerTokenizer,
+        "train_from_iterator",
+        lambda texts, **options: calls.append(options) or train(texts, **options),
+    )
+
+    def call(data, *arguments, **options):
+        calls.clear()
+        return prepare_tokenizer(data, *arguments, **options), bool(calls)
+
+    return call
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_second_start_has_the_tokenizer_of_the_first(recipe, prepare, stream):
+    (first, trained), (second, again) = (prepare(recipe(tokenizer_model="unigram", stream=stream)) for _ in range(2))
+    assert trained and not again
+    assert type(second) is VanillaTransformerTokenizer
+    assert second.backend_tokenizer.to_str() == first.backend_tokenizer.to_str()
+
+
+def test_what_a_tokenizer_is_made_of_is_what_it_is_known_by(recipe, prepare, corpus, tmp_path, monkeypatch):
+    assert prepare(recipe())[1]
+    assert not prepare(recipe(max_tokens=7, max_length=5))[1]
+    assert prepare(recipe(vocab_size=270))[1]
+    assert prepare(recipe(tokenizer_model="wordpiece"))[1]
+    assert prepare(recipe(), cache_dir=tmp_path / "other")[1]
+    text = (corpus / "train.a").read_text()
+    (corpus / "train.a").write_text(text.replace("a", "o"))
+    assert prepare(recipe())[1]
+    assert prepare(recipe(stream=True))[1]
+    (corpus / "train.a").write_text(text)
+    assert prepare(recipe(stream=True))[1]
+    assert not prepare(recipe())[1]
+    monkeypatch.setattr(tokenizing.tokenizers, "__version__", "another")
+    assert prepare(recipe())[1]
+
+
+def test_a_tokenizer_that_is_named_is_loaded_and_no_text_is_read(recipe, prepare, tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save_pretrained(tmp_path / "saved")
+    nowhere = {"train_source": "nowhere.a", "train_target": "nowhere.b"}
+    named, trained = prepare(recipe(tokenizer=str(tmp_path / "saved"), **nowhere))
+    assert not trained and tokenizer_key(named) == tokenizer_key(tiny_tokenizer)
+    instead, _ = prepare(recipe(tokenizer="nowhere", **nowhere), str(tmp_path / "saved"))
+    assert tokenizer_key(instead) == tokenizer_key(tiny_tokenizer)
+
+
+PROCESS = """
+import json, sys, torch
+from vanilla_transformer.training.arguments import DataArguments
+from vanilla_transformer.data.tokenized_corpus import tokenizer_key
+from vanilla_transformer.data.tokenizer_training import prepare_tokenizer
+rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
+print(tokenizer_key(prepare_tokenizer(DataArguments(**options))))
+options["train_source"] = options["train_target"] if rank else options["train_source"]  # a node with other files
+try:
+    prepare_tokenizer(DataArguments(**options))
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_processes_of_one_run_share_a_tokenizer_through_the_cache_or_are_stopped(recipe, tmp_path):
+    options = json.dumps(vars(recipe(tokenizer_model="unigram")))
+    command = [sys.executable, "-c", PROCESS]
+    processes = [
+        subprocess.Popen(
+            [*command, str(rank), f"file://{tmp_path}/meeting", options], text=True, stdout=subprocess.PIPE
+        )
+        for rank in (0, 1)
+    ]
+    (first, refusal), (second, other) = (process.communicate(timeout=120)[0].splitlines() for process in processes)
+    assert first == second
+    assert refusal == other and refusal.startswith("All processes must have one tokenizer, got 2 different ones.")
+    assert len(list((tmp_path / "cache").glob("tokenizer-*[!k]"))) == 2

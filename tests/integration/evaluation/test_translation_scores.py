@@ -1,0 +1,92 @@
+"""The metric for `evaluate`: loaded by its path, without a network, it gives this package's scores."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import evaluate
+import pytest
+import torch
+from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+from vanilla_transformer.evaluation import metric_path
+from vanilla_transformer.evaluation.scores import score, score_as_the_paper
+from vanilla_transformer.evaluation.translation_scores.translation_scores import TranslationScores
+
+ROOT = Path(__file__).parents[3]
+HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei E-Mail-Hunde laufen schnell."]
+REFERENCES = ["Ein Mann schläft auf einem Sofa.", "Zwei E-Mail-Hunde rennen schnell."]
+PROGRAM = """
+import json, sys
+import evaluate
+from vanilla_transformer.evaluation import metric_path
+
+metric = evaluate.load(metric_path())
+hypotheses, references = json.load(sys.stdin)
+print(json.dumps(metric.compute(predictions=hypotheses, references=references, paper_bleu="de")))
+"""
+
+
+@pytest.fixture
+def metric(tmp_path):
+    return TranslationScores(cache_dir=str(tmp_path / "cache"))
+
+
+def test_evaluate_loads_it_by_its_path_without_a_network(tmp_path):
+    offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path)}
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps([HYPOTHESES, REFERENCES]),
+        env=os.environ | offline | {"PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    expected = score(HYPOTHESES, REFERENCES)._asdict() | score_as_the_paper(HYPOTHESES, REFERENCES)._asdict()
+    assert json.loads(finished.stdout) == expected
+
+
+def test_the_path_leads_to_a_metric_of_evaluate():
+    path = Path(metric_path())
+    assert path.is_file() and path.stem == path.parent.name  # `evaluate` takes the folder as well then
+    assert issubclass(TranslationScores, evaluate.Metric)
+
+
+def test_references_may_stand_in_lists_of_one(metric):
+    expected = score(HYPOTHESES, REFERENCES)._asdict()
+    assert metric.compute(predictions=HYPOTHESES, references=REFERENCES) == expected
+    assert metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES]) == expected
+
+
+def test_batches_add_up(metric):
+    for hypothesis, reference in zip(HYPOTHESES, REFERENCES, strict=True):
+        metric.add_batch(predictions=[hypothesis], references=[reference])
+    assert metric.compute() == score(HYPOTHESES, REFERENCES)._asdict()
+
+
+def test_a_second_reference_is_refused(metric):
+    with pytest.raises(ValueError, match="one reference for each prediction, got 2"):
+        metric.compute(predictions=["a", "b"], references=[["a", "b"], ["b"]])
+
+
+def test_the_trainer_of_transformers_can_use_it(metric, tiny_model, tiny_tokenizer, tmp_path):
+    def compute_metrics(prediction):
+        sides = (torch.as_tensor(ids) for ids in prediction)
+        texts = [tiny_tokenizer.batch_decode(side.clamp(min=0), skip_special_tokens=True) for side in sides]
+        return metric.compute(predictions=texts[0], references=texts[1])
+
+    data = [tiny_tokenizer("Two dogs.", text_target="Zwei Hunde."), tiny_tokenizer("A man.", text_target="Ein Mann.")]
+    trainer = Seq2SeqTrainer(
+        tiny_model,
+        Seq2SeqTrainingArguments(tmp_path, predict_with_generate=True, use_cpu=True, report_to="none"),
+        eval_dataset=data,
+        data_collator=DataCollatorForSeq2Seq(tiny_tokenizer),
+        processing_class=tiny_tokenizer,
+        compute_metrics=compute_metrics,
+    )
+    metrics = trainer.evaluate()
+    assert 0 <= metrics["eval_chrf"] <= 100 and "tok:13a" in metrics["eval_bleu_signature"]

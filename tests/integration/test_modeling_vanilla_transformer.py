@@ -1,0 +1,1148 @@
+"""
+The model computes what the paper says, and what others compute with the same weights; padding, batch-mates, caches,
+files and devices change nothing about it.
+"""
+
+import copy
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import nn
+from transformers import (
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    DynamicCache,
+    EncoderDecoderCache,
+    MarianConfig,
+    MarianMTModel,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    StaticCache,
+)
+
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerModel,
+)
+from vanilla_transformer import modeling_vanilla_transformer as modeling
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerDropout,
+    VanillaTransformerEmbedding,
+    shift_tokens_right,
+    sinusoidal_positions,
+)
+
+VOCABULARY = 40
+PAD, START, EOS = 0, 1, 2
+SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 30}
+LAYOUTS = {
+    "shared and tied": {},
+    "separate vocabularies": SEPARATE,
+    "untied": {"tie_word_embeddings": False},
+    "separate and untied": {**SEPARATE, "tie_word_embeddings": False},
+}
+every_layout = pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS.keys())
+
+
+def tiny_config(**changes):
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "d_model": 16,
+        "encoder_layers": 2,
+        "decoder_layers": 3,
+        "encoder_attention_heads": 2,
+        "decoder_attention_heads": 4,
+        "encoder_ffn_dim": 24,
+        "decoder_ffn_dim": 32,
+        "dropout": 0.0,
+    }
+    return VanillaTransformerConfig(**{**sizes, **changes})
+
+
+# For what is traced: graphs of one layer take half the time of those of two.
+SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}
+
+
+def randomise(module):
+    """Weights far from their initial values, so that zero biases and unit norms hide nothing."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.requires_grad:  # Marian keeps its sinusoids in a frozen parameter
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    return module
+
+
+def tiny_model(**changes):
+    torch.manual_seed(0)
+    return randomise(VanillaTransformerForConditionalGeneration(tiny_config(**changes))).eval()
+
+
+def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
+    """Ordinary tokens: no padding, start or end among them."""
+    return torch.randint(3, vocabulary, (batch_size, length), generator=torch.Generator().manual_seed(seed))
+
+
+def padded_batch(rows, side="right"):
+    """Ids and mask, both `(batch_size, longest)`, of rows of different lengths."""
+    longest = max(len(row) for row in rows)
+    ids = torch.full((len(rows), longest), PAD)
+    mask = torch.zeros(len(rows), longest, dtype=torch.long)
+    for i, row in enumerate(rows):
+        place = slice(longest - len(row), None) if side == "left" else slice(None, len(row))
+        ids[i, place], mask[i, place] = row, 1
+    return ids, mask
+
+
+def gradients(model):
+    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+
+def assert_same_gradients(one, other, **tolerance):
+    assert one.keys() == other.keys() and one
+    for name in one:
+        torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
+
+
+# -------------------------------------------------------------------------------------------- positions (section 3.5)
+
+
+def positions_of_the_equation(length, d_model):
+    """PE of section 3.5, letter by letter."""
+    table = torch.zeros(length, d_model, dtype=torch.float64)
+    for pos in range(length):
+        for i in range(d_model // 2):
+            table[pos, 2 * i] = math.sin(pos / 10000 ** (2 * i / d_model))
+            table[pos, 2 * i + 1] = math.cos(pos / 10000 ** (2 * i / d_model))
+    return table
+
+
+@pytest.mark.parametrize("d_model", [2, 6, 16, 512])
+def test_sinusoids_are_the_equation_of_section_3_5(d_model):
+    torch.testing.assert_close(
+        sinusoidal_positions(torch.arange(40), d_model).double(),
+        positions_of_the_equation(40, d_model),
+        atol=1e-7,
+        rtol=0,
+    )
+
+
+def test_sinusoids_begin_with_the_known_numbers():
+    encodings = sinusoidal_positions(torch.arange(2), 512)
+    assert encodings[0].tolist() == [0.0, 1.0] * 256
+    torch.testing.assert_close(encodings[1, :3], torch.tensor([0.8415, 0.5403, 0.8219]), atol=5e-5, rtol=0)
+    torch.testing.assert_close(encodings[1, -2:], torch.tensor([1.0366e-04, 1.0000]), atol=5e-9, rtol=5e-5)
+
+
+@pytest.mark.parametrize("position", [5_000, 100_000, 1_000_000])
+def test_sinusoids_of_far_positions_lose_no_digits(position):
+    expected = [function(position / 10000 ** (2 * i / 512)) for i in range(256) for function in (math.sin, math.cos)]
+    encoding = sinusoidal_positions(torch.tensor([position]), 512)[0].double()
+    torch.testing.assert_close(encoding, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
+
+
+def test_the_layout_in_halves_holds_the_same_features_in_another_order():
+    interleaved = sinusoidal_positions(torch.arange(9), 16)
+    halves = sinusoidal_positions(torch.arange(9), 16, layout="halves")
+    torch.testing.assert_close(halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1), atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_training_works_beyond_max_position_embeddings(side):
+    model = tiny_model(max_position_embeddings=8)
+    source, labels = tokens(2, 50 if side == "source" else 5), tokens(2, 50 if side == "target" else 5)
+    model(input_ids=source, labels=labels).loss.backward()
+    assert all(gradient.isfinite().all() for gradient in gradients(model).values())
+
+
+def test_generation_works_beyond_max_position_embeddings():
+    model = tiny_model(max_position_embeddings=8)
+    for beams in (1, 2):
+        generated = model.generate(tokens(2, 30), min_new_tokens=20, max_new_tokens=20, num_beams=beams)
+        assert generated.shape[1] == 21
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_learned_positions_end_with_a_value_error_at_their_last_row(side):
+    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    lengths = {"source": (9, 8), "target": (8, 9)}[side]
+    model(input_ids=tokens(1, 8), decoder_input_ids=tokens(1, 8))
+    with pytest.raises(ValueError, match="got 8: .*`max_position_embeddings`=8"):
+        model(input_ids=tokens(1, lengths[0]), decoder_input_ids=tokens(1, lengths[1]))
+    with pytest.raises(ValueError, match="got 8: .*`max_position_embeddings`=8"):
+        model.generate(tokens(1, 4), min_new_tokens=9, max_new_tokens=9, num_beams=1)
+
+
+def test_learned_positions_reach_the_logits_and_are_trained():
+    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    model(input_ids=tokens(1, 5), labels=tokens(1, 6)).loss.backward()
+    used = {
+        stack: getattr(model.model, stack).embed_positions.weight.grad.abs().sum(-1)
+        for stack in ("encoder", "decoder")
+    }
+    assert (used["encoder"] > 0).tolist() == [True] * 5 + [False] * 3
+    assert (used["decoder"] > 0).tolist() == [True] * 6 + [False] * 2
+
+
+# ------------------------------------------------------------------------------- agreement with other implementations
+
+
+def copy_attention_to_torch(ours, theirs):
+    """`nn.MultiheadAttention` stacks the three input projections and always has biases."""
+    projections = (ours.q_proj, ours.k_proj, ours.v_proj)
+    theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
+    theirs.out_proj.weight.copy_(ours.out_proj.weight)
+    if ours.q_proj.bias is None:
+        theirs.in_proj_bias.zero_(), theirs.out_proj.bias.zero_()
+    else:
+        theirs.in_proj_bias.copy_(torch.cat([projection.bias for projection in projections]))
+        theirs.out_proj.bias.copy_(ours.out_proj.bias)
+
+
+def copy_layer_to_torch(ours, theirs, norms):
+    for our_name, their_name in {"fc1": "linear1", "fc2": "linear2", **norms}.items():
+        getattr(theirs, their_name).load_state_dict(getattr(ours, our_name).state_dict())
+    copy_attention_to_torch(ours.self_attn, theirs.self_attn)
+    if hasattr(ours, "encoder_attn"):
+        copy_attention_to_torch(ours.encoder_attn, theirs.multihead_attn)
+
+
+def torch_transformer(model):
+    """An `nn.Transformer` with the weights of `model`, and its logits as a function of ids and the source mask."""
+    config = model.config
+    torch_model = nn.Transformer(
+        config.d_model,
+        config.encoder_attention_heads,
+        config.encoder_layers,
+        config.decoder_layers,
+        config.encoder_ffn_dim,
+        dropout=0.0,
+        layer_norm_eps=config.layer_norm_eps,
+        batch_first=True,
+        norm_first=config.normalize_before,
+    )
+    encoder_norms = {"self_attn_layer_norm": "norm1", "final_layer_norm": "norm2"}
+    decoder_norms = {"self_attn_layer_norm": "norm1", "encoder_attn_layer_norm": "norm2", "final_layer_norm": "norm3"}
+    with torch.no_grad():
+        for name, norms in {"encoder": encoder_norms, "decoder": decoder_norms}.items():
+            ours, theirs = getattr(model.model, name), getattr(torch_model, name)
+            for our_layer, their_layer in zip(ours.layers, theirs.layers, strict=True):
+                copy_layer_to_torch(our_layer, their_layer, norms)
+            if config.normalize_before:
+                theirs.norm.load_state_dict(ours.layer_norm.state_dict())
+            else:
+                theirs.norm = None  # nn.Transformer normalises once more after each stack; the paper does not
+    return torch_model
+
+
+def embedded_as_in_the_paper(model, ids):
+    positions = positions_of_the_equation(ids.shape[1], model.config.d_model).float()
+    return model.lm_head.weight[ids] * model.config.d_model**0.5 + positions
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("normalize_before", [False, True])
+def test_logits_agree_with_torch_nn_transformer(normalize_before, bias):
+    same_on_both_sides = {"decoder_attention_heads": 2, "decoder_ffn_dim": 24}
+    model = tiny_model(normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides)
+    rows = [tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]]
+    source, mask = padded_batch(rows)
+    target = tokens(2, 6, seed=3)
+    theirs = torch_transformer(model)(
+        embedded_as_in_the_paper(model, source),
+        embedded_as_in_the_paper(model, target),
+        tgt_mask=nn.Transformer.generate_square_subsequent_mask(6).isinf(),
+        src_key_padding_mask=mask == 0,
+        memory_key_padding_mask=mask == 0,
+    )
+    ours = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    torch.testing.assert_close(ours, model.lm_head(theirs))
+
+
+def marian_and_its_copy(**changes):
+    """A `MarianMTModel` with random weights and ours with the same ones; Marian's names are ours."""
+    torch.manual_seed(0)
+    shape = tiny_config(**{"activation_function": "swish", **changes})
+    common = {field: getattr(shape, field) for field in MarianConfig.__annotations__ if hasattr(shape, field)}
+    marian_config = MarianConfig(**{**common, "init_std": 0.02, "forced_eos_token_id": None})
+    marian = randomise(MarianMTModel(marian_config)).eval()
+    marian.final_logits_bias.normal_()
+    config = copy.deepcopy(shape)
+    for field, value in {
+        "sinusoid_layout": "halves",
+        "attention_bias": True,
+        "lm_head_bias": True,
+        "layer_norm_eps": 1e-5,
+    }.items():
+        setattr(config, field, value)
+    ours = VanillaTransformerForConditionalGeneration(config).eval()
+    weights = {**marian.state_dict(), "lm_head.bias": marian.final_logits_bias[0]}
+    missing, _ = ours.load_state_dict({name: weights[name] for name in ours.state_dict()})
+    assert not missing
+    return marian, ours
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation_function": "relu"},
+        {"activation_function": "gelu"},
+        {"scale_embedding": False},
+        SEPARATE,
+        {"tie_word_embeddings": False},
+    ],
+    ids=str,
+)
+def test_logits_agree_with_marian(changes):
+    marian, ours = marian_and_its_copy(**changes)
+    source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
+    inputs = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": tokens(2, 6, vocabulary=30, seed=3)}
+    torch.testing.assert_close(ours(**inputs).logits, marian(**inputs).logits)
+
+
+@pytest.mark.parametrize("changes", [{}, SEPARATE], ids=str)
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generation_agrees_with_marian(beams, changes):
+    marian, ours = marian_and_its_copy(**changes)
+    source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
+    settings = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 12, "do_sample": False}
+    assert ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
+
+
+# -------------------------------------------------------------------------------------------- size and initialisation
+
+
+def paper_parameters(vocabulary, d_model, d_ff, layers):
+    """Distinct parameters by the paper's dimensions; only feed-forward layers and normalisations have biases."""
+    attention = 4 * d_model * d_model
+    feed_forward = d_model * d_ff + d_ff + d_ff * d_model + d_model
+    norm = 2 * d_model
+    encoder_layer = attention + feed_forward + 2 * norm
+    decoder_layer = 2 * attention + feed_forward + 3 * norm
+    return vocabulary * d_model + layers * (encoder_layer + decoder_layer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "dimensions", "expected"),
+    [
+        ({}, (37000, 512, 2048, 6), 63_045_632),
+        (
+            {
+                "d_model": 1024,
+                "encoder_ffn_dim": 4096,
+                "decoder_ffn_dim": 4096,
+                "encoder_attention_heads": 16,
+                "decoder_attention_heads": 16,
+            },
+            (37000, 1024, 4096, 6),
+            214_171_648,
+        ),
+    ],
+    ids=["base", "big"],
+)
+def test_the_papers_models_have_as_many_parameters_as_their_dimensions_say(changes, dimensions, expected):
+    with torch.device("meta"):
+        model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**changes))
+    assert paper_parameters(*dimensions) == expected
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+
+
+def test_initial_weights_are_glorot_uniform_and_embeddings_have_unit_scale():
+    model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500))
+    embeddings = model.encoder.embed_tokens.weight
+    assert embeddings[PAD].abs().sum() == 0
+    assert embeddings[3:].std().item() == pytest.approx(64**-0.5, rel=0.05)
+    layer = model.encoder.layers[0]
+    bound = math.sqrt(6 / (64 + 256))
+    assert 0.99 * bound < layer.fc1.weight.abs().max() <= bound
+    assert layer.fc1.bias.abs().sum() == 0 and layer.final_layer_norm.weight.eq(1).all()
+
+
+def test_init_std_draws_every_weight_from_one_normal_distribution():
+    model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3))
+    for weight in (model.encoder.embed_tokens.weight[3:], model.encoder.layers[0].fc1.weight):
+        assert weight.std().item() == pytest.approx(0.3, rel=0.05)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_drops_its_share_of_features_and_scales_the_others(p, dtype):
+    torch.manual_seed(0)
+    dropped = VanillaTransformerDropout(p)(torch.ones(1001, 999, dtype=dtype))
+    kept = dropped[dropped != 0]
+    assert 1 - kept.numel() / dropped.numel() == pytest.approx(p, abs=2e-3)
+    assert kept.float().mean() == pytest.approx(1 / (1 - p), rel=1e-2 if dtype == torch.bfloat16 else 1e-4)
+    assert len(kept.unique()) == 1
+
+
+def test_dropout_draws_each_feature_by_itself():
+    torch.manual_seed(0)
+    zero = (VanillaTransformerDropout(0.3)(torch.ones(4_000_001)) == 0).float() - 0.3
+    for distance in (1, 2, 3, 4, 8):  # four features share a draw of 64 bits
+        assert (zero[:-distance] * zero[distance:]).mean().abs() < 1e-3
+    for lane in range(4):
+        assert zero[lane::4].mean().abs() < 2e-3
+
+
+def test_dropout_is_seeded_and_off_in_evaluation():
+    dropout, ones = VanillaTransformerDropout(0.5), torch.ones(64, requires_grad=True)
+    first, second = (torch.manual_seed(1) and dropout(ones) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(torch.autograd.grad(first.sum(), ones)[0], first.detach())
+    assert torch.equal(dropout.eval()(ones), ones)
+
+
+def test_embeddings_are_scaled_by_the_square_root_of_d_model():
+    scaled, plain = tiny_model(), tiny_model(scale_embedding=False)
+    ids = tokens(1, 3)
+    torch.testing.assert_close(
+        scaled.get_input_embeddings()(ids), plain.get_input_embeddings()(ids) * math.sqrt(16), atol=0, rtol=0
+    )
+
+
+# ------------------------------------------------------------------------------------------------ what may not matter
+
+
+def test_future_target_tokens_do_not_change_earlier_logits():
+    model = tiny_model()
+    source, target = tokens(2, 5), tokens(2, 8, seed=1)
+    before = model(input_ids=source, decoder_input_ids=target).logits
+    for position in range(1, 8):
+        changed = target.clone()
+        changed[:, position:] = (changed[:, position:] - 3 + 1) % (VOCABULARY - 3) + 3
+        after = model(input_ids=source, decoder_input_ids=changed).logits
+        torch.testing.assert_close(after[:, :position], before[:, :position], atol=1e-6, rtol=0)
+        assert not torch.allclose(after[:, position], before[:, position], atol=1e-3)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("target_side", ["left", "right"])
+@pytest.mark.parametrize("source_side", ["left", "right"])
+def test_padding_and_batch_mates_change_no_row(source_side, target_side, implementation):
+    model = tiny_model(attn_implementation=implementation)
+    sources = [tokens(1, length, seed=length)[0] for length in (7, 3, 5)]
+    targets = [tokens(1, length, seed=9 + length)[0] for length in (2, 6, 4)]
+    source, source_mask = padded_batch(sources, source_side)
+    target, target_mask = padded_batch(targets, target_side)
+    inputs = {"input_ids": source, "attention_mask": source_mask, "decoder_input_ids": target}
+    logits = model(**inputs, decoder_attention_mask=target_mask).logits
+    assert logits.isfinite().all()
+    for row, (source_row, target_row) in enumerate(zip(sources, targets, strict=True)):
+        alone = model(input_ids=source_row[None], decoder_input_ids=target_row[None]).logits[0]
+        torch.testing.assert_close(logits[row][target_mask[row] == 1], alone, atol=1e-5, rtol=1e-5)
+
+
+def test_padding_on_the_right_of_the_target_needs_no_mask():
+    model = tiny_model()
+    target, mask = padded_batch([tokens(1, 6)[0], tokens(1, 3)[0]])
+    source = tokens(2, 5)
+    given = model(input_ids=source, decoder_input_ids=target, decoder_attention_mask=mask).logits
+    derived = model(input_ids=source, decoder_input_ids=target).logits
+    torch.testing.assert_close(given[mask == 1], derived[mask == 1])
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_source_mask_is_derived_from_padding(side):
+    model = tiny_model()
+    source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
+    target = tokens(2, 4)
+    given = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
+    derived = model(input_ids=source, decoder_input_ids=target).logits
+    torch.testing.assert_close(derived, given, atol=0, rtol=0)
+    seen = model(input_ids=source, attention_mask=torch.ones_like(mask), decoder_input_ids=target).logits
+    assert not torch.allclose(seen[1], given[1], atol=1e-3), "this source would look different without a mask"
+    known = model.model.encoder(
+        source
+    )  # the encoder's outputs alone say nothing about padding, the ids beside them do
+    reused = model(input_ids=source, encoder_outputs=known, decoder_input_ids=target).logits
+    torch.testing.assert_close(reused, given, atol=0, rtol=0)
+
+
+def test_cross_attention_sees_no_padding():
+    """With the encoder's outputs given, its padded states may be anything."""
+    model = tiny_model()
+    source, mask = padded_batch([tokens(1, 6)[0], tokens(1, 3)[0]])
+    states = model.model.encoder(source).last_hidden_state
+    inputs = {"attention_mask": mask, "decoder_input_ids": tokens(2, 4)}
+    before = model(encoder_outputs=(states,), **inputs).logits
+    spoilt = torch.where(mask[..., None] == 1, states, torch.full_like(states, 50.0))
+    torch.testing.assert_close(model(encoder_outputs=(spoilt,), **inputs).logits, before)
+
+
+# ------------------------------------------------------------------------------------------------------- wrong inputs
+
+
+@pytest.mark.parametrize(
+    ("argument", "wrong"),
+    [
+        ("input_ids", VOCABULARY),
+        ("input_ids", -1),
+        ("decoder_input_ids", 30),
+        ("decoder_input_ids", -7),
+        ("labels", 30),
+        ("labels", -1),
+    ],
+)
+def test_ids_outside_the_vocabulary_raise_value_errors_naming_argument_and_value(argument, wrong):
+    model = tiny_model(**SEPARATE)
+    inputs = {"input_ids": tokens(2, 5), "decoder_input_ids": tokens(2, 4, 30), "labels": tokens(2, 4, 30)}
+    inputs[argument][1, 2] = wrong
+    with pytest.raises(ValueError, match=rf"`{argument}`.*got {wrong}\."):
+        model(**inputs)
+
+
+def test_ignored_labels_are_not_wrong_and_do_not_count():
+    model = tiny_model()
+    source, labels = tokens(2, 5), tokens(2, 4)
+    padded = torch.cat([labels, torch.full((2, 3), -100)], dim=1)
+    torch.testing.assert_close(
+        model(input_ids=source, labels=padded).loss, model(input_ids=source, labels=labels).loss
+    )
+
+
+@pytest.mark.parametrize("name", ["input", "decoder_input"])
+def test_both_or_neither_of_ids_and_embeddings_raise_value_errors(name):
+    model = tiny_model()
+    given = {"input_ids": tokens(1, 3), "decoder_input_ids": tokens(1, 3)}
+    both = {**given, f"{name}s_embeds": torch.zeros(1, 3, 16)}
+    neither = {key: value for key, value in given.items() if key != f"{name}_ids"}
+    for inputs, word in ((both, "both"), (neither, "neither")):
+        with pytest.raises(ValueError, match=f"`{name}_ids` and `{name}s_embeds`, got {word}"):
+            model(**inputs)
+
+
+def test_a_decoder_without_a_source_raises_a_value_error():
+    with pytest.raises(ValueError, match="`encoder_hidden_states`"):
+        tiny_model().model.decoder(input_ids=tokens(1, 3))
+
+
+def test_shifting_labels_needs_a_start_token():
+    model = tiny_model(decoder_start_token_id=None)
+    with pytest.raises(ValueError, match="`config.decoder_start_token_id` must be set .* got 0 and None"):
+        model(input_ids=tokens(1, 3), labels=tokens(1, 3))
+
+
+# -------------------------------------------------------------------------------------------------- continuous inputs
+
+
+def test_inputs_embeds_of_token_embeddings_are_the_same_as_the_tokens():
+    model = tiny_model()
+    source, target = tokens(2, 5), tokens(2, 4)
+    embed = model.get_input_embeddings()
+    by_ids = model(input_ids=source, decoder_input_ids=target).logits
+    by_embeddings = model(inputs_embeds=embed(source), decoder_inputs_embeds=embed(target)).logits
+    torch.testing.assert_close(by_embeddings, by_ids)
+
+
+@pytest.mark.parametrize("side", ["source", "target", "both"])
+def test_a_projected_time_series_can_be_trained_on(side):
+    model, project = tiny_model(), nn.Linear(3, 16)
+    series = {"source": torch.randn(2, 9, 3), "target": torch.randn(2, 6, 3)}
+    inputs = {"input_ids": tokens(2, 9), "decoder_input_ids": tokens(2, 6)}
+    if side in ("source", "both"):
+        inputs = {"inputs_embeds": project(series["source"]), **inputs, "input_ids": None}
+    if side in ("target", "both"):
+        inputs = {"decoder_inputs_embeds": project(series["target"]), **inputs, "decoder_input_ids": None}
+    output = model(**inputs, labels=tokens(2, 6))
+    output.loss.backward()
+    assert output.logits.shape == (2, 6, VOCABULARY)
+    assert project.weight.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("beams", [1, 2])
+def test_generation_reads_a_projected_time_series_and_its_mask(beams):
+    model = tiny_model()
+    series = torch.randn(2, 9, 16)
+    mask = torch.ones(2, 9, dtype=torch.long)
+    mask[1, 6:] = 0
+    settings = {"num_beams": beams, "max_new_tokens": 6, "min_new_tokens": 6, "output_scores": True}
+    settings |= {"return_dict_in_generate": True}
+    together = model.generate(inputs_embeds=series, attention_mask=mask, **settings)
+    alone = model.generate(inputs_embeds=series[1:, :6], **settings)
+    assert together.sequences[1].tolist() == alone.sequences[0].tolist()
+    if beams > 1:
+        torch.testing.assert_close(together.sequences_scores[1:], alone.sequences_scores, atol=1e-5, rtol=1e-5)
+    else:
+        scores = (torch.stack(together.scores)[:, 1:], torch.stack(alone.scores))
+        torch.testing.assert_close(*scores, atol=1e-5, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------ attention implementations
+
+
+def loss_and_gradients(model, forward=None, **inputs):
+    """Logits and gradients of one training step, run by `forward`, which is `model` or a compiled version of it."""
+    model.zero_grad()
+    output = (model if forward is None else forward)(**inputs)
+    output.loss.backward()
+    return output.logits.detach(), gradients(model)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_eager_and_sdpa_attention_agree_in_logits_and_gradients(side):
+    model = tiny_model()
+    source, source_mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
+    target, target_mask = padded_batch([tokens(1, 5)[0], tokens(1, 2)[0]], side)
+    labels = target.masked_fill(target_mask == 0, -100)
+    inputs = {"input_ids": source, "attention_mask": source_mask, "decoder_input_ids": target}
+    inputs |= {"decoder_attention_mask": target_mask, "labels": labels}
+    results = {}
+    for implementation in ("eager", "sdpa"):
+        model.set_attn_implementation(implementation)
+        results[implementation] = loss_and_gradients(model, **inputs)
+    logits = [result[0][target_mask == 1] for result in results.values()]
+    torch.testing.assert_close(*logits, atol=1e-5, rtol=1e-5)
+    assert_same_gradients(results["eager"][1], results["sdpa"][1], atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("side", ["left", "right", None])
+def test_plain_products_in_the_place_of_sdpa_give_the_same(side, monkeypatch):
+    model = tiny_model(attn_implementation="sdpa")
+    if side is None:
+        inputs = {"input_ids": tokens(2, 7), "labels": tokens(2, 5)}
+    else:
+        source, source_mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
+        target, target_mask = padded_batch([tokens(1, 5)[0], tokens(1, 2)[0]], side)
+        inputs = {"input_ids": source, "attention_mask": source_mask, "decoder_input_ids": target}
+        inputs |= {"decoder_attention_mask": target_mask, "labels": target.masked_fill(target_mask == 0, -100)}
+    counted = inputs.get("decoder_attention_mask", torch.ones(2, 5)) == 1
+    results = []
+    for few in (False, True):
+        monkeypatch.setattr(modeling, "_are_few", lambda *_, few=few: few)
+        results.append(loss_and_gradients(model, **inputs))
+    torch.testing.assert_close(*(logits[counted] for logits, _ in results), atol=1e-5, rtol=1e-5)
+    assert_same_gradients(results[0][1], results[1][1], atol=1e-5, rtol=1e-4)
+
+
+def test_plain_products_are_for_few_positions_and_where_they_are_faster():
+    def few(length, dtype, learns=False):
+        states = torch.empty(1, 1, length, 4, dtype=dtype, requires_grad=learns)
+        return modeling._are_few(states, states)
+
+    assert few(100, torch.float32) and not few(200, torch.float32) and not few(10, torch.float32, learns=True)
+    assert few(500, torch.bfloat16) and few(500, torch.bfloat16, learns=True) and not few(600, torch.bfloat16)
+
+
+def test_flash_attention_is_declared():
+    assert VanillaTransformerModel._supports_flash_attn and VanillaTransformerModel._supports_flex_attn
+    assert VanillaTransformerModel._supports_sdpa and VanillaTransformerModel._supports_attention_backend
+
+
+def test_only_the_decoders_self_attention_is_causal():
+    """What flash attention goes by, since it gets no mask without padding."""
+    causal = {name for name, module in tiny_model().named_modules() if getattr(module, "is_causal", False)}
+    assert causal == {f"model.decoder.layers.{layer}.self_attn" for layer in range(3)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile writes C++ on this machine, which has no g++")
+def test_flex_attention_agrees_with_eager_attention():
+    model = tiny_model(attn_implementation="eager", **SHALLOW)
+    source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
+    inputs = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": tokens(2, 5)}
+    with torch.no_grad():  # flex attention has no backward on the CPU
+        expected = model(**inputs).logits
+        model.set_attn_implementation("flex_attention")
+        torch.testing.assert_close(model(**inputs).logits, expected, atol=1e-5, rtol=1e-5)
+
+
+# ------------------------------------------------------------------------------------------------- compile and export
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_torch_compile_takes_a_training_step_as_one_graph(implementation, backend):
+    torch.compiler.reset()
+    model = tiny_model(attn_implementation=implementation, **SHALLOW)
+    source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
+    inputs = {"input_ids": source, "attention_mask": mask, "labels": tokens(2, 5)}
+    expected = loss_and_gradients(model, **inputs)
+    compiled = loss_and_gradients(model, torch.compile(model, fullgraph=True, backend=backend), **inputs)
+    torch.testing.assert_close(compiled[0], expected[0], atol=1e-5, rtol=1e-5)
+    assert_same_gradients(compiled[1], expected[1], atol=1e-5, rtol=1e-4)
+
+
+def test_torch_compile_takes_any_lengths_after_two_graphs():
+    torch.compiler.reset()
+    model, graphs = tiny_model(**SHALLOW), []
+    compiled = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    for source_length, target_length in ((5, 4), (7, 6), (11, 3), (30, 20)):
+        inputs = {"input_ids": tokens(2, source_length), "decoder_input_ids": tokens(2, target_length)}
+        torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits)
+    assert len(graphs) == 2, "the first lengths as constants, then all others"
+
+
+def test_torch_compile_takes_a_step_with_a_static_cache_as_one_graph():
+    torch.compiler.reset()
+    model = tiny_model(**SHALLOW)
+    source, target = tokens(2, 6), tokens(2, 5, seed=1)
+    encoded = model.model.encoder(source)
+    expected = model(encoder_outputs=encoded, decoder_input_ids=target).logits
+    cache, graphs = static_cache(model, target_length=8, source_length=6), []
+    step = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
+    with torch.no_grad():
+        model(encoder_outputs=encoded, decoder_input_ids=target[:, :1], past_key_values=cache)
+        for t in range(1, 5):
+            logits = step(
+                encoder_outputs=encoded, decoder_input_ids=target[:, t : t + 1], past_key_values=cache
+            ).logits
+            torch.testing.assert_close(logits[:, 0], expected[:, t], atol=1e-5, rtol=1e-5)
+    assert len(graphs) == 1, "no step is compiled again"
+
+
+class LogitsOnly(nn.Module):
+    """What `torch.export` and ONNX take: tensors in, one tensor out."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask, decoder_input_ids):
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "decoder_input_ids": decoder_input_ids}
+        return self.model(**inputs, use_cache=False).logits
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_torch_export_keeps_batch_source_and_target_sizes_free(implementation):
+    batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
+    wrapped = LogitsOnly(tiny_model(attn_implementation=implementation, **SHALLOW)).eval()
+    sizes = {"input_ids": {0: batch, 1: source}, "attention_mask": {0: batch, 1: source}}
+    example = (tokens(2, 5), torch.ones(2, 5, dtype=torch.long), tokens(2, 4))
+    exported = torch.export.export(
+        wrapped, example, dynamic_shapes={**sizes, "decoder_input_ids": {0: batch, 1: target}}
+    )
+    for batch_size, source_length, target_length in ((3, 9, 2), (5, 2, 30)):
+        ids, mask = padded_batch([tokens(1, max(source_length - i, 1), seed=i)[0] for i in range(batch_size)])
+        inputs = (ids, mask, tokens(batch_size, target_length))
+        torch.testing.assert_close(exported.module()(*inputs), wrapped(*inputs), atol=1e-5, rtol=1e-5)
+
+
+class CachedStep(nn.Module):
+    """One decoder step with a dynamic cache, whose keys and values go in and come out as tensors."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, token, states, mask, self_attention, cross_attention):
+        cache = EncoderDecoderCache(DynamicCache(self_attention), DynamicCache(cross_attention))
+        output = self.model(
+            encoder_outputs=(states,), attention_mask=mask, decoder_input_ids=token, past_key_values=cache
+        )
+        layers = output.past_key_values.self_attention_cache.layers
+        return output.logits, [(layer.keys, layer.values) for layer in layers]
+
+
+def keys_and_values(cache):
+    return [(layer.keys, layer.values) for layer in cache.layers]
+
+
+def test_torch_export_takes_a_cached_decoder_step_of_any_sizes():
+    model = tiny_model(**SHALLOW)
+    wrapped = CachedStep(model).eval()
+
+    def step_inputs(batch_size, source_length, past):
+        source, target = tokens(batch_size, source_length), tokens(batch_size, past + 1, seed=1)
+        mask = torch.ones_like(source)
+        states = model.model.encoder(source, attention_mask=mask).last_hidden_state
+        filled = model(encoder_outputs=(states,), decoder_input_ids=target[:, :-1], use_cache=True).past_key_values
+        caches = keys_and_values(filled.self_attention_cache), keys_and_values(filled.cross_attention_cache)
+        full = model(encoder_outputs=(states,), decoder_input_ids=target).logits[:, -1:]
+        return (target[:, -1:], states, mask, *caches), full
+
+    batch, source, past = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "past"))
+    sizes = (
+        {0: batch},
+        {0: batch, 1: source},
+        {0: batch, 1: source},
+        [({0: batch, 2: past}, {0: batch, 2: past})],
+        [({0: batch, 2: source}, {0: batch, 2: source})],
+    )
+    with torch.no_grad():
+        exported = torch.export.export(wrapped, step_inputs(2, 5, 3)[0], dynamic_shapes=sizes).module()
+        for batch_size, source_length, past_length in ((3, 9, 7), (5, 4, 2)):
+            inputs, full = step_inputs(batch_size, source_length, past_length)
+            logits, grown = exported(*inputs)
+            torch.testing.assert_close(logits, full, atol=1e-5, rtol=1e-5)
+            assert grown[0][0].shape[2] == past_length + 1
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+def stored_names(folder):
+    """The name of every tensor in the safetensors files of a checkpoint, as often as it is stored."""
+    names = []
+    for file in folder.glob("*.safetensors"):
+        with safe_open(file, framework="pt") as tensors:
+            names += list(tensors.keys())
+    return names
+
+
+@pytest.mark.parametrize("shard_size", ["5GB", "4KB"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@every_layout
+def test_each_weight_is_stored_once_and_tied_again_after_loading(tmp_path, changes, dtype, shard_size):
+    model = tiny_model(**changes).to(dtype)
+    model.save_pretrained(tmp_path, max_shard_size=shard_size)
+    names = stored_names(tmp_path)
+    assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "4KB")
+    distinct = dict(model.named_parameters())  # which lists a tied weight once
+    assert len(names) == len(set(names)) == len(distinct)
+    loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+    assert loaded.dtype == dtype
+    expected = model.state_dict()
+    assert all(torch.equal(weight, expected[name]) for name, weight in loaded.state_dict().items())
+    assert [name for name, _ in loaded.named_parameters()] == list(distinct)
+    encoder, decoder, head = embedding_matrices(loaded)
+    assert (encoder is decoder) == (changes == {})
+    assert (decoder is head) == ("tie_word_embeddings" not in changes)
+    inputs = {"input_ids": tokens(1, 5, 30), "decoder_input_ids": tokens(1, 4, 30)}
+    torch.testing.assert_close(loaded(**inputs).logits, model(**inputs).logits, atol=0, rtol=0)
+
+
+def embedding_matrices(model):
+    return model.model.encoder.embed_tokens.weight, model.model.decoder.embed_tokens.weight, model.lm_head.weight
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_sinusoids_are_right_after_loading(tmp_path, layout):
+    tiny_model(sinusoid_layout=layout).to(torch.bfloat16).save_pretrained(tmp_path)
+    loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+    positions = torch.arange(9)[None]
+    for stack in (loaded.model.encoder, loaded.model.decoder):
+        torch.testing.assert_close(stack.embed_positions(positions)[0], sinusoidal_positions(positions[0], 16, layout))
+    assert not any("position" in name for name in stored_names(tmp_path))
+
+
+def test_auto_classes_load_it(tmp_path):
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path)) is VanillaTransformerForConditionalGeneration
+    base = AutoModel.from_pretrained(tmp_path)
+    assert type(base) is VanillaTransformerModel
+    assert all(torch.equal(weight, model.model.state_dict()[name]) for name, weight in base.state_dict().items())
+
+
+def test_a_base_checkpoint_loads_into_the_whole_model_with_its_weights_tied(tmp_path):
+    base = tiny_model().model
+    base.save_pretrained(tmp_path)
+    whole = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+    encoder, decoder, head = embedding_matrices(whole)
+    assert encoder is decoder is head and torch.equal(head, base.encoder.embed_tokens.weight)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "header"])
+def test_a_damaged_checkpoint_does_not_load(tmp_path, damage):
+    tiny_model().save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"\xff" * 64 + content[64:])
+    with pytest.raises(OSError, match=f"The weights of {tmp_path} are cut off or damaged"):
+        VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+
+
+# ----------------------------------------------------------------------------------------------------------- training
+
+
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated")
+@pytest.mark.parametrize("use_reentrant", [True, False])
+def test_gradient_checkpointing_changes_no_gradient_and_runs_every_layer_twice(use_reentrant):
+    model = tiny_model(dropout=0.1).train()
+    inputs = {"input_ids": tokens(2, 6), "labels": tokens(2, 5)}
+    runs = {}
+    for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
+        layer.fc1.register_forward_hook(lambda module, *_: runs.update({module: runs.get(module, 0) + 1}))
+    torch.manual_seed(1)
+    _, expected = loss_and_gradients(model, **inputs)
+    assert set(runs.values()) == {1} and len(runs) == 5
+    runs.clear()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": use_reentrant})
+    torch.manual_seed(1)
+    _, checkpointed = loss_and_gradients(model, **inputs)
+    assert set(runs.values()) == {2} and len(runs) == 5
+    assert_same_gradients(checkpointed, expected)
+    assert checkpointed["model.encoder.layers.0.fc1.weight"].abs().sum() > 0
+
+
+def test_two_half_batches_give_the_gradients_of_the_whole_one():
+    """Halves of different lengths: the mean of their means would be another loss."""
+    model = tiny_model()
+    sources, labels = tokens(4, 6), tokens(4, 9, seed=1)
+    labels[:2, 3:] = -100
+    whole_loss = model(input_ids=sources, labels=labels).loss
+    whole_loss.backward()
+    expected = gradients(model)
+    model.zero_grad()
+    counted = (labels != -100).sum()
+    halves = [(sources[:2], labels[:2, :3]), (sources[2:], labels[2:])]
+    losses = [model(input_ids=ids, labels=part, num_items_in_batch=counted).loss for ids, part in halves]
+    for loss in losses:
+        loss.backward()
+    torch.testing.assert_close(sum(losses), whole_loss)
+    assert_same_gradients(gradients(model), expected, atol=1e-6, rtol=1e-5)
+
+
+def test_the_loss_is_the_mean_of_cross_entropies_where_labels_stand():
+    model = tiny_model()
+    source, labels = tokens(2, 6), tokens(2, 5)
+    labels[1, 3:] = -100
+    decoder_inputs = torch.tensor([[START, *labels[0, :4]], [START, *labels[1, :3], PAD]])
+    logits = model(input_ids=source, decoder_input_ids=decoder_inputs).logits
+    expected = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    torch.testing.assert_close(model(input_ids=source, labels=labels).loss, expected)
+
+
+def test_decoder_inputs_are_the_labels_shifted_right_behind_the_start_token():
+    labels = torch.tensor([[5, 6, EOS, -100], [7, 8, 9, EOS]])
+    expected = [[START, 5, 6, EOS], [START, 7, 8, 9]]
+    assert tiny_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
+    assert shift_tokens_right(torch.tensor([[5, -100, 6]]), PAD, START).tolist() == [[START, 5, PAD]]
+    assert labels[0, -1] == -100, "the labels themselves stay as they are"
+
+
+def test_label_smoothing_of_the_librarys_trainer_takes_a_step(tmp_path):
+    model = tiny_model()
+    source, labels = tokens(2, 6), tokens(2, 5)
+    labels[1, 3:] = -100
+    batch = {"input_ids": source, "labels": labels}
+    batch["decoder_input_ids"] = model.prepare_decoder_input_ids_from_labels(labels)
+    before = copy.deepcopy(model.state_dict())
+    arguments = Seq2SeqTrainingArguments(
+        tmp_path,
+        max_steps=1,
+        label_smoothing_factor=0.1,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        use_cpu=True,
+        learning_rate=0.1,
+    )
+    trainer = Seq2SeqTrainer(model, arguments, train_dataset=[0], data_collator=lambda _: dict(batch))
+    expected = nn.functional.cross_entropy(model(**batch).logits.flatten(0, 1), labels.flatten(), label_smoothing=0.1)
+    assert trainer.train().training_loss == pytest.approx(expected.item(), rel=1e-5)
+    assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
+
+
+# ----------------------------------------------------------------------------------------------------- parallel plans
+
+
+def layer_numbers_as_stars(name):
+    return re.sub(r"\.\d+(?=\.|$)", ".*", name)
+
+
+@every_layout
+def test_every_name_in_the_tensor_parallel_plan_is_a_module_and_every_projection_has_a_plan(changes):
+    model = tiny_model(**changes)
+    assert model.supports_tp_plan
+    generic = {layer_numbers_as_stars(name): module for name, module in model.named_modules()}
+    planned = set(model.tp_plan) - {"model.embed_tokens"}  # transformers up to 5.22 adds this, module or not
+    assert planned <= set(generic)
+    projections = {
+        name for name, module in generic.items() if isinstance(module, nn.Linear | VanillaTransformerEmbedding)
+    }
+    assert projections == planned
+
+
+def test_the_pipeline_parallel_plan_names_modules_of_the_model():
+    model = tiny_model()
+    assert model.supports_pp_plan
+    assert set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"}
+    assert set(model.pp_plan) <= dict(model.named_modules()).keys()
+
+
+def test_the_sharded_data_parallel_plan_names_modules_of_the_model():
+    model = tiny_model()
+    generic = {layer_numbers_as_stars(name) for name, _ in model.named_modules()}
+    assert set(model.fsdp_plan) == {"model.encoder.layers.*", "model.decoder.layers.*"} <= generic
+
+
+TENSOR_PARALLEL_RUN = """
+import sys
+import torch
+from transformers.distributed import DistributedConfig
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+folder = sys.argv[1]
+model = VanillaTransformerForConditionalGeneration.from_pretrained(
+    folder, distributed_config=DistributedConfig(tp_plan="auto", tp_size=2)
+).eval()
+assert model.model.decoder.layers[0].fc1.weight.to_local().shape[0] == model.config.decoder_ffn_dim // 2
+saved = torch.load(folder + "/inputs.pt")
+logits = model(**saved["inputs"]).logits
+logits = logits.full_tensor() if hasattr(logits, "full_tensor") else logits
+torch.testing.assert_close(logits, saved["logits"], atol=1e-5, rtol=1e-5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{}, {"attention_bias": True, "lm_head_bias": True}, SEPARATE], ids=str)
+def test_two_tensor_parallel_processes_compute_the_logits_of_one(tmp_path, changes):
+    model = tiny_model(**changes)
+    model.save_pretrained(tmp_path)
+    inputs = {"input_ids": tokens(2, 6), "decoder_input_ids": tokens(2, 5, 30)}
+    torch.save({"inputs": inputs, "logits": model(**inputs).logits.detach()}, tmp_path / "inputs.pt")
+    script = tmp_path / "run.py"
+    script.write_text(TENSOR_PARALLEL_RUN)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": ""}
+    run = subprocess.run([*launcher, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert "not sharded" not in run.stderr and "not applied" not in run.stderr
+
+
+# ---------------------------------------------------------------------------------------------------- cached decoding
+
+
+def dynamic_cache(model, target_length, source_length):
+    return EncoderDecoderCache(DynamicCache(), DynamicCache())
+
+
+def static_cache(model, target_length, source_length):
+    config = model.config.get_text_config(decoder=True)
+    lengths = (target_length, source_length)
+    return EncoderDecoderCache(*(StaticCache(config=config, max_cache_len=length) for length in lengths))
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, {"encoder_layers": 2, "decoder_layers": 4}, {"encoder_layers": 3, "decoder_layers": 1}]
+)
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize("padding", [False, True], ids=["plain", "left-padded"])
+@pytest.mark.parametrize("make_cache", [dynamic_cache, static_cache])
+def test_decoding_token_by_token_gives_the_logits_of_the_whole_target(make_cache, padding, implementation, sizes):
+    model = tiny_model(attn_implementation=implementation, **sizes)
+    source, source_mask = padded_batch([tokens(1, 6)[0], tokens(1, 4)[0]])
+    lengths = (7, 4) if padding else (7, 7)
+    target, mask = padded_batch([tokens(1, length, seed=length)[0] for length in lengths], side="left")
+    encoder_side = {"encoder_outputs": model.model.encoder(source), "attention_mask": source_mask}
+    whole = model(**encoder_side, decoder_input_ids=target, decoder_attention_mask=mask if padding else None).logits
+    cache = make_cache(model, target_length=9, source_length=6)
+    steps = []
+    for start, end in ((0, 3), (3, 4), (4, 5), (5, 7)):  # a prompt, single tokens, and several at once
+        seen = mask[:, :end] if padding else None
+        ids = target[:, start:end]
+        output = model(**encoder_side, decoder_input_ids=ids, decoder_attention_mask=seen, past_key_values=cache)
+        steps.append(output.logits)
+    torch.testing.assert_close(torch.cat(steps, dim=1)[mask == 1], whole[mask == 1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_generation_with_a_cache_continues_left_padded_prompts_as_without(cache):
+    model = tiny_model()
+    prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
+    inputs = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
+    settings = {"num_beams": 1, "max_new_tokens": 8, "min_new_tokens": 8, "disable_compile": True}
+    settings |= {"return_dict_in_generate": True, "output_logits": True}
+    cached = model.generate(tokens(2, 6), **inputs, **settings, cache_implementation=cache)
+    plain = model.generate(tokens(2, 6), **inputs, **settings, use_cache=False)
+    torch.testing.assert_close(torch.stack(cached.logits), torch.stack(plain.logits), atol=1e-5, rtol=1e-5)
+    alone = model.generate(tokens(2, 6)[1:], decoder_input_ids=torch.tensor([[START, 5]]), **settings)
+    torch.testing.assert_close(torch.stack(cached.logits)[:, 1], torch.stack(alone.logits)[:, 0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_beam_search_with_a_cache_continues_left_padded_prompts_as_without(cache):
+    model = tiny_model()
+    prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
+    inputs = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
+    settings = {"num_beams": 3, "max_new_tokens": 8, "min_new_tokens": 8, "disable_compile": True}
+    settings |= {"return_dict_in_generate": True, "output_scores": True}
+    cached = model.generate(tokens(2, 6), **inputs, **settings, cache_implementation=cache)
+    plain = model.generate(tokens(2, 6), **inputs, **settings, use_cache=False)
+    assert cached.sequences.tolist() == plain.sequences.tolist()
+    torch.testing.assert_close(cached.sequences_scores, plain.sequences_scores, atol=1e-5, rtol=1e-5)
+
+
+def test_the_source_is_projected_once_for_a_whole_generation():
+    model, calls = tiny_model(), []
+    model.model.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
+    model.generate(tokens(2, 6), num_beams=2, min_new_tokens=8, max_new_tokens=8)
+    assert len(calls) == 1
+
+
+# --------------------------------------------------------------------------------------------------- new vocabularies
+
+
+def assert_embeddings_have(model, source, target):
+    encoder, decoder = model.model.encoder.embed_tokens, model.model.decoder.embed_tokens
+    assert type(encoder) is type(decoder) is VanillaTransformerEmbedding
+    assert encoder.embed_scale == decoder.embed_scale == 4.0 and encoder.padding_idx == decoder.padding_idx == PAD
+    assert (encoder.weight.shape[0], encoder.num_embeddings) == (source, source)
+    assert (decoder.weight.shape[0], decoder.num_embeddings) == (target, target)
+    assert (model.lm_head.weight.shape[0], model.lm_head.out_features) == (target, target)
+    if model.lm_head.bias is not None:
+        assert model.lm_head.bias.shape[0] == target
+    assert (model.config.vocab_size, model.config.decoder_vocab_size) == (source, target)
+
+
+def matrices_that_are_one(model):
+    encoder, decoder, head = embedding_matrices(model)
+    return encoder is decoder, decoder is head
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
+@every_layout
+def test_resizing_reaches_what_has_a_row_for_a_source_token(tmp_path, changes, new_size, bias):
+    model = tiny_model(lm_head_bias=bias, **changes)
+    before = copy.deepcopy(model.state_dict())
+    tied = (changes == {}, "tie_word_embeddings" not in changes)
+    returned = model.resize_token_embeddings(new_size)
+    assert returned is model.get_input_embeddings()
+    target = 30 if "decoder_vocab_size" in changes else new_size
+    assert_embeddings_have(model, new_size, target)
+    assert matrices_that_are_one(model) == tied
+    for name, weight in model.state_dict().items():
+        rows = min(len(weight), len(before[name]))
+        torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
+    source = torch.full((1, 3), new_size - 1)
+    output = model(input_ids=source, labels=torch.full((1, 4), target - 1))
+    assert output.logits.shape == (1, 4, target)
+    model.save_pretrained(tmp_path)
+    loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
+    assert_embeddings_have(loaded, new_size, target)
+    assert matrices_that_are_one(loaded) == tied
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("new_size", [35, 25])
+@pytest.mark.parametrize("tied", [True, False])
+def test_resizing_a_separate_target_vocabulary_leaves_the_source_alone(tied, new_size, bias):
+    model = tiny_model(**SEPARATE, tie_word_embeddings=tied, lm_head_bias=bias)
+    before = copy.deepcopy(model.state_dict())
+    assert model.resize_decoder_token_embeddings(new_size) is model.model.decoder.embed_tokens
+    assert_embeddings_have(model, VOCABULARY, new_size)
+    assert matrices_that_are_one(model) == (False, tied)
+    for name, weight in model.state_dict().items():
+        rows = min(len(weight), len(before[name]))
+        torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
+    assert model(input_ids=tokens(1, 3), labels=torch.full((1, 4), new_size - 1)).logits.shape == (1, 4, new_size)
+
+
+def test_resizing_the_target_vocabulary_of_a_shared_one_raises_a_value_error():
+    with pytest.raises(ValueError, match="Call `resize_token_embeddings`"):
+        tiny_model().resize_decoder_token_embeddings(50)
+
+
+def test_resizing_can_round_up_for_the_sake_of_the_hardware():
+    model = tiny_model()
+    model.resize_token_embeddings(VOCABULARY + 1, pad_to_multiple_of=8)
+    assert_embeddings_have(model, 48, 48)
+
+
+def test_the_base_model_resizes_too():
+    model = tiny_model().model
+    model.resize_token_embeddings(50)
+    assert model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight
+    assert model.config.vocab_size == model.config.decoder_vocab_size == len(model.encoder.embed_tokens.weight) == 50

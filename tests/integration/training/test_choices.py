@@ -1,0 +1,234 @@
+"""What a recipe may choose beyond the paper: schedules, averages, the best, early ends, sharding, trackers, a plan."""
+
+import json
+import math
+import os
+import signal
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tiny_runs import entries, flags, launch, no_scores
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.averaging import ExponentialMovingAverage
+from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.dry_run import plan_run
+from vanilla_transformer.training.loss import Objective
+from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
+
+
+def run(corpus, folder, evaluate=no_scores, **changes):
+    return train(parse_recipe(flags(corpus, folder, **changes)), evaluate=evaluate)
+
+
+def rates(folder):
+    return [entry["learning_rate"] for entry in entries(folder) if "learning_rate" in entry]
+
+
+@pytest.mark.parametrize(
+    "name, share",
+    [("linear", lambda done: 1 - done), ("cosine", lambda done: 0.5 * (1 + math.cos(math.pi * done)))],
+)
+def test_schedules_of_transformers_fall_from_the_given_rate_to_nothing(corpus, tmp_path, name, share):
+    folder = run(corpus, tmp_path / "out", lr_scheduler=name, learning_rate=0.01, warmup_steps=1)
+    # What is logged behind an update is the rate of the next one; one of the six is the warm-up.
+    assert rates(folder) == pytest.approx([0.01 * share((step - 1) / 5) for step in (2, 4, 6)])
+
+
+@pytest.mark.parametrize(
+    "changes, text",
+    [
+        ({"lr_scheduler": "linear"}, "`learning_rate` must be given with every `lr_scheduler` but noam"),
+        ({"learning_rate": 1e-3}, "`learning_rate` must be given with every `lr_scheduler` but noam"),
+        ({"lr_scheduler": "liner", "learning_rate": 1e-3}, "`lr_scheduler` must be one of noam, linear"),
+        ({"ema_decay": 1.0}, r"`ema_decay` must be in \(0, 1\), got 1.0"),
+        ({"keep_last": 1}, "`keep_last` must be at least `average_checkpoints`=2, got 1"),
+        ({"sharded_checkpoints": True}, "`sharded_checkpoints` must be given with `fsdp` only"),
+        ({"early_stopping_patience": 0}, "`early_stopping_patience` must be at least 1, got 0"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(corpus, tmp_path, changes, text):
+    with pytest.raises(ValueError, match=text):
+        parse_recipe(flags(corpus, tmp_path / "out", **changes))
+
+
+def test_the_moving_average_follows_its_recurrence():
+    weight = torch.zeros(2)
+    average = ExponentialMovingAverage({"w": weight}, decay=0.75)
+    for value, expected in ((4.0, 1.0), (4.0, 1.75)):
+        weight.fill_(value)
+        average.update()
+        assert average.state_dict()["w"].tolist() == [expected] * 2
+
+
+def test_the_moving_average_is_a_model_folder_that_was_validated(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", ema_decay=0.5)
+    VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ema")
+    assert (folder / "ema" / "tokenizer.json").exists()
+    assert [entry["model"] for entry in entries(folder) if "model" in entry] == [
+        "moving average",
+        "mean of checkpoints",
+    ]
+    ours, plain = load_file(folder / "ema" / "model.safetensors"), load_file(folder / "model.safetensors")
+    assert any(not torch.equal(ours[name], plain[name]) for name in ours)
+
+
+def scores_in_turn(*values):
+    """An evaluator that gives one BLEU after the other."""
+    left = list(values)
+    return lambda *_, **__: {"bleu": left.pop(0), "chrf": 0.0}
+
+
+def test_the_best_models_are_kept_beside_the_last_checkpoints(corpus, tmp_path):
+    evaluate = scores_in_turn(5.0, 9.0, 7.0, 8.0, 1.0, 2.0, 3.0)
+    folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, keep_best=2, keep_last=3, save_steps=1)
+    assert {path.name for path in folder.glob("best-*")} == {"best-2", "best-4"}
+    assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (4, 5, 6)]
+    VanillaTransformerForConditionalGeneration.from_pretrained(folder / "best-2")
+
+
+def test_the_best_by_loss_is_the_smallest(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", eval_steps=2, best_metric="loss", learning_rate_scale=0.1)
+    greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry]
+    losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
+    assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
+
+
+def test_training_ends_early_where_validations_bring_nothing_new(corpus, tmp_path):
+    evaluate = scores_in_turn(5.0, 4.0, 6.0, 5.0, 5.5, 0.0, 0.0)
+    folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, max_steps=100, early_stopping_patience=2)
+    assert entries(folder)[-1]["step"] == 5
+
+
+def test_checkpoints_by_minutes(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", save_steps=None, save_minutes=0.0, keep_last=9, max_steps=4)
+    assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_place(corpus, tmp_path, monkeypatch):
+    plain = Objective.forward
+
+    def spoilt(objective, batch):
+        found = plain(objective, batch)
+        spoils = torch.is_grad_enabled() and next(now)
+        return found._replace(smoothed=found.smoothed * float("nan")) if spoils else found
+
+    now = iter([False] * 4 + [True])
+    monkeypatch.setattr(Objective, "forward", spoilt)
+    with pytest.raises(FloatingPointError) as stop:
+        run(corpus, tmp_path / "out", save_steps=3)
+    text = str(stop.value)
+    assert "The loss of update 5 is nan" in text and f"{tmp_path / 'out' / 'checkpoint-3'}" in text
+    numbers = [int(word) for word in text.split("sentences ")[1].split(" of the corpus")[0].split(", ")]
+    assert numbers and all(1 <= number <= 40 for number in numbers)
+    weights = load_file(tmp_path / "out" / "checkpoint-3" / "model.safetensors")
+    assert all(torch.isfinite(weight).all() for weight in weights.values())
+
+
+def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_path):
+    folder = tmp_path / "out"
+    endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
+    process = launch([], endless)
+    deadline = time.monotonic() + 120
+    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.kill(process.pid, signal.SIGTERM)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == TrainingInterrupted.exit_status == 75, errors
+    assert "The same command goes on from" in errors and "Traceback" not in errors
+    assert len(list_checkpoints(folder)) == 1
+
+
+@pytest.mark.slow
+def test_shards_on_two_processes_train_as_whole_models_do(corpus, tmp_path):
+    for side in ("a", "b"):  # one pair to validate with: the second process has none
+        path = corpus / f"validation.{side}"
+        path.write_text(path.read_text().splitlines()[0] + "\n")
+    two = ["torch.distributed.run", "--nproc_per_node", "2"]
+    for name, changes in (("whole", {}), ("shards", {"fsdp": True, "ema_decay": 0.5})):
+        process = launch(two, flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes))
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    whole, shards = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "shards"))
+    assert whole.keys() == shards.keys()
+    for name, value in shards.items():
+        torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
+    assert (tmp_path / "shards" / "ema" / "model.safetensors").exists()
+    losses = [
+        [
+            entry["validation_loss"]
+            for entry in entries(tmp_path / name)
+            if entry.get("model") != "moving average" and "bleu" in entry
+        ]
+        for name in ("whole", "shards")
+    ]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    # And one process without shards goes on with either.
+    for name in ("whole", "shards"):
+        (tmp_path / name / "model.safetensors").unlink()
+        changes = {"dropout": 0.2, "max_grad_norm": 1.0} | ({"ema_decay": 0.5} if name == "shards" else {})
+        run(corpus, tmp_path / name, gradient_accumulation_steps=2, max_steps=8, **changes)
+    whole, shards = (load_file(tmp_path / name / "checkpoint-8" / "model.safetensors") for name in ("whole", "shards"))
+    for name, value in shards.items():
+        torch.testing.assert_close(value, whole[name], msg=name, atol=2e-5, rtol=1e-4)
+
+
+def test_trackers_of_accelerate_are_given_what_is_logged(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", report_to="tensorboard")
+    assert list(folder.rglob("events.out.tfevents*"))
+
+
+def test_an_interruption_before_the_first_update_says_that_nothing_is_saved(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(TrainingRun, "_train_steps", lambda run: setattr(run, "interrupted", True))
+    with pytest.raises(TrainingInterrupted, match="before the first update"):
+        run(corpus, tmp_path / "out")
+    assert not list_checkpoints(tmp_path / "out")
+
+
+def test_half_precision_trains(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=60)
+    losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
+    assert losses[-1] < 0.6 * losses[0]
+    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+def test_fp16_is_refused_where_it_would_be_float32(corpus, tmp_path):
+    with pytest.raises(ValueError, match="fp16 needs a GPU, got a CPU"):
+        run(corpus, tmp_path / "out", mixed_precision="fp16")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_as_a_plain_one_does(corpus, tmp_path):
+    plain = load_file(run(corpus, tmp_path / "plain") / "model.safetensors")
+    compiled = load_file(run(corpus, tmp_path / "compiled", torch_compile=True) / "model.safetensors")
+    for name, value in compiled.items():
+        torch.testing.assert_close(value, plain[name], msg=name, atol=1e-4, rtol=1e-3)
+
+
+def test_metrics_say_what_an_update_was(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", label_smoothing=0.1)
+    for entry in (entry for entry in entries(folder) if "loss" in entry):
+        assert entry["smoothed_loss"] > entry["loss"]
+        assert 0.0 <= entry["padding"] < 0.5 and entry["gradient_norm"] > 0.0 and entry["peak_memory_gib"] > 0.01
+    assert [entry["epoch"] for entry in entries(folder) if "epoch" in entry][-1] == pytest.approx(6 / 4, rel=0.3)
+
+
+def test_a_dry_run_tells_the_plan_and_writes_nothing(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", dry_run=True))
+    plan = plan_run(recipe)
+    assert plan["pairs_an_epoch"] == 40 and plan["epochs"] == 6 / plan["updates_an_epoch"]
+    assert plan["peak_learning_rate"] == pytest.approx((16 * 10) ** -0.5)
+    assert plan["seconds_an_update"] > 0
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(run(corpus, tmp_path / "real", max_steps=1))
+    assert plan["parameters"] == model.num_parameters()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_recipe_lies_beside_the_model(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", max_steps=1)
+    assert json.loads((folder / "recipe.json").read_text())["max_steps"] == 1

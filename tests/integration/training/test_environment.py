@@ -1,0 +1,49 @@
+"""What training sets on the machine that it runs on."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from vanilla_transformer.training.environment import forget_old_products
+
+KEPT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+# MiB that products of 600 shapes leave behind. Their outputs are freed at once: what stays is what oneDNN keeps.
+PRODUCTS = """
+import sys
+import psutil, torch
+from vanilla_transformer.training.environment import forget_old_products
+
+if sys.argv[1] == "forgetting":
+    forget_old_products()
+weight, rows = torch.randn(256, 256, dtype=torch.bfloat16), torch.randn(1000, 256, dtype=torch.bfloat16)
+torch.nn.functional.linear(rows, weight)
+before = psutil.Process().memory_info().rss
+for count in range(300, 900):
+    torch.nn.functional.linear(rows[:count], weight)
+print((psutil.Process().memory_info().rss - before) / 2**20)
+"""
+
+
+def left_behind(how: str) -> float:
+    environment = {name: value for name, value in os.environ.items() if name not in KEPT}
+    answer = subprocess.run([sys.executable, "-c", PRODUCTS, how], env=environment, capture_output=True, check=True)
+    return float(answer.stdout)
+
+
+@pytest.mark.skipif(
+    not torch.ops.mkldnn._is_mkldnn_bf16_supported(), reason="bfloat16 is not multiplied by oneDNN on this processor"
+)
+def test_products_of_old_shapes_are_forgotten():
+    assert left_behind("forgetting") < left_behind("keeping") / 2
+
+
+def test_what_the_environment_says_stays(monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # nothing of it stays behind this test
+    forget_old_products()
+    assert [os.environ[name] for name in KEPT] == ["64", "7"]

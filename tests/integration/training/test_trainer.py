@@ -1,0 +1,163 @@
+"""The loop: it learns, it writes what it should, and two processes do what one does."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tiny_runs import entries, flags, launch, no_scores
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.data.batching import collate
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.distributed import sum_over_processes
+from vanilla_transformer.training.train_step import NumberedBatch
+from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
+
+
+def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=60, eval_steps=30))
+    folder = train(recipe, evaluate=no_scores)
+    losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
+    assert losses[-1] < 0.6 * losses[0]
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+    assert model.generation_config.num_beams == 4
+    assert model.config.max_source_length >= 5
+    names = {path.name for path in folder.iterdir()}
+    assert names >= {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.json"}
+    assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
+    assert not [name for name in names if name.startswith(".")]
+
+
+def test_validations_are_greedy_and_the_last_is_the_papers(corpus, tmp_path):
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    assert [(entry["step"], entry["bleu"]) for entry in entries(folder) if "bleu" in entry] == [(4, 1.0), (6, 4.0)]
+
+
+def test_validations_are_told_as_they_happen(corpus, tmp_path, caplog):
+    with caplog.at_level("INFO", logger="vanilla_transformer"):
+        train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    told = [record.getMessage() for record in caplog.records]
+    assert [text.split(",")[0] for text in told if "bleu" in text] == ["Validation: step 4", "Validation: step 6"]
+    assert "The final model is the mean of 2 checkpoints." in told
+
+
+def test_a_time_limit_ends_training_and_sets_the_progress_bar(corpus, tmp_path, monkeypatch):
+    bars = []
+    make_bar = TrainingRun._progress_bar
+    monkeypatch.setattr(TrainingRun, "_progress_bar", lambda run: bars.append(make_bar(run)) or bars[0])
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05))
+    folder = train(recipe, evaluate=no_scores)
+    steps = entries(folder)[-1]["step"]
+    assert 10 < steps < 100_000
+    assert bars[0].total == pytest.approx(steps, rel=0.2)
+
+
+def test_the_final_model_is_the_mean_of_the_last_checkpoints(corpus, tmp_path):
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    weights = [load_file(folder / f"checkpoint-{step}" / "model.safetensors") for step in (3, 6)]
+    final = load_file(folder / "model.safetensors")
+    for name, value in final.items():
+        torch.testing.assert_close(value, (weights[0][name] + weights[1][name]) / 2)
+
+
+def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypatch):
+    """
+    Two batches of unequal token counts against the same pairs in one batch: the same weights after one update. By
+    plain gradient descent, since the scale of a gradient, which is what could go wrong, is nothing to Adam.
+    """
+    monkeypatch.setattr(torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr))
+    large = train(parse_recipe(flags(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
+    monkeypatch.setattr(TrainingRun, "_updates", _split_in_uneven_parts)
+    parts = train(parse_recipe(flags(corpus, tmp_path / "parts", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
+    _assert_same_weights(large, parts)
+
+
+def _split_in_uneven_parts(run):
+    for ((numbers, pairs),) in run.order:
+        parts = (slice(0, 7), slice(7, None))
+        yield [NumberedBatch(numbers[part], collate(pairs[part], run.tokenizer.pad_token_id)) for part in parts]
+
+
+def _assert_same_weights(one, other):
+    expected = load_file(one / "model.safetensors")
+    for name, value in load_file(other / "model.safetensors").items():
+        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
+
+
+LONG = {"attention": "lsh", "num_buckets": 2, "reversible": True, "normalize_before": True}
+
+
+@pytest.mark.parametrize("model", [{}, pytest.param(LONG, marks=pytest.mark.slow)], ids=["the paper's", "reversible"])
+def test_two_processes_take_the_steps_of_one(model, corpus, tmp_path):
+    """One process that accumulates the two batches of a step is the reference."""
+    common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
+    launcher = ["torch.distributed.run", "--nproc_per_node", "2"]  # `accelerate launch` has no such mode on a CPU
+    process = launch(launcher, flags(corpus, tmp_path / "two", **common))
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+
+    one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **common))
+    run = train(one, evaluate=no_scores)
+    _assert_same_weights(tmp_path / "two", run)
+    ours, theirs = entries(run), entries(tmp_path / "two")
+    assert [entry["step"] for entry in theirs] == [entry["step"] for entry in ours]
+    assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-4)
+    assert theirs[-1]["validation_loss"] == pytest.approx(ours[-1]["validation_loss"], rel=1e-4)
+
+
+def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
+    folder = tmp_path / "out"
+    endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
+    process = launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], endless)
+    deadline = time.monotonic() + 120
+    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
+        time.sleep(0.2)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all that it runs
+    _, errors = process.communicate(timeout=120)
+    assert "Interrupted after update" in errors
+    assert "The same command goes on from" in errors
+    (checkpoint,) = folder.glob("checkpoint-*")
+    VanillaTransformerForConditionalGeneration.from_pretrained(checkpoint)
+    assert not (folder / "model.safetensors").exists()
+
+
+def test_a_signal_while_the_processes_agree_is_not_lost(corpus, tmp_path, monkeypatch):
+    agreed = []
+
+    def agree(accelerator, values):
+        found = sum_over_processes(accelerator, values)
+        agreed.append(found)
+        if len(agreed) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr("vanilla_transformer.training.trainer.sum_over_processes", agree)
+    with pytest.raises(TrainingInterrupted):
+        train(parse_recipe(flags(corpus, tmp_path / "out", max_steps=9)), evaluate=no_scores)
+    assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]
+
+
+def test_nothing_is_written_where_the_corpus_is_wrong(corpus, tmp_path):
+    (corpus / "train.b").write_text("too short\n")
+    with pytest.raises(ValueError, match="same number of lines"):
+        train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+    assert not (tmp_path / "out").exists()
+
+
+def test_max_tokens_below_the_longest_sentence_writes_nothing(corpus, tmp_path):
+    with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", max_tokens=2)), evaluate=no_scores)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_tokenizer_without_padding_is_refused(corpus, tmp_path, tiny_tokenizer):
+    tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    settings = json.loads((tmp_path / "tokenizer" / "tokenizer_config.json").read_text())
+    del settings["pad_token"]
+    (tmp_path / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
+    with pytest.raises(ValueError, match="must have a `pad_token`"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", tokenizer=tmp_path / "tokenizer")), evaluate=no_scores)

@@ -1,0 +1,156 @@
+"""What a user does wrong in data and recipes ends with one line that says what to do, and leaves nothing behind."""
+
+import json
+import re
+
+import accelerate.tracking
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from accelerate.state import AcceleratorState
+from tokenizers import ByteLevelBPETokenizer
+from transformers import PreTrainedTokenizerFast
+
+from vanilla_transformer.cli import main
+
+TINY = {"vocab_size": 280, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "max_steps": 1}
+TINY |= {f"{side}_attention_heads": 2 for side in ("encoder", "decoder")}
+TINY |= {f"{side}_ffn_dim": 32 for side in ("encoder", "decoder")}
+LANGUAGES = {"source_language": "en", "target_language": "de"}
+
+
+@pytest.fixture
+def refusal(tmp_path, capsys):
+    """What `train` says in its one line, given flags on top of a recipe that works, or a recipe and no flags."""
+    (tmp_path / "a.en").write_text("a b c\nb c d e\nc d\n" * 4)
+    (tmp_path / "a.de").write_text("A B C\nB C D E\nC D\n" * 4)
+
+    def refusal(recipe=None, **changes):
+        files = {"train_source": tmp_path / "a.en", "train_target": tmp_path / "a.de"}
+        options = files | {"output_dir": tmp_path / "out", "cache_dir": tmp_path / "cache"} | TINY | changes
+        flags = [f"--{name}={value}" for name, value in options.items() if value is not None]
+        words = flags if recipe is None else [recipe, *(flag for flag in flags if "vocab_size" not in flag)]
+        AcceleratorState._reset_state(reset_partial_state=True)
+        assert main(["train", *map(str, words)]) == 2
+        errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == 1 and not (tmp_path / "out").exists()
+        return errors[0]
+
+    yield refusal
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "text"),
+    [
+        ("d_model", "many", "--d_model.* invalid int value: 'many'. See --help"),
+        ("tokenizer_model", "spm", "invalid choice: 'spm' .choose from 'bpe'"),
+        ("max_tokens", "-3", "`max_tokens` must not be negative, got -3"),
+        ("max_tokens", "2", "`max_tokens` must be at least the length of the longest sentence, got max_tokens=2"),
+        ("max_length", "1", "Cleaning must leave some pairs of the training text, got none. 0 of 12 pairs kept"),
+        ("learning_rate_scale", "nan", "`learning_rate_scale` must be a finite number, got nan"),
+        ("learning_rate_scale", "inf", "`learning_rate_scale` must be a finite number, got inf"),
+        ("seed", str(2**32), r"`seed` must be below 2\*\*32, got 4294967296"),
+        ("seed", "-1", "`seed` must not be negative, got -1"),
+        ("report_to", "nonsense", "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'"),
+        ("fsdp", "true", "`fsdp` needs processes to spread the model over, .*torchrun"),
+    ],
+)
+def test_a_value_that_cannot_work_is_named(refusal, flag, value, text, monkeypatch):
+    monkeypatch.delenv("RANK", raising=False)
+    assert_matches(text, refusal(**{flag: value}))
+
+
+def assert_matches(text, line):
+    assert re.search(text, line), line
+
+
+def test_a_value_without_its_flag_is_named(capsys):
+    assert main(["train", "--seed", "1", "stray"]) == 2
+    assert capsys.readouterr().err == "error: Every value must follow its flag, got 'stray' without one.\n"
+
+
+def test_a_tracker_that_is_not_installed_is_named(refusal, monkeypatch):
+    monkeypatch.setattr(accelerate.tracking, "get_available_trackers", lambda: [])
+    assert "`report_to` names tensorboard, which must be installed and is not" in refusal(report_to="tensorboard")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "text"),
+    [
+        ("a.tsv", b"a\tb\tc\n", "Line 1 of .*a.tsv must have two columns, source TAB target, it has 3"),
+        ("a.tsv.gz", b"plain", "a.tsv.gz must be a whole .gz file"),
+        ("a.tsv", None, "There is no file .*a.tsv"),  # a folder
+        ("a.jsonl", b'{"en": "a", "de": "b"}\n{"en": "a"}\n', "Line 2 of .*a.jsonl must have a column 'translation'"),
+        ("a.jsonl", b'{"translation": {"en": "a"}}\n', "Line 1 of .*a.jsonl has no language 'de', it has 'en'"),
+        ("a.jsonl", b'{"translation": null}\n', "Line 1 of .* must have sentences by language .*, got None"),
+        ("a.jsonl", b'{"translation": "x"}\n', "Line 1 of .* must have sentences by language .*, got 'x'"),
+        ("a.parquet", {"x": ["a"]}, "a.parquet must have a column 'translation', it has 'x'"),
+        ("a.parquet", {"source": [1], "target": [2]}, "a.parquet must hold sentences, but .* type int64"),
+    ],
+)
+def test_a_file_that_is_none_of_its_kind_is_named_with_its_line(refusal, tmp_path, name, content, text):
+    path = tmp_path / name
+    if content is None:
+        path.mkdir()
+    elif isinstance(content, dict):
+        pa.parquet.write_table(pa.table(content), path)
+    else:
+        path.write_bytes(content)
+    corpora = json.dumps([{"file": str(path)} | LANGUAGES])
+    assert_matches(text, refusal(train_source=None, train_target=None, corpora=corpora))
+
+
+@pytest.mark.parametrize("weight", [0, -1, "NaN", "two"])
+def test_a_weight_that_is_no_number_above_0_is_named(refusal, weight):
+    corpora = json.dumps([{"file": "a.tsv", "weight": weight}])
+    line = refusal(train_source=None, train_target=None, corpora=corpora)
+    assert f"`weight` of the corpus a.tsv must be a number above 0, got {weight!r}" in line
+
+
+def test_a_folder_that_is_no_dataset_is_named(refusal, tmp_path):
+    (tmp_path / "d").mkdir()
+    line = refusal(train_source=None, train_target=None, dataset=tmp_path / "d", **LANGUAGES)
+    assert "`dataset` must be a folder that `save_to_disk` has written" in line and str(tmp_path / "d") in line
+
+
+def test_a_folder_that_is_no_tokenizer_is_named(refusal, tmp_path):
+    (tmp_path / "t").mkdir()
+    assert f"`tokenizer` must be a folder or a Hub name of one, got {tmp_path / 't'}" in refusal(
+        tokenizer=tmp_path / "t"
+    )
+
+
+def test_dropout_of_merges_in_a_foreign_tokenizer_is_refused(refusal, tmp_path):
+    trained = ByteLevelBPETokenizer()
+    trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
+    foreign = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>")
+    foreign.save_pretrained(tmp_path / "t")
+    line = refusal(tokenizer=tmp_path / "t", bpe_dropout=0.1)
+    assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
+
+
+def test_a_cache_that_cannot_be_written_is_named(refusal, tmp_path):
+    (tmp_path / "file").write_text("")
+    line = refusal(cache_dir=tmp_path / "file")
+    assert f"`cache_dir` must be a folder that can be written, got {tmp_path / 'file'}" in line
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b"vocab_size: [1, 2]\n", r"--vocab_size.* invalid int value: '\[1, 2\]'"),
+        (b"seed: 1\nseed: 2\n", "must be YAML: the key 'seed' is there twice"),
+        (b"seed:\t1\n\tx: 2\n", "must be YAML: .*cannot start any token"),
+        (b"seed: \xe4\n", "must be YAML: 'utf-8' codec"),
+        (b"text\n", "must hold `key: value` lines, got str"),
+        (b"", "must hold `key: value` lines, got NoneType"),
+        (None, "There is no recipe"),  # a folder
+    ],
+)
+def test_a_recipe_that_cannot_be_read_is_named(refusal, tmp_path, content, text):
+    path = tmp_path / "recipe.yaml"
+    path.mkdir() if content is None else path.write_bytes(content)
+    line = refusal(path)
+    assert_matches(text, line)
+    assert content == b"vocab_size: [1, 2]\n" or str(path) in line

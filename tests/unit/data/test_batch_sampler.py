@@ -1,0 +1,107 @@
+"""The order of the data: every pair once an epoch, in any number of processes, and from wherever it is taken up."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.batch_sampler import UpdateOrder
+from vanilla_transformer.data.readers import EncodedPair
+
+
+class Pairs:
+    """Pairs of the given lengths; the first token of a source is the pair's number."""
+
+    def __init__(self, lengths):
+        self.source_lengths = self.target_lengths = np.array(lengths, dtype=np.int32)
+
+    def __len__(self):
+        return len(self.source_lengths)
+
+    def __getitem__(self, number):
+        return EncodedPair([number] * int(self.source_lengths[number]), [2])
+
+    def epoch(self, number):
+        return self
+
+
+lengths = st.lists(st.integers(1, 20), min_size=12, max_size=60)
+
+
+def updates(order, count):
+    """The numbers of the pairs of so many updates, batch by batch."""
+    return [[numbers for numbers, _ in update] for update in islice(order, count)]
+
+
+def pairs_of(many_updates):
+    return sorted(number for update in many_updates for batch in update for number in batch)
+
+
+@given(lengths, st.integers(0, 3))
+@settings(max_examples=30, deadline=None)
+def test_an_epoch_has_every_pair_once_and_the_next_another_order(lengths, seed):
+    order = UpdateOrder(Pairs(lengths), 40, seed, accumulation=2)
+    first = updates(order, order.updates_in_epoch)
+    assert pairs_of(first) == list(range(len(lengths)))
+    assert order.progress == 1.0
+    next(iter(order))
+    assert order.epoch == 1
+
+
+def test_a_batch_comes_with_its_own_pairs():
+    ((numbers, pairs), *_) = next(iter(UpdateOrder(Pairs([3] * 12), 12, seed=0)))
+    assert [pair.source[0] for pair in pairs] == numbers
+
+
+@given(lengths, st.integers(0, 30))
+@settings(max_examples=30, deadline=None)
+def test_an_order_goes_on_where_its_state_was_taken(lengths, done):
+    straight, stopped = (UpdateOrder(Pairs(lengths), 40, seed=1) for _ in range(2))
+    expected = updates(straight, done + 5)[done:]
+    updates(stopped, done)
+    again = UpdateOrder(Pairs(lengths), 40, seed=1)
+    again.load_state_dict(stopped.state_dict())
+    assert updates(again, 5) == expected
+
+
+def test_two_processes_share_what_one_accumulates():
+    alone = updates(UpdateOrder(Pairs([5] * 40), 20, seed=0, accumulation=2), 8)
+    ranks = [updates(UpdateOrder(Pairs([5] * 40), 20, seed=0, num_replicas=2, rank=rank), 8) for rank in (0, 1)]
+    assert [[first, second] for (first,), (second,) in zip(*ranks, strict=True)] == alone
+
+
+@given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
+@settings(max_examples=60, deadline=None)
+def test_a_change_of_processes_within_an_epoch_neither_loses_nor_doubles_a_pair(lengths, done, replicas, more):
+    before = UpdateOrder(Pairs(lengths), 40, seed=0, accumulation=3)
+    done = min(done, before.updates_in_epoch - 1)
+    seen = pairs_of(updates(before, done))
+    ranks = [UpdateOrder(Pairs(lengths), 40, seed=0, num_replicas=replicas, rank=rank) for rank in range(replicas)]
+    for rank in ranks:
+        rank.load_state_dict(before.state_dict())
+    rest = [pairs_of(updates(rank, rank.updates_in_epoch - done)) for rank in ranks]
+    together = sorted([*seen, *(number for share in rest for number in share)])
+    left = set(range(len(lengths))) - set(together)
+    assert len(together) == len(set(together))
+    assert len(left) < replicas and (not left or not any(rest))
+
+
+def test_a_second_change_within_an_epoch_remembers_the_first():
+    pairs = Pairs([4] * 60)
+    order = UpdateOrder(pairs, 8, seed=0, accumulation=2)
+    seen = pairs_of(updates(order, 3))
+    for accumulation in (3, 1):
+        order, state = UpdateOrder(pairs, 8, seed=0, accumulation=accumulation), order.state_dict()
+        order.load_state_dict(state)
+        seen += pairs_of(updates(order, 2))
+    parts = order.state_dict()["parts"]
+    assert parts == [[2, 3], [3, 2], [1, 2]]
+    seen += pairs_of(updates(order, order.updates_in_epoch - 7))
+    assert sorted(seen) == list(range(60))
+
+
+def test_a_pair_that_no_batch_can_hold_is_refused_before_training():
+    with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
+        UpdateOrder(Pairs([5, 41]), 40, seed=0)

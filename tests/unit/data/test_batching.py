@@ -1,0 +1,279 @@
+"""Batches: nothing lost, nothing doubled, never over budget, for any lengths."""
+
+import time
+import tracemalloc
+from itertools import chain, combinations, islice
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils.data import DataLoader
+
+from vanilla_transformer.data.batching import BatchPlan, TokenBatchSampler, collate, plan_batches
+from vanilla_transformer.data.readers import EncodedPair
+
+# 15 pairs at least: one for each batch of the largest update below.
+LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)
+BUDGETS = st.integers(40, 1000)
+SEEDS = st.integers(0, 2**32)
+EPOCHS = st.integers(0, 3)
+REPLICAS = st.integers(1, 5)
+ACCUMULATIONS = st.integers(1, 3)
+
+
+def sides(lengths):
+    source, target = zip(*lengths, strict=True)
+    return np.array(source, dtype=np.int32), np.array(target, dtype=np.int32)
+
+
+def can_be_shared(lengths, max_tokens, batches_per_step):
+    """Whether there is a pair for each batch however few of them fit into one; what is refused has its own tests."""
+    fewest = len(plan_batches(*sides(lengths), max_tokens))
+    return fewest + batches_per_step <= len(lengths)
+
+
+def as_lists(plan):
+    return [[batch.tolist() for batch in step] for step in plan]
+
+
+def padded_tokens(plan, lengths):
+    """Tokens of each batch where its pairs are as long as its longest, `(steps, batches_per_step)`."""
+    lengths = np.asarray(lengths)
+    return np.array([[len(batch) * int(lengths[batch].max()) for batch in step] for step in plan])
+
+
+def generated_lengths(pairs):
+    """Lengths of both sides of sentences, correlated as translations are."""
+    random = np.random.default_rng(0)
+    common = random.normal(3.0, 0.5, pairs)
+    return tuple(np.clip(np.exp(random.normal(common, 0.2)), 1, 250).astype(np.int32) for _ in range(2))
+
+
+@settings(max_examples=300, deadline=None)
+@given(LENGTHS, BUDGETS, SEEDS, EPOCHS, REPLICAS, ACCUMULATIONS)
+def test_every_pair_comes_once_and_no_batch_exceeds_its_budget(
+    lengths, max_tokens, seed, epoch, replicas, accumulation
+):
+    per_step = replicas * accumulation if can_be_shared(lengths, max_tokens, replicas * accumulation) else 1
+    source, target = sides(lengths)
+    plan = plan_batches(source, target, max_tokens, seed, epoch, per_step)
+    assert sorted(chain.from_iterable(chain.from_iterable(as_lists(plan)))) == list(range(len(lengths)))
+    for step in plan:
+        assert len(step) == per_step
+        for batch in step:
+            assert len(batch) * source[batch].max() <= max_tokens
+            assert len(batch) * target[batch].max() <= max_tokens
+
+
+@settings(max_examples=200, deadline=None)
+@given(LENGTHS, st.integers(200, 1000), SEEDS, REPLICAS, ACCUMULATIONS)
+def test_all_replicas_get_as_many_batches_and_together_every_pair_once(
+    lengths, max_tokens, seed, replicas, accumulation
+):
+    if not can_be_shared(lengths, max_tokens, replicas * accumulation):
+        replicas = accumulation = 1
+    samplers = [
+        TokenBatchSampler(*sides(lengths), max_tokens, seed, accumulation, replicas, rank) for rank in range(replicas)
+    ]
+    epochs = [list(sampler) for sampler in samplers]
+    assert {len(batches) for batches in epochs} == {len(samplers[0])}
+    assert len(samplers[0]) % accumulation == 0
+    assert sorted(chain.from_iterable(chain.from_iterable(epochs))) == list(range(len(lengths)))
+
+
+@settings(max_examples=100, deadline=None)
+@given(LENGTHS, BUDGETS, SEEDS, EPOCHS)
+def test_seed_and_epoch_determine_the_plan_but_not_its_number_of_updates(lengths, max_tokens, seed, epoch):
+    plan = plan_batches(*sides(lengths), max_tokens, seed, epoch)
+    assert as_lists(plan) == as_lists(plan_batches(*sides(lengths), max_tokens, seed, epoch))
+    assert len(plan) == len(plan_batches(*sides(lengths), max_tokens, seed + 1, epoch + 1))
+
+
+def test_each_seed_and_each_epoch_has_its_own_order():
+    lengths = [1 + number % 17 for number in range(300)]
+
+    def plan(seed, epoch):
+        return as_lists(plan_batches(lengths, lengths, 64, seed, epoch))
+
+    assert plan(1, 0) != plan(2, 0)
+    assert plan(1, 0) != plan(1, 1)
+
+
+def test_pairs_of_one_length_meet_others_in_each_epoch():
+    def couples(epoch):
+        batches = chain.from_iterable(as_lists(plan_batches([10] * 1000, [10] * 1000, 200, epoch=epoch)))
+        return {couple for batch in batches for couple in combinations(sorted(batch), 2)}
+
+    assert len(couples(0) & couples(1)) < 0.1 * len(couples(0))
+
+
+def test_batches_have_other_bounds_in_each_epoch():
+    lengths = np.arange(1, 1001)  # leaves but one order
+
+    def batches(epoch):
+        plan = plan_batches(lengths, lengths, 5000, epoch=epoch)
+        return {frozenset(batch) for batch in chain.from_iterable(as_lists(plan))}
+
+    assert len(batches(0) & batches(1)) < 0.5 * len(batches(0))
+
+
+def test_batches_are_filled_to_their_budget():
+    assert np.median(padded_tokens(plan_batches([10] * 1000, [10] * 1000, 99), [10] * 1000)) == 90
+
+
+@pytest.mark.parametrize("epoch", range(5))
+def test_no_batch_is_a_token_over_its_budget(epoch):
+    lengths = np.arange(1, 1001)
+    budget = 5039  # one more is 6 × 840, 7 × 720, 8 × 630, ...
+    assert padded_tokens(plan_batches(lengths, lengths, budget, epoch=epoch), lengths).max() <= budget
+
+
+def test_batches_hold_pairs_of_like_length():
+    lengths = np.array([1 + (7 * number) % 50 for number in range(2000)])
+    assert lengths.sum() / padded_tokens(plan_batches(lengths, lengths, 500), lengths).sum() > 0.97
+
+
+def test_padding_is_little_on_both_sides():
+    source, target = generated_lengths(100_000)
+    plan = plan_batches(source, target, 3000)
+    for lengths in (source, target):
+        assert lengths.sum() / padded_tokens(plan, lengths).sum() > 0.97
+
+
+def test_batches_of_one_update_cost_the_same():
+    source, target = generated_lengths(100_000)
+    plan = plan_batches(source, target, 3000, batches_per_step=8)
+    cost = padded_tokens(plan, source) + padded_tokens(plan, target)
+    assert cost.shape == (len(plan), 8)
+    assert cost.max(axis=1).sum() / cost.mean(axis=1).sum() < 1.03
+
+
+def test_the_pairs_of_one_update_are_of_like_length():
+    source, target = generated_lengths(100_000)
+    longest = np.maximum(source, target)
+    plan = plan_batches(source, target, 3000, batches_per_step=8)
+    spreads = [longest[np.concatenate(step)].std() for step in plan]
+    assert np.median(spreads) < 0.2 * longest.std()
+
+
+def test_no_update_is_a_small_remainder():
+    source, target = generated_lengths(20_000)
+    plan = plan_batches(source, target, 3000, batches_per_step=8)
+    cost = (padded_tokens(plan, source) + padded_tokens(plan, target)).sum(axis=1)
+    assert cost.min() > 0.7 * cost.mean()
+
+
+def test_a_plan_has_its_batches_by_updates_and_deals_them_to_processes():
+    plan = BatchPlan(np.array([3, 0, 2, 1]), np.array([0, 1, 3, 4]), np.array([[1, 0], [2, 1]]))
+    assert as_lists(plan) == [[[0, 2], [3]], [[1], [0, 2]]]
+    shares = [[[batch.tolist() for batch in plan.share(step, 2, rank)] for step in (0, 1)] for rank in (0, 1)]
+    assert shares == [[[[0, 2]], [[1]]], [[[3]], [[0, 2]]]]
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
+def test_lengths_may_be_arrays_of_any_integers(dtype):
+    lengths = [1 + number % 9 for number in range(100)]
+    plan = plan_batches(np.array(lengths, dtype=dtype), np.array(lengths[::-1], dtype=dtype), 40)
+    assert as_lists(plan) == as_lists(plan_batches(lengths, lengths[::-1], 40))
+
+
+def test_lengths_beyond_16_bits_are_sorted_as_well():
+    source, target = (lengths * 10_000 for lengths in generated_lengths(20_000))
+    plan = plan_batches(source, target, 10_000_000)
+    assert padded_tokens(plan, target).max() <= 10_000_000
+    assert target.sum(dtype=np.int64) / padded_tokens(plan, target).sum() > 0.9
+
+
+def fastest(function):
+    """Seconds of the fastest of three calls."""
+    seconds = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        function()
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds)
+
+
+def test_planning_takes_a_few_times_as_long_as_sorting():
+    source, target = generated_lengths(300_000)
+    planning = fastest(lambda: plan_batches(source, target, 25_000))
+    assert planning < 15 * fastest(lambda: np.argsort(source, kind="stable"))
+
+
+def test_planning_takes_a_few_times_the_memory_of_the_lengths():
+    source, target = generated_lengths(300_000)
+    tracemalloc.start()
+    plan_batches(source, target, 25_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * (source.nbytes + target.nbytes)
+
+
+def test_a_pair_longer_than_the_budget_is_named():
+    with pytest.raises(ValueError, match=r"max_tokens=10, but pair 2 has 4 source and 12 target tokens.*to 12"):
+        plan_batches([3, 4, 5], [3, 12, 5], max_tokens=10)
+
+
+def test_fewer_pairs_than_batches_of_an_update_are_refused():
+    with pytest.raises(ValueError, match="each of the 4 batches of an update .* got 3 pairs"):
+        plan_batches([1, 1, 1], [1, 1, 1], 10, batches_per_step=4)
+
+
+def test_batches_that_cannot_be_shared_evenly_are_refused():
+    with pytest.raises(ValueError, match="3 batches of one pair each"):
+        plan_batches([8, 8, 8], [8, 8, 8], 8, batches_per_step=2)
+
+
+def test_different_numbers_of_lengths_are_refused():
+    with pytest.raises(ValueError, match="got 2 of the source and 3 of the target"):
+        plan_batches([1, 1], [1, 1, 1], 10)
+
+
+def test_a_sentence_without_tokens_is_named():
+    with pytest.raises(ValueError, match="pair 2 has 0 target tokens"):
+        plan_batches([1, 1], [1, 0], 10)
+
+
+def test_how_many_processes_share_a_step_does_not_change_it():
+    lengths = [1 + number % 9 for number in range(100)]
+
+    def steps(accumulation, replicas):
+        samplers = [
+            iter(TokenBatchSampler(lengths, lengths, 40, 0, accumulation, replicas, rank)) for rank in range(replicas)
+        ]
+        return [
+            sorted(sum((next(sampler) for sampler in samplers for _ in range(accumulation)), [])) for _ in range(4)
+        ]
+
+    assert steps(4, 1) == steps(2, 2) == steps(1, 4)
+
+
+def test_set_epoch_goes_to_the_beginning_of_that_epoch():
+    lengths = [1 + number % 9 for number in range(100)]
+    sampler = TokenBatchSampler(lengths, lengths, 40)
+    list(islice(sampler, 5))
+    for epoch in (0, 1, 1, 0, 2):
+        sampler.set_epoch(epoch)
+        planned = [batch for (batch,) in as_lists(plan_batches(lengths, lengths, 40, epoch=epoch))]
+        assert list(sampler) == list(sampler) == planned and len(sampler) == len(planned)
+
+
+def test_a_loader_gives_the_batches_of_its_sampler():
+    lengths = [1 + number % 9 for number in range(100)]
+    loader = DataLoader(
+        range(100),  # type: ignore[arg-type]
+        batch_sampler=TokenBatchSampler(lengths, lengths, 40),
+        collate_fn=list,
+    )
+    assert len(loader) == len(batches := list(loader))
+    assert sorted(chain.from_iterable(batches)) == list(range(100))
+
+
+def test_collate_pads_on_the_right_and_marks_padding():
+    batch = collate([EncodedPair([5, 6, 2], [7, 2]), EncodedPair([5, 2], [7, 8, 9, 2])], pad_token_id=0)
+    assert batch["input_ids"].tolist() == [[5, 6, 2], [5, 2, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["labels"].tolist() == [[7, 2, -100, -100], [7, 8, 9, 2]]
+    assert all(tensor.dtype == torch.long for tensor in batch.values())

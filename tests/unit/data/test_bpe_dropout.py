@@ -1,0 +1,152 @@
+"""BPE-dropout has the paper's probabilities, loses no text and draws the same for a text in whichever process."""
+
+import copy
+import random
+from collections import Counter
+from itertools import combinations, pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.data.bpe_dropout import BpeDropout
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+
+TEXTS = ["A man is sleeping.", "Two dogs run across the grass.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
+any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
+    st.sampled_from([" ", "\n", "</s>", "<2de>", "man", "Mann", "nnnn", "schläft", "日本", "🙂", "."])
+).map("".join)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """With an added token, which no dropout may split."""
+    trained = VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=320)
+    trained.add_tokens(["<2de>"])
+    return trained
+
+
+# --- The segmentation -----------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(texts=st.lists(any_text, max_size=4), seed=st.integers())
+@example(texts=["", "a</s>b", "Ein <2de> Mann", "nnnnnnn"], seed=0)
+def test_without_dropout_the_ids_are_the_tokenizers_own(tokenizer, texts, seed):
+    assert BpeDropout(tokenizer, 0.0).encode(texts, seed, epoch=0) == encode_sentences(tokenizer, texts)
+
+
+@settings(deadline=None)
+@given(text=any_text, dropout=st.floats(0.0, 1.0), seed=st.integers(0, 3))
+def test_any_text_comes_back_with_one_eos_whatever_is_dropped(tokenizer, text, dropout, seed):
+    (ids,) = BpeDropout(tokenizer, dropout).encode([text], seed, epoch=0)
+    assert tokenizer.decode(ids, skip_special_tokens=True) == text
+    assert ids.count(tokenizer.eos_token_id) == 1
+    assert ids[-1] == tokenizer.eos_token_id
+
+
+def test_where_all_is_dropped_single_bytes_remain(tokenizer):
+    (ids,) = BpeDropout(tokenizer, 1.0).encode(["Ein Mann schläft."], seed=0, epoch=0)
+    assert len(ids) == len(" Ein Mann schläft.".encode()) + 1
+
+
+def test_earlier_padding_and_truncation_of_the_tokenizer_do_not_matter(tokenizer):
+    texts = ["Ein Mann schläft.", "Ein"]
+    before = BpeDropout(tokenizer, 0.3).encode(texts, 0, 0)
+    tokenizer(texts, padding="max_length", truncation=True, max_length=3)
+    assert BpeDropout(tokenizer, 0.3).encode(texts, 0, 0) == before
+
+
+def test_a_written_eos_is_left_out_where_the_tokenizer_takes_it_for_the_symbol(tokenizer):
+    taking = copy.deepcopy(tokenizer)
+    taking.split_special_tokens = False
+    texts = ["Ein</s> Mann", "Ein Mann"]
+    assert encode_sentences(taking, texts) != encode_sentences(tokenizer, texts)
+    assert BpeDropout(taking, 0.0).encode(texts, 0, 0) == encode_sentences(taking, texts)
+
+
+def merged(tokens, place):
+    return (*tokens[:place], tokens[place] + tokens[place + 1], *tokens[place + 2 :])
+
+
+def probabilities(tokens, ranks, dropout):
+    """Algorithm 1 to the letter: the probability of each segmentation, over every set of places that may drop."""
+    places = [place for place, pair in enumerate(pairwise(tokens)) if pair in ranks]
+    result = Counter()
+    for kept in range(len(places) + 1):
+        for remaining in combinations(places, kept):
+            probability = (1 - dropout) ** kept * dropout ** (len(places) - kept)
+            if not remaining:
+                result[tokens] += probability
+                continue
+            first = min(remaining, key=lambda place: (ranks[tokens[place], tokens[place + 1]], place))
+            for segmentation, share in probabilities(merged(tokens, first), ranks, dropout).items():
+                result[segmentation] += probability * share
+    return result
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5])
+def test_segmentations_are_as_frequent_as_the_algorithm_of_the_paper_makes_them(dropout):
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(["aab abab aaab bab"] * 3, vocab_size=268)
+    bpe = BpeDropout(tokenizer, dropout)
+    name = tokenizer.convert_ids_to_tokens
+    ranks = {tuple(name(list(pair))): rank for pair, (rank, _) in bpe._merges.items()}
+    expected = probabilities(("Ġ", *"aabab"), ranks, dropout)
+    assert len(expected) > 8
+    draws = 20_000
+    found = Counter(tuple(name(ids[:-1])) for ids in bpe.encode(["aabab"] * draws, seed=0, epoch=0))
+    assert set(found) <= set(expected)
+    for segmentation, probability in expected.items():
+        deviation = (probability * (1 - probability) / draws) ** 0.5
+        assert abs(found[segmentation] / draws - probability) < 4.5 * deviation + 1 / draws, segmentation
+
+
+# --- The draws ------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(texts=st.lists(any_text, min_size=1, max_size=8), cut=st.integers(0, 8), first=st.integers(0, 10**9))
+def test_shards_of_a_corpus_have_the_ids_of_the_whole(tokenizer, texts, cut, first):
+    whole = BpeDropout(tokenizer, 0.5).encode(texts, seed=1, epoch=2, first_index=first)
+    later = BpeDropout(tokenizer, 0.5).encode(texts[cut:], seed=1, epoch=2, first_index=first + cut)
+    earlier = BpeDropout(tokenizer, 0.5).encode(texts[:cut], seed=1, epoch=2, first_index=first)
+    assert earlier + later == whole
+
+
+def test_what_was_encoded_before_changes_nothing(tokenizer):
+    bpe = BpeDropout(tokenizer, 0.5)
+    first = bpe.encode(TEXTS, seed=0, epoch=0)
+    assert bpe.encode(TEXTS, seed=0, epoch=1) != first
+    random.seed(7)
+    assert bpe.encode(TEXTS, seed=0, epoch=0) == first
+
+
+@pytest.mark.parametrize("change", [{"seed": 1}, {"epoch": 1}, {"first_index": 1}, {"stream": 1}], ids=str)
+def test_another_seed_epoch_index_or_side_draws_anew(tokenizer, change):
+    bpe = BpeDropout(tokenizer, 0.5)
+    texts = ["Ein Mann schläft."] * 10
+    usual = {"seed": 0, "epoch": 0, "first_index": 0, "stream": 0}
+    assert bpe.encode(texts, **usual) == bpe.encode(texts, **usual)
+    assert bpe.encode(texts, **usual) != bpe.encode(texts, **usual | change)
+
+
+# --- What is refused ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "name"), [("unigram", "Unigram"), ("wordpiece", "WordPiece")])
+def test_another_model_is_refused(model, name):
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=300, model=model)
+    with pytest.raises(ValueError, match=f"must have a tokenizer of the model bpe.*got {name}"):
+        BpeDropout(tokenizer, 0.1)
+
+
+def test_another_tokenizer_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="must have a VanillaTransformerTokenizer, got str"):
+        BpeDropout("gpt2", 0.1)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan")])
+def test_a_dropout_that_is_no_probability_is_refused(tokenizer, dropout):
+    with pytest.raises(ValueError, match=rf"`dropout` must be in \[0, 1\], got {dropout}"):
+        BpeDropout(tokenizer, dropout)

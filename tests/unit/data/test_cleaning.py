@@ -1,0 +1,169 @@
+"""Cleaning: what each rule drops and keeps, in which order, and what the report says; overlap with held-out text."""
+
+from hashlib import blake2b
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.cleaning import (
+    RULES,
+    CleaningReport,
+    CleaningRules,
+    OverlapCounter,
+    clean_text,
+    find_dropped_by_length,
+    find_duplicates,
+    is_empty,
+    is_identical,
+    is_invalid_unicode,
+    is_too_long,
+    is_unequal,
+    pair_digest,
+)
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+
+FILES = CorpusSpec(source="a.en", target="a.de")
+ALL_OF_TEXT = CleaningRules(drop_empty=True, drop_invalid_unicode=True, drop_identical=True)
+
+
+def clean(pairs, rules, spec=FILES):
+    report = CleaningReport()
+    kept = clean_text(spec, enumerate([SentencePair(*pair) for pair in pairs], start=1), rules, report)
+    return list(kept), report
+
+
+@pytest.mark.parametrize(
+    ("rule", "dropped", "kept"),
+    [
+        (is_invalid_unicode, ("a\udce4", "b"), ("ä€😀", "b")),
+        (is_invalid_unicode, ("a", "b\ud83d"), ("a", "b\ufffd")),
+        (is_empty, ("", "b"), ("a", "b")),
+        (is_empty, ("a", ""), ("a", "b")),
+        (is_identical, ("Berlin", "Berlin"), ("Berlin", "berlin")),
+    ],
+)
+def test_each_rule_on_text_drops_what_it_says_and_keeps_the_rest(rule, dropped, kept):
+    assert rule(SentencePair(*dropped)) and not rule(SentencePair(*kept))
+
+
+def test_max_length_is_of_the_longer_side():
+    assert is_too_long(np.array([5, 4, 3]), np.array([1, 4, 6]), 4).tolist() == [True, False, True]
+
+
+def test_the_ratio_is_of_the_longer_side_to_the_shorter_and_may_be_reached():
+    assert is_unequal(np.array([6, 2, 7, 2]), np.array([2, 6, 2, 7]), 3.0).tolist() == [False, False, True, True]
+
+
+def test_rules_on_tokens_count_a_pair_for_the_first_of_them():
+    masks = find_dropped_by_length(
+        np.array([9, 9, 4]), np.array([1, 9, 1]), CleaningRules(max_length=5, max_length_ratio=2)
+    )
+    assert {rule: mask.tolist() for rule, mask in masks.items()} == {
+        "max_length": [True, True, False],
+        "max_length_ratio": [False, False, True],
+    }
+    assert find_dropped_by_length(np.array([9]), np.array([1]), CleaningRules()) == {}
+
+
+def test_a_pair_counts_for_the_first_rule_that_drops_it():
+    pairs = [("\udce4", ""), ("", "\udce4"), ("", "b"), ("same", "same"), ("a", "b")]
+    kept, report = clean(pairs, ALL_OF_TEXT)
+    assert kept == [("a", "b")]
+    assert report.dropped == {"invalid_unicode": 2, "empty": 1, "identical": 1}
+    assert (report.read, report.kept) == (5, 1)
+
+
+def test_without_rules_lines_blank_on_both_sides_go_and_identical_ones_stay():
+    kept, report = clean([("", ""), ("same", "same")], CleaningRules())
+    assert kept == [("same", "same")] and report.dropped == {"empty": 1}
+
+
+@pytest.mark.parametrize(
+    ("pair", "message"),
+    [
+        (("", "b"), "Line 2 of a.en is blank, .* by `drop_empty`"),
+        (("a", ""), "Line 2 of a.de is blank"),
+        (("a", "\udce4"), "a.de must be UTF-8, but line 2 has the byte 0xe4 .* by `drop_invalid_unicode`"),
+        (("\ud83d", "b"), "a.en must be UTF-8, but line 2 has U\\+D83D"),
+    ],
+)
+def test_what_no_rule_drops_is_an_error_with_its_place(pair, message):
+    with pytest.raises(ValueError, match=message):
+        clean([("a", "b"), pair], CleaningRules())
+
+
+def test_rows_of_a_dataset_without_text_are_always_dropped_and_counted():
+    kept, report = clean([("a", ""), ("a", "b")], CleaningRules(), CorpusSpec(dataset="x"))
+    assert kept == [("a", "b")] and report.dropped == {"empty": 1}
+
+
+def test_every_copy_but_the_first_is_a_duplicate():
+    pairs = [("a", "b"), ("c", "d"), ("a", "b"), ("a", "d"), ("a", "b")]
+    digests = b"".join(pair_digest(SentencePair(*pair)) for pair in pairs)
+    assert find_duplicates(digests).tolist() == [False, False, True, False, True]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1))
+def test_one_pair_of_each_is_no_duplicate(numbers):
+    digests = b"".join(blake2b(bytes([number]), digest_size=16).digest() for number in numbers)
+    kept = [number for number, copy in zip(numbers, find_duplicates(digests), strict=True) if not copy]
+    assert kept == list(dict.fromkeys(numbers))
+
+
+def test_the_sides_of_a_pair_do_not_run_together():
+    assert pair_digest(SentencePair("ab", "c")) != pair_digest(SentencePair("a", "bc"))
+    assert len(pair_digest(SentencePair("a", "b"))) == 16
+
+
+def test_the_report_says_for_each_rule_how_many_and_which():
+    report = CleaningReport(read=1000)
+    report.add("identical", [SentencePair("same", "same")])
+    report.add("max_length_ratio", [SentencePair("a", "b " * 100)] * 3, count=24)
+    report.add("max_length", [], count=0)
+    assert str(report).splitlines() == [
+        "975 of 1,000 pairs kept.",
+        "  1 dropped (0.1 %): source and target identical, such as",
+        "    same | same",
+        "  24 dropped (2.4 %): beyond max_length_ratio, such as",
+        *["    a | " + "b " * 50 + " …"] * 3,
+    ]
+
+
+def test_the_report_keeps_three_examples_that_can_be_written():
+    _, report = clean([("", "")] * 5 + [("bad \udce4\ud83d", "b")], ALL_OF_TEXT)
+    assert report.dropped["empty"] == 5 and len(report.examples["empty"]) == 3
+    assert report.examples["invalid_unicode"] == [["bad \\xe4\\ud83d", "b"]]
+    str(report).encode()
+
+
+def test_a_report_comes_back_from_json():
+    _, report = clean([("", ""), ("a", "b")], ALL_OF_TEXT)
+    assert CleaningReport.from_dict(report.to_dict()) == report
+    assert report.to_dict()["kept"] == 1
+
+
+def test_every_rule_of_the_report_has_its_words():
+    names = {name.removeprefix("drop_") for name in vars(CleaningRules())}
+    assert names == set(RULES)
+
+
+def test_overlap_counts_sources_targets_and_whole_pairs():
+    training = [SentencePair("a", "A"), SentencePair("b", "x"), SentencePair("y", "C")]
+    held_out = [SentencePair(*pair) for pair in (("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C"))]
+    counter = OverlapCounter(held_out)
+    counter.add(iter(training))
+    overlap = counter.overlap()
+    assert (overlap.pairs, overlap.sources, overlap.targets, overlap.both) == (5, 3, 3, 1)
+    assert overlap.examples == [["a", "A"], ["b", "B"], ["a", "C"]]
+    assert str(overlap).startswith(
+        "of 5 pairs the training text has 3 sources, 3 targets and 1 whole pairs.\n    a | A"
+    )
+
+
+def test_overlap_may_be_counted_piece_by_piece():
+    counter = OverlapCounter([SentencePair("a", "A"), SentencePair("b", "B")])
+    for pair in (SentencePair("a", "A"), SentencePair("b", "B"), SentencePair("a", "A")):
+        counter.add([pair])
+    assert counter.overlap().both == 2

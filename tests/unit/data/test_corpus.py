@@ -1,0 +1,96 @@
+"""Epochs of a mix: every pair as often as its corpus weighs, and the same ones whenever an epoch is asked for."""
+
+import datasets
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter
+from vanilla_transformer.data.corpus import MappedCorpus, drop_by_length, epoch_rows, find_held_out
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs
+
+WEIGHTS = st.floats(0.01, 4.0)
+
+
+@given(
+    st.lists(st.integers(0, 2), min_size=1, max_size=60),
+    st.tuples(WEIGHTS, WEIGHTS, WEIGHTS),
+    st.integers(0, 99),
+    st.integers(0, 99),
+)
+def test_no_pair_is_lost_or_comes_more_often_than_its_weight_allows(corpora, weights, seed, epoch):
+    corpora = np.array(corpora)
+    rows = epoch_rows(corpora, weights, seed, epoch)
+    times = np.bincount(rows, minlength=len(corpora))
+    for corpus, weight in enumerate(weights):
+        own = times[corpora == corpus]
+        assert np.all((own >= int(weight)) & (own <= int(np.ceil(weight))))
+        assert abs(own.sum() - weight * len(own)) <= 0.5 + 1e-9
+    assert np.array_equal(rows, epoch_rows(corpora, weights, seed, epoch))
+
+
+def test_each_epoch_and_each_seed_draws_other_pairs():
+    corpora = np.zeros(100, dtype=int)
+    epochs = {tuple(epoch_rows(corpora, [0.5], seed, epoch)) for seed in range(3) for epoch in range(3)}
+    assert len(epochs) == 9 and {len(epoch) for epoch in epochs} == {50}
+
+
+@pytest.fixture
+def texts():
+    rows = {"source": ["a", "b b b", "c"], "target": ["A", "B", "C C"], "corpus": [0, 1, 1]}
+    return datasets.Dataset.from_dict(rows)
+
+
+@pytest.fixture
+def pairs():
+    rows = {"input_ids": [[1], [2, 2, 2], [3]], "labels": [[1], [2], [3, 3]]}
+    return EncodedPairs(datasets.Dataset.from_dict(rows))
+
+
+def corpus(texts, pairs, weights):
+    overlaps = {"validation": Overlap(pairs=2, sources=1, targets=0, both=0, examples=[["a", "x"]])}
+    return MappedCorpus(texts, pairs, weights, 0, CleaningReport(read=3), overlaps)
+
+
+def test_every_epoch_of_weights_of_one_is_all_pairs(texts, pairs):
+    mix = corpus(texts, pairs, [1, 1.0])
+    assert mix.epoch(0) is mix.epoch(7) is pairs
+
+
+def test_weights_are_those_of_the_pairs_that_cleaning_has_kept(texts, pairs):
+    mix = corpus(texts, pairs.select(np.array([1, 2])), [1, 2])
+    assert mix.epoch(0).rows.tolist() == [1, 1, 2, 2]
+    assert mix.max_source_length == 3
+    assert mix.texts.select(mix.epoch(0).rows)["source"][:] == ["b b b", "b b b", "c", "c"]
+
+
+def test_a_corpus_tells_what_cleaning_and_overlap_have_found(texts, pairs):
+    mix = corpus(texts, pairs, [1, 1])
+    assert str(mix).splitlines() == [
+        "Training text: 3 of 3 pairs kept.",
+        "Overlap with validation text: of 2 pairs the training text has 1 sources, 0 targets and 0 whole pairs.",
+        "    a | x",
+    ]
+    assert mix.to_dict()["cleaning"]["kept"] == 3
+    assert mix.to_dict()["overlap"]["validation"]["sources"] == 1
+
+
+def test_rules_on_tokens_drop_encoded_pairs_and_show_their_text(texts, pairs):
+    report = CleaningReport(read=3)
+    kept = drop_by_length(pairs, texts, CleaningRules(max_length=2, max_length_ratio=1.5), report)
+    assert kept.rows.tolist() == [0]
+    assert report.dropped == {"max_length": 1, "max_length_ratio": 1}
+    assert report.examples == {"max_length": [["b b b", "B"]], "max_length_ratio": [["c", "C C"]]}
+
+
+def test_rules_that_leave_nothing_are_refused_with_the_report(texts, pairs):
+    long, rules, report = pairs.select(np.array([1])), CleaningRules(max_length=2), CleaningReport(read=1)
+    with pytest.raises(ValueError, match="must leave some pairs .* got none. 0 of 1 pairs kept.\n.*max_length"):
+        drop_by_length(long, texts, rules, report)
+
+
+def test_of_the_training_text_only_what_the_held_out_text_shares_is_looked_at(texts):
+    counter = OverlapCounter([SentencePair("a", "x"), SentencePair("y", "C C"), SentencePair("z", "z")])
+    assert list(find_held_out(texts, counter)) == [("a", "A"), ("c", "C C")]

@@ -1,0 +1,237 @@
+"""From a recipe to pairs: mixes, cleaning over all of them, and a cache that knows when it holds the answer."""
+
+import os
+
+import datasets
+import pytest
+
+from vanilla_transformer.data import prepare_data as preparation
+from vanilla_transformer.data.prepare_data import (
+    iterate_sentences,
+    prepare_corpus,
+    read_test_pairs,
+    read_training_texts,
+    read_validation_pairs,
+)
+from vanilla_transformer.data.readers import SentencePair, encode_pairs, read_text_files
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.training.arguments import DataArguments
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    """Two corpora, one of them packed, with a line that they share, and validation text."""
+    (tmp_path / "a.en").write_text("one\ntwo\nthree three\n")
+    (tmp_path / "a.de").write_text("eins\nzwei\ndrei drei\n")
+    (tmp_path / "b.tsv").write_text("four\tvier\none\teins\none\tein\n")
+    (tmp_path / "v.en").write_text("one\nfive\n")
+    (tmp_path / "v.de").write_text("eins\nfünf\n")
+    (tmp_path / "cache").mkdir()
+
+    def make(**changes):
+        files = {"source": str(tmp_path / "a.en"), "target": str(tmp_path / "a.de")}
+        options = {"corpora": [files, {"file": str(tmp_path / "b.tsv")}], "cache_dir": str(tmp_path / "cache")}
+        options |= {"validation_source": str(tmp_path / "v.en"), "validation_target": str(tmp_path / "v.de")}
+        return DataArguments(**(options | changes))
+
+    return make
+
+
+@pytest.fixture
+def prepare(tiny_tokenizer, monkeypatch):
+    """`prepare_corpus`, which says whether it has tokenised."""
+
+    def call(data, tokenizer=tiny_tokenizer, **options):
+        calls = []
+
+        def encode(texts):
+            calls.append(len(texts))
+            return encode_sentences(tokenizer, texts)
+
+        corpus = prepare_corpus(data, tokenizer, seed=0, encode=encode, **options)
+        return corpus, bool(calls)
+
+    return call
+
+
+def test_the_pairs_are_those_of_the_files(recipe, tiny_tokenizer, tmp_path):
+    files = {"train_source": str(tmp_path / "a.en"), "train_target": str(tmp_path / "a.de")}
+    corpus = prepare_corpus(recipe(corpora=None, **files), tiny_tokenizer, seed=0)
+    expected = encode_pairs(tiny_tokenizer, read_text_files(tmp_path / "a.en", tmp_path / "a.de"))
+    assert list(corpus.epoch(0)) == expected
+    assert corpus.max_source_length == max(len(pair.source) for pair in expected)
+
+
+def texts(corpus, number=0):
+    """Target sentences of an epoch."""
+    rows = corpus.epoch(number).rows
+    return corpus.texts.select(rows)["target"][:]
+
+
+def test_a_mix_has_all_corpora_as_often_as_they_weigh(recipe, prepare):
+    data = recipe()
+    data.corpora[1]["weight"] = 2
+    twice = ["vier", "vier", "eins", "eins", "ein", "ein"]
+    assert texts(prepare(data)[0]) == ["eins", "zwei", "drei drei", *twice]
+
+
+def test_duplicates_are_those_of_all_corpora_and_the_first_stays(recipe, prepare):
+    corpus, _ = prepare(recipe(drop_duplicates=True))
+    assert texts(corpus) == ["eins", "zwei", "drei drei", "vier", "ein"]
+    assert corpus.report.dropped == {"duplicates": 1}
+    assert corpus.report.examples == {"duplicates": [["one", "eins"]]}
+    assert corpus.texts["corpus"][:] == [0, 0, 0, 1, 1]
+
+
+def test_a_second_start_tokenises_nothing_and_reports_all(recipe, prepare):
+    data = recipe(drop_duplicates=True, max_length=8)
+    first, tokenised = prepare(data)
+    second, again = prepare(data)
+    assert tokenised and not again
+    assert list(second.epoch(0)) == list(first.epoch(0))
+    assert second.to_dict() == first.to_dict() and str(second) == str(first)
+    assert first.report.dropped["duplicates"] == 1 and first.report.dropped["max_length"] > 0
+
+
+def test_a_file_touched_or_moved_is_still_known_and_one_changed_is_not(recipe, prepare, tmp_path):
+    prepare(recipe())
+    os.utime(tmp_path / "a.en", (0, 0))
+    assert not prepare(recipe())[1]
+    (tmp_path / "b.tsv").rename(tmp_path / "c.tsv")
+    data = recipe()
+    data.corpora[1]["file"] = str(tmp_path / "c.tsv")
+    assert not prepare(data)[1]
+    (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
+    corpus, tokenised = prepare(data)
+    assert tokenised and "three" in corpus.texts["source"][:]
+
+
+def test_another_tokenizer_and_other_rules_are_other_entries(recipe, prepare, tiny_tokenizer):
+    prepare(recipe())
+    other = type(tiny_tokenizer).train_from_iterator(["a b c"], vocab_size=260)
+    assert prepare(recipe(), other)[1]
+    assert prepare(recipe(drop_duplicates=True))[1]
+
+
+def test_rules_on_tokens_and_weights_need_no_second_tokenizing(recipe, prepare):
+    prepare(recipe())
+    data = recipe(max_length=8)
+    data.corpora[0]["weight"] = 3.0
+    corpus, tokenised = prepare(data)
+    assert not tokenised and max(corpus.epoch(0).target_lengths) <= 8
+
+
+def test_writing_that_was_interrupted_is_begun_anew(recipe, prepare, tiny_tokenizer):
+    def fail(sentences):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare_corpus(recipe(), tiny_tokenizer, seed=0, encode=fail)
+    corpus, tokenised = prepare(recipe())
+    assert tokenised and len(corpus.epoch(0)) == 6
+
+
+def test_a_dataset_is_known_by_its_content(tmp_path, prepare):
+    def save(folder, word):
+        rows = {"translation": [{"en": "one", "de": word}, {"en": "", "de": "zwei"}]}
+        splits = {name: datasets.Dataset.from_dict(rows) for name in ("train", "validation", "test")}
+        datasets.DatasetDict(splits).save_to_disk(tmp_path / folder)
+        options = {"source_language": "en", "target_language": "de", "cache_dir": str(tmp_path / "cache")}
+        return DataArguments(dataset=str(tmp_path / folder), **options)
+
+    corpus, tokenised = prepare(save("first", "eins"))
+    assert tokenised and corpus.report.dropped == {"empty": 1}
+    assert set(corpus.overlaps) == {"validation", "test"} and corpus.overlaps["test"].both == 1
+    assert not prepare(save("second", "eins"))[1]
+    assert prepare(save("third", "ein"))[1]
+
+
+def test_a_dataset_held_in_memory_is_known_by_its_content_too(tmp_path, prepare, monkeypatch):
+    def start(word):
+        rows = datasets.Dataset.from_list([{"source": "one", "target": word}])
+        monkeypatch.setattr(datasets, "load_dataset", lambda name, streaming: {"train": rows})
+        return prepare(DataArguments(corpora=[{"dataset": "hub"}], cache_dir=str(tmp_path)))
+
+    assert [start(word)[1] for word in ("eins", "eins", "ein")] == [True, False, True]
+    assert texts(start("ein")[0]) == ["ein"]
+
+
+def test_overlap_with_held_out_text_is_counted_and_a_change_of_it_is_seen(recipe, prepare, tmp_path):
+    def counts(corpus):
+        return {name: (found.sources, found.targets, found.both) for name, found in corpus.overlaps.items()}
+
+    assert counts(prepare(recipe())[0]) == {"validation": (1, 1, 1)}
+    (tmp_path / "v.de").write_text("uno\nzwei\n")
+    tests = {"test_source": str(tmp_path / "a.en"), "test_target": str(tmp_path / "a.de")}
+    corpus, tokenised = prepare(recipe(**tests))
+    assert counts(corpus) == {"validation": (1, 1, 0), "test": (3, 3, 3)} and not tokenised
+
+
+def test_texts_for_a_tokenizer_are_both_sides_cleaned(recipe, tmp_path):
+    def sentences(data):
+        return list(iterate_sentences(read_training_texts(data, tmp_path / "cache")[0]))
+
+    cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei", "four", "vier", "one", "ein"]
+    assert sentences(recipe(drop_duplicates=True)) == cleaned
+    first_window = ["one", "eins", "two", "zwei", "four", "vier", "one", "eins"]
+    assert sentences(recipe(stream=True, stream_window=4)) == first_window
+
+
+def test_a_stream_writes_nothing(recipe, prepare, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    corpus, _ = prepare(recipe(stream=True, stream_window=4))
+    assert texts(corpus, 0) == ["eins", "zwei", "vier", "eins"]
+    assert texts(corpus, 1) == ["drei drei", "eins", "ein", "vier"]
+    assert corpus.overlaps["validation"].both == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_by_default_entries_lie_beside_those_of_datasets(recipe, prepare, tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
+    prepare(recipe(cache_dir=None))
+    assert list((tmp_path / "hub" / "vanilla_transformer").glob("encoded-*"))
+    prepare(recipe(), cache_dir=tmp_path / "named")
+    assert list((tmp_path / "named").glob("encoded-*"))
+
+
+def test_an_error_in_a_corpus_is_named_and_nothing_is_cached(recipe, prepare, tmp_path):
+    (tmp_path / "a.de").write_bytes(b"eins\n\xe4\ndrei\n")
+    with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
+        prepare(recipe())
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    corpus, _ = prepare(recipe(drop_invalid_unicode=True))
+    assert corpus.report.dropped == {"invalid_unicode": 1}
+    data = recipe()
+    data.corpora[0]["source"] = "nowhere.en"
+    with pytest.raises(FileNotFoundError, match="There is no file nowhere.en"):
+        prepare(data)
+
+
+def test_cleaning_that_leaves_nothing_is_refused(recipe, prepare, tmp_path):
+    (tmp_path / "same.tsv").write_text("a\ta\n")
+    with pytest.raises(ValueError, match="got none. 0 of 1 pairs kept"):
+        prepare(recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop_identical=True))
+
+
+def test_more_pairs_than_a_batch_keep_their_order(recipe, prepare, tmp_path, monkeypatch):
+    monkeypatch.setattr(preparation, "_ROWS_AT_ONCE", 4)
+    pairs = [f"s{number % 8}\tt{number % 8}" for number in range(19)]
+    (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")
+    data = recipe(corpora=[{"file": str(tmp_path / "many.tsv")}])
+    assert texts(prepare(data)[0]) == [pair.split("\t")[1] for pair in pairs]
+    corpus, _ = prepare(recipe(corpora=data.corpora, drop_duplicates=True))
+    assert texts(corpus) == [f"t{number}" for number in range(8)]
+    assert corpus.report.dropped == {"duplicates": 11}
+
+
+def test_held_out_pairs_are_those_of_files_or_else_of_the_dataset(recipe, tmp_path):
+    assert read_validation_pairs(recipe()) == [SentencePair("one", "eins"), SentencePair("five", "fünf")]
+    assert read_test_pairs(recipe()) == []
+    assert read_validation_pairs(recipe(validation_source=None, validation_target=None)) == []
+    rows = {"translation": [{"en": "one", "de": "eins"}]}
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "saved")
+    dataset = {"dataset": str(tmp_path / "saved"), "source_language": "en", "target_language": "de"}
+    assert len(read_validation_pairs(recipe(corpora=None, **dataset))) == 2
+    assert read_test_pairs(recipe(corpora=None, **dataset)) == []
+    with pytest.raises(ValueError, match="must have a split 'validation', it has 'train'"):
+        read_validation_pairs(DataArguments(**dataset))

@@ -1,0 +1,228 @@
+"""Reading parallel text: every mistake of a user is named with its file and line."""
+
+import gzip
+import json
+import lzma
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from vanilla_transformer.data.readers import (
+    CorpusSpec,
+    SentencePair,
+    encode_pairs,
+    read_lines,
+    read_pairs,
+    read_text_files,
+)
+
+PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
+ROWS = [{"en": "one", "de": "eins"}, {"en": " two", "de": "zwei "}]
+LANGUAGES = {"source_language": "en", "target_language": "de"}
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write_file
+
+
+def test_line_n_is_paired_with_line_n(write):
+    pairs = read_text_files(write("a.en", "one\n two \nthree"), write("a.de", "eins\nzwei\ndrei\n"))
+    assert pairs == [SentencePair("one", "eins"), SentencePair("two", "zwei"), SentencePair("three", "drei")]
+
+
+def test_windows_line_ends_and_byte_order_marks_are_not_text(write):
+    pairs = read_text_files(write("a.en", b"\xef\xbb\xbfone\r\ntwo\r\n"), write("a.de", "eins\nzwei\n"))
+    assert pairs == [SentencePair("one", "eins"), SentencePair("two", "zwei")]
+
+
+def test_only_line_feeds_end_a_line(write):
+    assert len(read_text_files(write("a.en", "one\x0bmore\u2028more\n"), write("a.de", "eins\n"))) == 1
+
+
+def test_lines_blank_on_both_sides_are_left_out(write):
+    assert len(read_text_files(write("a.en", "one\n\ntwo\n"), write("a.de", "eins\n\nzwei\n"))) == 2
+
+
+def test_a_missing_file_is_named(write, tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no file .*nowhere.en"):
+        read_text_files(tmp_path / "nowhere.en", write("a.de", "eins\n"))
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_file_is_named(write, content):
+    with pytest.raises(ValueError, match="a.en is empty"):
+        read_text_files(write("a.en", content), write("a.de", "eins\n"))
+
+
+def test_different_numbers_of_lines_are_counted(write):
+    with pytest.raises(ValueError, match="got 2 in .*a.en and 1 in .*a.de"):
+        read_text_files(write("a.en", "one\ntwo\n"), write("a.de", "eins\n"))
+
+
+def test_bytes_that_are_not_utf8_are_named_with_their_line(write):
+    with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
+        read_text_files(write("a.en", "one\ntwo\n"), write("a.de", b"eins\n\xe4pfel\n"))
+
+
+def test_a_line_without_its_translation_is_named(write):
+    with pytest.raises(ValueError, match="Line 2 of .*a.de is blank"):
+        read_text_files(write("a.en", "one\ntwo\nthree\n"), write("a.de", "eins\n\ndrei\n"))
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    rows = {"translation": [{"en": "one", "de": "eins"}, {"en": "two ", "de": " zwei"}, {"en": "", "de": "drei"}]}
+    folder = tmp_path / "dataset"
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(folder)
+    return str(folder)
+
+
+def test_a_saved_dataset_is_read(dataset):
+    assert list(read_pairs(CorpusSpec(dataset=dataset, **LANGUAGES))) == [*PAIRS, SentencePair("", "drei")]
+
+
+def test_a_missing_split_or_language_is_named_with_those_there_are(dataset):
+    with pytest.raises(ValueError, match="split 'test', it has 'train'"):
+        list(read_pairs(CorpusSpec(dataset=dataset, split="test", **LANGUAGES)))
+    with pytest.raises(ValueError, match="no language 'fr', it has 'en', 'de'"):
+        list(read_pairs(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"})))
+
+
+def test_a_dataset_without_translations_is_refused(tmp_path):
+    folder = tmp_path / "dataset"
+    datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["one"]})}).save_to_disk(folder)
+    with pytest.raises(ValueError, match="column 'translation', it has 'text'"):
+        list(read_pairs(CorpusSpec(dataset=str(folder), **LANGUAGES)))
+
+
+def test_both_sides_end_with_eos(tiny_tokenizer):
+    (pair,) = encode_pairs(tiny_tokenizer, [SentencePair("a b", "c")])
+    assert pair.source[-1] == pair.target[-1] == tiny_tokenizer.eos_token_id
+    assert pair.source.count(tiny_tokenizer.eos_token_id) == 1
+
+
+def pack(ending, text):
+    return {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[ending](text.encode())
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_text_files_are_unpacked_while_they_are_read(write, ending):
+    source, target = write("a.en" + ending, pack(ending, "one\ntwo\n")), write("a.de", "eins\nzwei\n")
+    assert list(read_pairs(CorpusSpec(source=str(source), target=str(target)))) == PAIRS
+    assert read_text_files(source, target) == PAIRS
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
+def test_a_tsv_has_source_and_target_side_by_side(write, ending):
+    path = write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))
+    assert list(read_pairs(CorpusSpec(file=str(path)))) == PAIRS
+
+
+def test_quotation_marks_in_a_tsv_are_text_and_a_missing_side_is_blank(write):
+    path = write("a.tsv", '"one\t"eins"\n\tzwei\n\n')
+    expected = [SentencePair('"one', '"eins"'), SentencePair("", "zwei"), SentencePair("", "")]
+    assert list(read_pairs(CorpusSpec(file=str(path)))) == expected
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [[{"translation": row} for row in ROWS], ROWS, [{"source": row["en"], "target": row["de"]} for row in ROWS]],
+    ids=["translation", "languages", "source and target"],
+)
+def test_rows_may_name_their_sides_in_three_ways(write, tmp_path, rows):
+    lines = write("a.jsonl.gz", pack(".gz", "".join(json.dumps(row) + "\n" for row in rows)))
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
+    for place in ({"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}):
+        assert list(read_pairs(CorpusSpec(**place, **LANGUAGES))) == PAIRS
+
+
+def test_a_null_is_a_blank_side(write, tmp_path):
+    rows = [{"source": "one", "target": None}, {"source": "two", "target": "zwei"}]
+    lines = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    for path in (lines, tmp_path / "a.parquet"):
+        assert list(read_pairs(CorpusSpec(file=str(path)))) == [SentencePair("one", ""), PAIRS[1]]
+
+
+def test_a_dataset_of_the_hub_has_a_configuration_and_can_be_streamed(monkeypatch):
+    asked = []
+
+    def load_dataset(*name, streaming):
+        asked.append((*name, streaming))
+        rows = datasets.Dataset.from_list([{"translation": row} for row in ROWS])
+        return {"train": rows.to_iterable_dataset() if streaming else rows}
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    spec = CorpusSpec(dataset="wmt14:de-en", **LANGUAGES)
+    assert list(read_pairs(spec)) == list(read_pairs(spec, streaming=True)) == PAIRS
+    assert asked == [("wmt14", "de-en", False), ("wmt14", "de-en", True)]
+
+
+def test_millions_of_lines_are_not_read_for_the_first(write):
+    """Numbers of lines that differ are found at the end, so that what comes before has been yielded."""
+    pairs = read_pairs(
+        CorpusSpec(source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei")))
+    )
+    assert [next(pairs), next(pairs)] == PAIRS
+    with pytest.raises(ValueError, match="got 4 in .*a.en and 2 in .*a.de"):
+        next(pairs)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tsv", "one\teins\ntwo zwei\n", "Line 2 of .*a.tsv must have two columns, source TAB target, it has 1"),
+        ("a.tsv", "one\teins\t1\n", "it has 3"),
+        ("a.jsonl", '{"source": "a", "target": "b"}\n{\n', "Line 2 of .*a.jsonl must be JSON"),
+        ("a.jsonl", "[1]\n", "Line 1 of .*a.jsonl must be a JSON object, got list"),
+        ("a.jsonl", '{"source": "a", "target": 3}\n', "must hold sentences, got 3"),
+        ("a.jsonl", '{"a": "b"}\n', "must have a column 'translation', it has 'a'"),
+        ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}\n', "needs `source_language` and `target_language`"),
+        ("a.parquet", "text", "a.parquet must be a Parquet file"),
+        ("a.tsv.gz", "text", "a.tsv.gz must be a whole .gz file"),
+        ("a.tsv.gz", gzip.compress(b"one\teins\n" * 99)[:-12], "a.tsv.gz must be a whole .gz file"),
+        ("a.tsv.xz", "text", "a.tsv.xz must be a whole .xz file"),
+        ("a.tsv", "", "a.tsv is empty"),
+    ],
+)
+def test_what_a_file_does_not_hold_is_named_with_its_place(write, name, content, message):
+    path = write(name, content)
+    with pytest.raises(ValueError, match=message):
+        list(read_pairs(CorpusSpec(file=str(path))))
+
+
+def test_a_column_that_holds_no_text_is_refused(tmp_path):
+    pa.parquet.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="must hold sentences, but it has a column of type int64"):
+        list(read_pairs(CorpusSpec(file=str(tmp_path / "a.parquet"))))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({}, "needs `source` and `target`, or `file`, or `dataset`; got none of them"),
+        ({"file": "a.tsv", "dataset": "x"}, "got `file` and `dataset`"),
+        ({"source": "a.en"}, "together, got only a.en"),
+        ({"file": "a.csv"}, "must end with .tsv, .jsonl, .parquet .*got a.csv"),
+        ({"file": "a.parquet.gz"}, "must end with"),
+        ({"file": 3}, "`file` of a corpus must be text, got 3"),
+        ({"file": "a.tsv", "weight": 0}, "`weight` of the corpus a.tsv must be a number above 0, got 0"),
+        ({"file": "a.tsv", "weight": "two"}, "must be a number above 0, got 'two'"),
+    ],
+)
+def test_a_corpus_that_cannot_be_is_refused(spec, message):
+    with pytest.raises(ValueError, match=message):
+        CorpusSpec(**spec)
+
+
+def test_packed_lines_are_read_as_plain_ones(write):
+    assert read_lines(write("a.xz", pack(".xz", "fünf\n\n zwölf\n"))) == ["fünf", "", "zwölf"]

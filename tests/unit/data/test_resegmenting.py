@@ -1,0 +1,46 @@
+"""BPE-dropout cuts the corpus anew in each epoch, and the same way in the same epoch."""
+
+import pytest
+
+from tests.tiny_runs import flags
+from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.data.prepare_data import open_corpus
+from vanilla_transformer.training.arguments import parse_recipe
+
+
+def opened(corpus, tokenizer, cache, **changes):
+    data = parse_recipe(flags(corpus, corpus / "out", cache_dir=cache, **changes)).data
+    return open_corpus(data, tokenizer, seed=0)
+
+
+@pytest.fixture
+def tokenizer(corpus):
+    texts = (corpus / "train.a").read_text().split("\n")
+    return VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=300)
+
+
+def ids(pairs):
+    return [tuple(pairs[number]) for number in range(len(pairs))]
+
+
+def test_epochs_differ_and_are_functions_of_their_number(corpus, tmp_path, tokenizer):
+    one, other = (opened(corpus, tokenizer, tmp_path / "cache", bpe_dropout=0.5) for _ in range(2))
+    first, second = ids(one.epoch(0)), ids(one.epoch(1))
+    assert first != second
+    assert ids(other.epoch(1)) == second  # without having been at the first
+    assert ids(one.epoch(0)) == first
+
+
+def test_every_epoch_has_the_same_text(corpus, tmp_path, tokenizer):
+    plain = opened(corpus, tokenizer, tmp_path / "cache").epoch(0)
+    cut = opened(corpus, tokenizer, tmp_path / "cache", bpe_dropout=0.5).epoch(3)
+    assert len(cut) == len(plain) and cut.source_lengths.sum() > plain.source_lengths.sum()
+    for number in range(len(plain)):
+        assert tokenizer.decode(cut[number].source) == tokenizer.decode(plain[number].source)
+
+
+def test_a_pair_that_its_draw_makes_too_long_is_cut_without_dropout(corpus, tmp_path, tokenizer):
+    plain = opened(corpus, tokenizer, tmp_path / "cache").epoch(0)
+    limit = int(plain.target_lengths.max())
+    cut = opened(corpus, tokenizer, tmp_path / "cache", bpe_dropout=0.9, max_tokens=limit).epoch(0)
+    assert cut.target_lengths.max() <= limit

@@ -1,0 +1,115 @@
+"""Streams: window n is the same pairs whether one walks there or goes there directly, and nothing is written."""
+
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer.data.cleaning import CleaningRules
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+from vanilla_transformer.data.streaming import EndlessPairs, StreamedCorpus, StreamedTexts, share_window
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+
+
+class Numbers(EndlessPairs):
+    """Five pairs without a file."""
+
+    def _open(self):
+        return iter([(number + 1, SentencePair(f"s{number}", f"t{number}")) for number in range(5)])
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=6))
+def test_any_way_to_a_place_in_the_stream_gives_the_same_pairs(places):
+    stream = Numbers(CorpusSpec(file="a.tsv"))
+    for first, count in places:
+        read = [number for number, _ in stream.read(first, count)]
+        assert read == [place % 5 + 1 for place in range(first, first + count)]
+
+
+@given(st.lists(st.floats(0.01, 100), min_size=1, max_size=5), st.integers(5, 1000))
+def test_shares_fill_the_window_in_proportion_to_the_weights(weights, window):
+    shares = share_window(weights, window)
+    assert sum(shares) == window and min(shares) >= 1
+    exact = [weight / sum(weights) * (window - len(weights)) + 1 for weight in weights]
+    assert all(abs(share - part) < 1 + 1e-6 for share, part in zip(shares, exact, strict=True))
+
+
+def test_a_window_needs_a_pair_of_each_corpus():
+    with pytest.raises(ValueError, match="a pair of each of the 2 corpora, got a window of 1"):
+        share_window([1, 1], 1)
+
+
+@pytest.fixture
+def specs(tmp_path):
+    """Ten pairs, of which two are identical, and three."""
+    lines = [f"a{number}\t{'a' if number in (3, 7) else 'b'}{number}\n" for number in range(10)]
+    (tmp_path / "ten.tsv").write_text("".join(lines))
+    (tmp_path / "three.tsv").write_text("c0\td0\nc1\td1\nc2\td2\n")
+    return [CorpusSpec(file=str(tmp_path / "ten.tsv")), CorpusSpec(file=str(tmp_path / "three.tsv"), weight=0.5)]
+
+
+@pytest.fixture
+def open_corpus(specs, tiny_tokenizer):
+    def open_one(**rules):
+        held_out = {"validation": [SentencePair("a0", "b0"), SentencePair("a9", "x")]}
+        stream = StreamedTexts(specs, CleaningRules(drop_identical=True, **rules), window=6)
+        return StreamedCorpus(stream, partial(encode_sentences, tiny_tokenizer), held_out)
+
+    return open_one
+
+
+def sources(corpus, number):
+    rows = corpus.epoch(number).rows
+    return corpus.texts.select(rows)["source"][:]
+
+
+def test_a_window_has_the_share_of_each_corpus_and_each_starts_again_when_it_ends(open_corpus):
+    corpus = open_corpus()
+    assert corpus.stream.shares == [4, 2]
+    assert sources(corpus, 0) == ["a0", "a1", "a2", "c0", "c1"]
+    assert sources(corpus, 1) == ["a4", "a5", "a6", "c2", "c0"]
+    assert sources(corpus, 2) == ["a8", "a9", "a0", "a1", "c1", "c2"]
+
+
+def test_going_to_a_window_gives_what_walking_there_gives(open_corpus):
+    walking = open_corpus(max_length_ratio=1.5)
+    windows = [list(walking.epoch(number)) for number in range(8)]
+    for number in (0, 3, 7):
+        assert list(open_corpus(max_length_ratio=1.5).epoch(number)) == windows[number]
+    assert list(walking.epoch(2)) == windows[2]
+
+
+def test_a_window_asked_for_twice_is_read_once(open_corpus):
+    corpus = open_corpus()
+    assert corpus.epoch(1) is corpus.epoch(1)
+    assert corpus.report.read == 6
+
+
+def test_a_stream_cleans_and_counts_what_it_has_read(open_corpus):
+    corpus = open_corpus(max_length=2)
+    with pytest.raises(ValueError, match="must leave some pairs"):
+        corpus.epoch(0)
+    corpus = open_corpus(max_length=99)
+    for number in range(3):
+        corpus.epoch(number)
+    assert corpus.report.read == 18 and corpus.report.dropped == {"identical": 2, "max_length": 0}
+    overlap = corpus.overlaps["validation"]
+    assert (overlap.sources, overlap.targets, overlap.both) == (2, 1, 1)
+    assert corpus.max_source_length == 99
+    assert open_corpus().max_source_length == max(open_corpus().epoch(0).source_lengths)
+
+
+def test_a_window_that_cleaning_empties_is_refused(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\ta\n")
+    stream = StreamedTexts([CorpusSpec(file=str(tmp_path / "a.tsv"))], CleaningRules(drop_identical=True), 3)
+    with pytest.raises(ValueError, match="got none. 0 of 3 pairs kept"):
+        stream.read(0)
+
+
+def test_an_error_in_a_stream_has_its_line_in_every_pass(tmp_path):
+    (tmp_path / "a.tsv").write_text("a\tb\n\tb\n")
+    spec = CorpusSpec(file=str(tmp_path / "a.tsv"))
+    for number in (0, 3):
+        with pytest.raises(ValueError, match="Line 2 of .*a.tsv is blank"):
+            StreamedTexts([spec], CleaningRules(), 2).read(number)

@@ -1,0 +1,126 @@
+"""Pairs as token ids: what the tokenizer gives, however many processes share the work, on disk or in memory."""
+
+import pickle
+from functools import partial
+
+import datasets
+import numpy as np
+import pytest
+from transformers import PreTrainedTokenizer
+
+from vanilla_transformer.data.readers import SentencePair, encode_pairs
+from vanilla_transformer.data.tokenized_corpus import (
+    EncodedPairs,
+    cached_encoding,
+    encode_texts,
+    open_arrow_files,
+    tokenizer_key,
+)
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+
+PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 40)]
+
+
+@pytest.fixture
+def texts():
+    return datasets.Dataset.from_dict({"source": [pair.source for pair in PAIRS], "target": [p.target for p in PAIRS]})
+
+
+@pytest.fixture
+def encode(tiny_tokenizer):
+    return partial(encode_sentences, tiny_tokenizer)
+
+
+@pytest.mark.parametrize("num_proc", [1, 2])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_the_ids_are_those_of_the_tokenizer_in_the_order_of_the_text(
+    texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk
+):
+    encoded = encode_texts(texts, encode, num_proc, tmp_path / "encoded.arrow" if on_disk else None)
+    assert list(EncodedPairs(encoded)) == encode_pairs(tiny_tokenizer, PAIRS)
+    assert len(list(tmp_path.iterdir())) == (num_proc if on_disk else 0)
+    if on_disk:
+        assert list(EncodedPairs(open_arrow_files(tmp_path))) == encode_pairs(tiny_tokenizer, PAIRS)
+
+
+@pytest.fixture
+def pairs():
+    """In two parts, as several processes leave them."""
+    parts = [{"input_ids": [[1], [2, 2]], "labels": [[3], []]}, {"input_ids": [[4, 4, 4]], "labels": [[5]]}]
+    return EncodedPairs(datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts]))
+
+
+def test_pairs_and_lengths_agree_across_the_parts_of_a_table(pairs):
+    assert list(pairs) == [([1], [3]), ([2, 2], []), ([4, 4, 4], [5])]
+    assert pairs[-1] == ([4, 4, 4], [5]) and len(pairs) == 3
+    assert pairs.source_lengths.tolist() == [1, 2, 3] and pairs.target_lengths.tolist() == [1, 0, 1]
+    assert pairs.source_lengths.dtype == pairs.target_lengths.dtype == np.int32
+    with pytest.raises(IndexError):
+        pairs[3]
+
+
+def test_a_selection_may_repeat_and_be_selected_from(pairs):
+    chosen = pairs.select(np.array([2, 0, 2]))
+    assert list(chosen) == [([4, 4, 4], [5]), ([1], [3]), ([4, 4, 4], [5])]
+    assert chosen.source_lengths.tolist() == [3, 1, 3] and chosen.rows.tolist() == [2, 0, 2]
+    assert list(chosen[1:]) == list(chosen)[1:]
+    assert list(chosen.select(np.array([False, True, False]))) == [([1], [3])]
+
+
+def test_pairs_travel_to_other_processes_without_their_tokens(texts, encode, tmp_path):
+    pairs = EncodedPairs(encode_texts(texts, encode, file=tmp_path / "encoded.arrow"), np.arange(3))
+    copy = pickle.loads(pickle.dumps(pairs))
+    assert list(copy) == list(pairs) and copy.source_lengths.tolist() == pairs.source_lengths.tolist()
+    assert len(pickle.dumps(pairs)) < 3000
+
+
+def test_a_second_start_does_not_tokenise_again(texts, encode, tmp_path):
+    calls = []
+
+    def counted(sentences):
+        calls.append(len(sentences))
+        return encode(sentences)
+
+    first = cached_encoding(texts, "text", counted, "tokenizer", tmp_path, 1)
+    assert calls == [len(PAIRS)] * 2  # both sides
+    again = cached_encoding(texts, "text", counted, "tokenizer", tmp_path, 1)
+    assert len(calls) == 2 and list(EncodedPairs(again)) == list(EncodedPairs(first))
+    cached_encoding(texts, "other text", counted, "tokenizer", tmp_path, 1)
+    cached_encoding(texts, "text", counted, "other tokenizer", tmp_path, 1)
+    assert len(calls) == 6
+
+
+def test_a_tokenizer_is_known_by_what_it_does_not_by_how_it_was_called_last(tiny_tokenizer):
+    key = tokenizer_key(tiny_tokenizer)
+    tiny_tokenizer(["a", "a b"], padding=True, truncation=True, max_length=2)
+    assert tokenizer_key(tiny_tokenizer) == key
+    other = type(tiny_tokenizer).train_from_iterator(["a b c"], vocab_size=260)
+    assert tokenizer_key(other) != key
+
+
+class Letters(PreTrainedTokenizer):
+    """A tokenizer in Python, as some of transformers still are."""
+
+    def __init__(self, letters="ab", **options):
+        self.letters = letters
+        super().__init__(eos_token="</s>", letters=letters, **options)
+
+    @property
+    def vocab_size(self):
+        return len(self.letters)
+
+    def get_vocab(self):
+        return {letter: number for number, letter in enumerate(self.letters)} | self.added_tokens_encoder
+
+    def _tokenize(self, text):
+        return list(text)
+
+    def save_vocabulary(self, save_directory, filename_prefix=None):
+        path = f"{save_directory}/letters.txt"
+        with open(path, "w") as file:
+            file.write(self.letters)
+        return (path,)
+
+
+def test_a_tokenizer_without_a_fast_form_is_known_by_its_files():
+    assert tokenizer_key(Letters("ab")) == tokenizer_key(Letters("ab")) != tokenizer_key(Letters("abc"))

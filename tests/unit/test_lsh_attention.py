@@ -1,0 +1,222 @@
+"""LSH attention: as its definition over the whole square, as full attention with one bucket, as Reformer's."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from transformers import ReformerConfig
+from transformers.cache_utils import Cache
+from transformers.models.reformer.modeling_reformer import LSHSelfAttention
+
+from vanilla_transformer import lsh_attention as hashing
+from vanilla_transformer.lsh_attention import (
+    HashedLayer,
+    hash_buckets,
+    hashed_attention,
+    lsh_attention_forward,
+    rotations,
+)
+
+
+class Shape:
+    """The fields of the configuration that are read."""
+
+    def __init__(self, rounds=2, buckets=4, chunk=4, seed=0):
+        self.num_hashes, self.num_buckets, self.lsh_attn_chunk_length, self.hash_seed = rounds, buckets, chunk, seed
+
+
+class Attending(nn.Module):
+    """What an attention function is told about its module."""
+
+    def __init__(self, is_causal, **shape):
+        super().__init__()
+        self.is_causal, self.layer_idx, self.config = is_causal, 0, Shape(**shape)
+
+
+def over_the_square(query_keys, value, buckets, padding, is_causal, chunk):
+    """
+    The definition, position by position and round by round: a pair meets where it is in one bucket, and in one chunk
+    of the sorted positions or in neighbouring ones. The softmax is over all that meet in any round.
+    """
+    batch, heads, length, _ = query_keys.shape
+    keys = query_keys / query_keys.norm(dim=-1, keepdim=True)
+    chunk = min(chunk, length)
+    output = torch.zeros_like(value)
+    for row in range(batch):
+        for head in range(heads):
+            meets = torch.zeros((length, length), dtype=torch.bool)
+            for bucket in buckets[row, head]:
+                order = sorted(range(length), key=lambda place, bucket=bucket: (int(bucket[place]), place))
+                chunk_of = {place: rank // chunk for rank, place in enumerate(order)}
+                for one in range(length):
+                    for other in range(length):
+                        near = chunk_of[one] - chunk_of[other] in (0, 1)
+                        meets[one, other] |= near and bool(bucket[one] == bucket[other])
+            for one in range(length):
+                seen = [
+                    other
+                    for other in range(length)
+                    if meets[one, other] and padding[row, other] and other != one and (other < one or not is_causal)
+                ] or [one]
+                scores = query_keys[row, head, one] @ keys[row, head, seen].T
+                output[row, head, one] = scores.softmax(dim=0) @ value[row, head, seen]
+    return output
+
+
+def some_states(length, seed=0, heads=2):
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randn((2, heads, length, 4), generator=generator, dtype=torch.float64) for _ in range(2)]
+
+
+def as_mask(padding):
+    return padding[:, None, :, None]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    length=st.integers(1, 17),
+    seed=st.integers(0, 100),
+    rounds=st.integers(1, 3),
+    buckets=st.sampled_from([1, 2, 4, 8]),
+    chunk=st.integers(1, 20),
+    is_causal=st.booleans(),
+)
+def test_it_is_the_definition_and_so_are_its_gradients(length, seed, rounds, buckets, chunk, is_causal):
+    states = [each.requires_grad_() for each in some_states(length, seed)]
+    padding = torch.ones((2, length), dtype=torch.bool)
+    padding[1, length // 2 + 1 :] = False
+    found_buckets = hash_buckets(states[0], seed, rounds, buckets)
+    expected = over_the_square(*states, found_buckets, padding, is_causal, chunk)
+    found = hashed_attention(*states, found_buckets, as_mask(padding), is_causal, chunk)
+    tokens = as_mask(padding)  # what padding itself sees is of no use to anybody
+    torch.testing.assert_close(found * tokens, expected * tokens, atol=1e-10, rtol=1e-10)
+    weights = torch.randn(expected.shape, dtype=torch.float64) * tokens
+    theirs = torch.autograd.grad((expected * weights).sum(), states)
+    ours = torch.autograd.grad((found * weights).sum(), states)
+    torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_many_rounds_with_one_bucket_are_full_attention_of_shared_queries_and_keys(is_causal):
+    query_keys, value = some_states(12)
+    scores = query_keys @ nn.functional.normalize(query_keys, dim=-1).transpose(-1, -2)
+    scores = scores.masked_fill(torch.eye(12, dtype=torch.bool), -1e5)
+    if is_causal:
+        scores = scores.masked_fill(torch.ones(12, 12).triu(1).bool(), float("-inf"))
+    buckets = hash_buckets(query_keys, 0, rounds=8, buckets=1)
+    found = hashed_attention(query_keys, value, buckets, torch.ones(2, 1, 12, 1).bool(), is_causal, chunk=64)
+    torch.testing.assert_close(found, scores.softmax(dim=-1) @ value, atol=1e-10, rtol=1e-10)
+
+
+def test_more_rounds_come_nearer_to_full_attention():
+    query_keys, value = some_states(64)
+    full = hashed_attention(
+        query_keys, value, hash_buckets(query_keys, 0, 1, 1), torch.ones(2, 1, 64, 1).bool(), False, 64
+    )
+    distances = []
+    for rounds in (1, 4, 16):
+        buckets = hash_buckets(query_keys, 0, rounds, 8)
+        found = hashed_attention(query_keys, value, buckets, torch.ones(2, 1, 64, 1).bool(), False, 16)
+        distances.append((found - full).norm().item())
+    assert distances[0] > 1.5 * distances[1] > 2 * distances[2]
+
+
+def test_the_same_seed_gives_the_same_buckets_and_another_one_others():
+    query_keys, _ = some_states(50)
+    first = hash_buckets(query_keys, 3, 2, 8)
+    torch.manual_seed(17)
+    assert torch.equal(first, hash_buckets(query_keys, 3, 2, 8))
+    assert not torch.equal(first, hash_buckets(query_keys, 4, 2, 8))
+    assert first.min() >= 0 and first.max() < 8 and len(first.unique()) == 8
+
+
+def test_what_points_the_same_way_falls_into_the_same_bucket():
+    query_keys, _ = some_states(50)
+    assert torch.equal(hash_buckets(query_keys, 0, 4, 8), hash_buckets(2.5 * query_keys, 0, 4, 8))
+
+
+def test_a_text_read_token_by_token_is_the_text_read_at_once_while_chunks_cut_no_bucket():
+    states = some_states(20)
+    module = Attending(True, rounds=2, buckets=4, chunk=32)
+    cache = Cache(layer_class_to_replicate=HashedLayer)
+    rows = [
+        lsh_attention_forward(module, part, part, value, None, cache=cache)[0]
+        for part, value in zip(*(each.split([7, 1, 3, 1, 8], dim=2) for each in states), strict=True)
+    ]
+    expected = lsh_attention_forward(module, states[0], states[0], states[1], None)[0]
+    torch.testing.assert_close(torch.cat(rows, dim=1), expected, atol=1e-10, rtol=1e-10)
+    assert cache.layers[0].buckets.shape == (2, 2, 2, 20)
+
+
+def test_buckets_go_with_their_rows():
+    cache, (query_keys, value) = Cache(layer_class_to_replicate=HashedLayer), some_states(6)
+    lsh_attention_forward(Attending(True), query_keys, query_keys, value, None, cache=cache)
+    before = cache.layers[0].buckets
+    cache.batch_repeat_interleave(2)
+    cache.reorder_cache(torch.tensor([3, 0]))
+    assert torch.equal(cache.layers[0].buckets, before[[1, 0]])
+    cache.batch_select_indices(torch.tensor([1]))
+    cache.crop(-2)
+    assert torch.equal(cache.layers[0].buckets, before[:1, ..., :4]) and cache.get_seq_length() == 4
+    cache.reset()
+    assert cache.get_seq_length() == 0 and cache.layers[0].buckets is None
+
+
+def test_dropped_probabilities_are_made_up_for():
+    query_keys, value = some_states(30)
+    buckets, padding = hash_buckets(query_keys, 0, 2, 2), torch.ones(2, 1, 30, 1).bool()
+    kept = hashed_attention(query_keys, value, buckets, padding, False, 32)
+    torch.manual_seed(0)
+    draws = [hashed_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2) for _ in range(400)]
+    assert not torch.allclose(draws[0], kept)
+    torch.testing.assert_close(torch.stack(draws).mean(dim=0), kept, atol=0.15, rtol=0.1)
+
+
+def test_a_mask_that_is_not_of_padding_is_refused():
+    query_keys, value = some_states(3)
+    with pytest.raises(
+        ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"
+    ):
+        lsh_attention_forward(Attending(True), query_keys, query_keys, value, torch.ones(2, 1, 3, 3))
+
+
+HEADS, WIDTH, LENGTH = 2, 4, 24
+
+
+def reformers(is_decoder, length):
+    """transformers' own LSH attention, and its query-keys and values of some states."""
+    config = ReformerConfig(
+        hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, attention_head_size=WIDTH, num_hashes=1, num_buckets=6,
+        lsh_attn_chunk_length=8, is_decoder=is_decoder, hash_seed=5, lsh_attention_probs_dropout_prob=0.0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    attention, states = LSHSelfAttention(config).eval(), torch.randn(2, length, HEADS * WIDTH)
+    projections = attention.query_key, attention.value
+    split = [projection(states).unflatten(-1, (HEADS, WIDTH)).transpose(1, 2) for projection in projections]
+    return attention, states, split
+
+
+def test_with_copied_weights_and_rotations_buckets_are_reformers(monkeypatch):
+    reformer, states, (query_keys, _) = reformers(False, LENGTH)
+    expected = reformer(states, num_hashes=1, num_buckets=6).buckets
+    torch.manual_seed(5)
+    drawn = torch.randn(HEADS, WIDTH, 1, 3)
+    monkeypatch.setattr(hashing, "rotations", lambda *_: drawn)
+    assert torch.equal(hash_buckets(query_keys, 0, 1, 6).flatten(2), expected.flatten(2))
+
+
+@pytest.mark.parametrize(("is_decoder", "length"), [(True, LENGTH), (True, 8), (False, 8)])
+def test_with_copied_weights_and_one_bucket_it_is_reformers(is_decoder, length, monkeypatch):
+    """Reformer sees other buckets of its chunks as well, and its first chunk the last one where nothing is masked."""
+    reformer, states, (query_keys, value) = reformers(is_decoder, length)
+    monkeypatch.setattr(LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long())
+    expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(-1, (HEADS, WIDTH))
+    buckets = hash_buckets(query_keys, 0, 1, 1)
+    found = hashed_attention(query_keys, value, buckets, torch.ones(2, 1, length, 1).bool(), is_decoder, chunk=8)
+    torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-4, rtol=1e-3)
+
+
+def test_rotations_are_drawn_once():
+    assert rotations(1, 2, 4, 3, 8) is rotations(1, 2, 4, 3, 8)
+    assert rotations(1, 2, 4, 3, 8).shape == (2, 4, 3, 4)

@@ -1,0 +1,385 @@
+"""Models for long sequences: each formula in the whole model and in the decoder alone, trained, cached and refused."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    DataCollatorForLanguageModeling,
+    DynamicCache,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
+
+from vanilla_transformer import (
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerLongConfig,
+    VanillaTransformerLongDecoderConfig,
+    VanillaTransformerLongDecoderModel,
+    VanillaTransformerLongForCausalLM,
+    VanillaTransformerLongForConditionalGeneration,
+    VanillaTransformerLongModel,
+    modeling_vanilla_transformer_long,
+    new_memory,
+)
+from vanilla_transformer.reversible import run_and_keep
+from vanilla_transformer.training.checkpoint import save_model_folder
+
+VOCABULARY, PAD, EOS = 40, 0, 2
+ATTENTIONS = ["softmax", "linear", "lsh", "relative"]
+CLASSES = [
+    (VanillaTransformerLongModel, AutoModel),
+    (VanillaTransformerLongForConditionalGeneration, AutoModelForSeq2SeqLM),
+    (VanillaTransformerLongDecoderModel, AutoModel),
+    (VanillaTransformerLongForCausalLM, AutoModelForCausalLM),
+]
+every_attention = pytest.mark.parametrize("attention", ATTENTIONS)
+every_head = pytest.mark.parametrize(
+    "model_class", [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM]
+)
+
+
+def config_of(config_class, **changes):
+    sizes = {f"{side}_{what}": size for side in ("encoder", "decoder")
+             for what, size in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 24))}  # fmt: skip
+    return config_class(**{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3, "dropout": 0.0} | sizes | changes)
+
+
+def build(model_class, seed=0, **changes):
+    torch.manual_seed(seed)
+    return model_class(config_of(model_class.config_class, **changes)).eval()
+
+
+def tokens(sentences, length):
+    return torch.randint(3, VOCABULARY, (sentences, length))
+
+
+def logits_of(model, ids, **options):
+    """Of the ids as a text, or as the target of themselves."""
+    if model.config.is_encoder_decoder:
+        options = {f"decoder_{name}" if name == "attention_mask" else name: value for name, value in options.items()}
+        return model(input_ids=torch.tensor([[5, 6, 7]]).expand(len(ids), 3), decoder_input_ids=ids, **options).logits
+    return model(input_ids=ids, **options).logits
+
+
+# --- What every attention has to do ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1000),
+    whole=st.booleans(),
+    attention=st.sampled_from(ATTENTIONS),
+    reversible=st.booleans(),
+    sentences=st.integers(1, 3),
+    length=st.integers(1, 9),
+    beams=st.integers(1, 3),
+)
+def test_the_cache_changes_no_token(seed, whole, attention, reversible, sentences, length, beams):
+    model_class = VanillaTransformerLongForConditionalGeneration if whole else VanillaTransformerLongForCausalLM
+    model = build(model_class, seed, attention=attention, reversible=reversible, normalize_before=reversible)
+    prompt = tokens(sentences, length)
+    prompt[0, : (length - 1) // 2] = PAD
+    decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
+    decoding |= {"attention_mask": prompt.ne(PAD).long()}
+    cached, whole_again = (model.generate(prompt, use_cache=use_cache, **decoding) for use_cache in (True, False))
+    assert torch.equal(cached, whole_again)
+
+
+@every_attention
+@every_head
+def test_no_position_sees_a_later_one(model_class, attention):
+    model, ids = build(model_class, attention=attention), tokens(2, 8)
+    changed = ids.clone()
+    changed[:, 5:] = tokens(2, 3)
+    before, after = logits_of(model, ids), logits_of(model, changed)
+    torch.testing.assert_close(before[:, :5], after[:, :5])
+    assert not torch.allclose(before[:, 5:], after[:, 5:])
+
+
+@every_attention
+def test_padding_on_the_left_changes_nothing(attention):
+    model, ids = build(VanillaTransformerLongForCausalLM, attention=attention), tokens(2, 6)
+    padded = nn.functional.pad(ids, (3, 0), value=PAD)
+    found = logits_of(model, padded, attention_mask=padded.ne(PAD).long())[:, 3:]
+    torch.testing.assert_close(found, logits_of(model, ids), atol=1e-5, rtol=1e-4)
+
+
+@every_attention
+@pytest.mark.parametrize("cross_attention", ["softmax", "linear"])
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_padding_of_the_source_changes_nothing(attention, cross_attention, implementation):
+    model = build(VanillaTransformerLongForConditionalGeneration, attention=attention, cross_attention=cross_attention)
+    model.set_attn_implementation(implementation)
+    source, target = tokens(2, 6), tokens(2, 5)
+    expected = model(source, decoder_input_ids=target).logits
+    padded = nn.functional.pad(source, (0, 3), value=PAD)
+    torch.testing.assert_close(model(padded, decoder_input_ids=target).logits, expected, atol=1e-5, rtol=1e-4)
+    assert not torch.allclose(model(source[:, :5], decoder_input_ids=target).logits, expected, atol=1e-3)
+
+
+@every_attention
+@every_head
+def test_reversible_layers_learn_as_ordinary_ones(model_class, attention, monkeypatch):
+    fields = {"attention": attention, "reversible": True, "normalize_before": True, "dropout": 0.2}
+    model, ids = build(model_class, **fields).double().train(), tokens(2, 9)
+    gradients = []
+    for run in (modeling_vanilla_transformer_long.run_reversibly, run_and_keep):
+        monkeypatch.setattr(modeling_vanilla_transformer_long, "run_reversibly", run)
+        model.zero_grad()
+        torch.manual_seed(3)
+        model(input_ids=ids, labels=ids).loss.backward()
+        gradients.append({name: each.grad for name, each in model.named_parameters()})
+    torch.testing.assert_close(*gradients, atol=1e-10, rtol=1e-9)
+    assert all(each.abs().sum() > 0 for each in gradients[0].values())
+
+
+@pytest.mark.parametrize("reversible", [False, True])
+def test_feed_forward_in_chunks_is_feed_forward_at_once(reversible):
+    fields = {"reversible": reversible, "normalize_before": True, "dropout": 0.0}
+    ids, found = tokens(2, 9), []
+    for chunk in (0, 4):
+        model = build(VanillaTransformerLongForCausalLM, chunk_size_feed_forward=chunk, **fields).double().train()
+        loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
+        found.append([loss.detach(), *(each.grad for each in model.parameters())])
+    torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
+
+
+@every_attention
+@every_head
+def test_it_is_loaded_in_8_bits(model_class, attention, tmp_path):
+    model = build(model_class, attention=attention)
+    model.save_pretrained(tmp_path)
+    rounded = model_class.from_pretrained(tmp_path, dtype="int8").eval()
+    ids = tokens(2, 5)
+    with torch.no_grad():
+        one, other = logits_of(model, ids).log_softmax(-1).exp(), logits_of(rounded, ids).log_softmax(-1).exp()
+    assert (one - other).abs().max() < 0.2
+
+
+@every_attention
+@pytest.mark.parametrize(("model_class", "auto_class"), CLASSES)
+def test_each_class_is_saved_and_found_by_its_auto_class(model_class, auto_class, attention, tmp_path):
+    model = build(model_class, attention=attention)
+    model.save_pretrained(tmp_path)
+    found = auto_class.from_pretrained(tmp_path).eval()
+    assert type(found) is model_class and type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
+    ids = tokens(2, 5)
+    inputs = {"decoder_input_ids": ids} if model.config.is_encoder_decoder else {}
+    assert torch.equal(found(input_ids=ids, **inputs)[0], model(input_ids=ids, **inputs)[0])
+
+
+@every_attention
+def test_the_librarys_trainer_and_collator_train_it(attention, tiny_tokenizer, tmp_path):
+    texts = ["A man is sleeping.", "Two dogs run across the green grass.", "A dog is sleeping.", "Two men run."] * 8
+    fields = {"attention": attention, "vocab_size": len(tiny_tokenizer), "init_std": None}
+    model = build(VanillaTransformerLongForCausalLM, **fields).train()
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
+        logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
+    )  # fmt: skip
+    rows = [{"input_ids": ids} for ids in tiny_tokenizer(texts)["input_ids"]]
+    collator = DataCollatorForLanguageModeling(tiny_tokenizer, mlm=False)
+    trainer = Trainer(model, arguments, train_dataset=rows, data_collator=collator, processing_class=tiny_tokenizer)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
+
+
+@every_attention
+def test_the_pipeline_translates_with_it(attention, tiny_tokenizer, tmp_path):
+    model = build(VanillaTransformerLongForConditionalGeneration, attention=attention, vocab_size=len(tiny_tokenizer))
+    save_model_folder(model, tiny_tokenizer, tmp_path / "model")
+    translate = pipeline("translation", model=str(tmp_path / "model"))
+    batched = translate(["A man is sleeping.", "Two dogs run.", "A dog."], batch_size=3, max_new_tokens=5)
+    single = [translate(text, max_new_tokens=5) for text in ("A man is sleeping.", "Two dogs run.", "A dog.")]
+    assert [answer["translation_text"] for answer in batched] == [answer[0]["translation_text"] for answer in single]
+
+
+# --- Softmax, which is the paper's -----------------------------------------------------------------------------------
+
+
+def test_with_softmax_it_is_the_papers_model_weight_for_weight():
+    model = build(VanillaTransformerLongForConditionalGeneration, attention="softmax")
+    papers = VanillaTransformerForConditionalGeneration(
+        config_of(VanillaTransformerForConditionalGeneration.config_class)
+    )
+    papers.load_state_dict(model.state_dict())
+    source, target = tokens(2, 6), tokens(2, 5)
+    source[1, 4:] = PAD
+    found, expected = (each.eval()(source, decoder_input_ids=target).logits for each in (model, papers))
+    assert torch.equal(found, expected)
+
+
+# --- Linear ----------------------------------------------------------------------------------------------------------
+
+
+def test_generation_remembers_as_much_after_any_number_of_tokens():
+    model = build(VanillaTransformerLongForCausalLM, attention="linear")
+    sizes = []
+    for length in (1, 700):
+        cache = model(tokens(1, length), use_cache=True).past_key_values
+        sizes.append(sum(layer.keys.numel() + layer.values.numel() for layer in cache.layers))
+    assert sizes[0] == sizes[1]
+
+
+# --- Memory ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it():
+    model, ids = build(VanillaTransformerLongForCausalLM, attention="relative", mem_len=12), tokens(2, 12)
+    memory = new_memory(model.config)
+    parts = [model(part, past_key_values=memory).logits for part in ids.split(4, dim=1)]
+    torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
+
+
+def test_training_goes_on_from_segment_to_segment():
+    model = build(VanillaTransformerLongForCausalLM, attention="relative", mem_len=8).train()
+    memory = new_memory(model.config)
+    for _ in range(3):
+        ids = tokens(2, 4)
+        model.zero_grad()
+        model(ids, labels=ids, past_key_values=memory).loss.backward()
+    assert memory.layers[1].keys.shape == (2, 8, 16) and not memory.layers[1].keys.requires_grad
+
+
+def test_a_sentence_of_a_document_sees_those_before_it():
+    model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", mem_len=50)
+    source, target, memory = tokens(2, 5), tokens(2, 4), new_memory(model.config)
+    alone = model(source, decoder_input_ids=target).logits
+    before = model(source, decoder_input_ids=target, past_key_values=memory).logits
+    torch.testing.assert_close(before, alone)
+    after = model(source, decoder_input_ids=target, past_key_values=memory).logits
+    assert not torch.allclose(after, alone, atol=1e-3)
+    assert memory.layers[0].keys.shape[1] == 8
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
+    model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", mem_len=50)
+    source, memory = tokens(2, 5), new_memory(model.config)
+
+    def first_logits(**options):
+        decoding = {"max_new_tokens": 3, "num_beams": beams, "do_sample": False}
+        decoding |= {"output_logits": True, "return_dict_in_generate": True}
+        return model.generate(source, **decoding, **options).logits[0]
+
+    alone = first_logits()
+    model(source, decoder_input_ids=tokens(2, 9), past_key_values=memory)
+    kept = copy.deepcopy(memory)
+    found = first_logits(past_key_values=memory)
+    assert torch.equal(found, first_logits(past_key_values=memory))
+    assert not torch.allclose(found, alone, atol=1e-2)
+    assert torch.equal(memory.layers[0].keys, kept.layers[0].keys)
+
+
+@pytest.mark.parametrize("attention", ["linear", "lsh", "relative", "softmax"])
+@pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
+def test_the_decoder_alone_goes_on_from_what_it_has_read(attention, copies):
+    model = build(VanillaTransformerLongForCausalLM, attention=attention)
+    text, memory = tokens(2, 9), new_memory(model.config)
+    model(text[:, :6], past_key_values=memory, use_cache=True)
+    decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
+    expected = model.generate(text, **decoding)
+    assert torch.equal(model.generate(text, past_key_values=memory, **decoding), expected)
+
+
+def test_a_text_that_the_cache_has_read_is_refused():
+    model = build(VanillaTransformerLongForCausalLM, attention="relative")
+    text, memory = tokens(2, 9), new_memory(model.config)
+    model(text, past_key_values=memory)
+    for length in (9, 3):
+        with pytest.raises(ValueError, match=rf"got {length} tokens, of which the cache has read 9\. Give all"):
+            model.generate(text[:, :length], past_key_values=memory, max_new_tokens=2)
+
+
+def test_padding_of_a_shorter_sentence_is_not_remembered():
+    model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", mem_len=50)
+    source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)
+    first[1, 4:] = PAD
+    memories = new_memory(model.config), new_memory(model.config)
+    model(source, decoder_input_ids=first, past_key_values=memories[0])
+    model(source[1:], decoder_input_ids=first[1:, :4], past_key_values=memories[1])
+    together = model(source, decoder_input_ids=second, past_key_values=memories[0]).logits[1:]
+    alone = model(source[1:], decoder_input_ids=second[1:], past_key_values=memories[1]).logits
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+
+
+# --- What is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hashes": 0}, "`num_hashes` must be at least 1, got 0"),
+        ({"lsh_attn_chunk_length": 0}, "`lsh_attn_chunk_length` must be at least 1, got 0"),
+        ({"num_buckets": 7}, "`num_buckets` must be even, or 1 for no hashing, got 7"),
+        ({"attention": "linear", "num_buckets": 8}, "`num_buckets` needs `attention=\"lsh\"`.*=8 and .*'linear'"),
+        ({"chunk_size_feed_forward": -1}, "`chunk_size_feed_forward` must be at least 0, got -1"),
+        ({"mem_len": 0, "attention": "relative"}, "`mem_len` must be at least 1, or None .*, got 0"),
+        ({"mem_len": 9, "attention": "lsh"}, "`mem_len` needs `attention=\"relative\"`.*9 and .*'lsh'"),
+        ({"attention": "relative", "position_embedding_type": "learned"}, "an even `d_model` and .*'learned'"),
+        ({"reversible": True}, "`reversible` needs `normalize_before=True`.*got normalize_before=False"),
+        ({"attention": "linear", "attention_dropout": 0.1}, "`attention_dropout` must be 0 for linear.*got 0.1"),
+    ],
+)
+@pytest.mark.parametrize("config_class", [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig])
+def test_what_makes_no_sense_is_named(config_class, changes, message):
+    with pytest.raises(ValueError, match=message):
+        config_of(config_class, **changes)
+
+
+@pytest.mark.parametrize("attention", ["linear", "lsh", "relative"])
+@every_head
+def test_a_static_cache_is_refused(model_class, attention):
+    with pytest.raises(ValueError, match=f'must be "dynamic" for `attention="{attention}"`.*got \'static\''):
+        build(model_class, attention=attention).generate(tokens(1, 3), cache_implementation="static", max_new_tokens=2)
+
+
+@pytest.mark.parametrize("attention", ["linear", "lsh", "relative"])
+def test_a_mask_that_is_not_of_padding_is_refused(attention):
+    model = build(VanillaTransformerLongForCausalLM, attention=attention)
+    with pytest.raises(ValueError, match=r"must be one of padding, .* got the shape \(1, 1, 3, 3\)"):
+        model(tokens(1, 3), attention_mask=torch.ones(1, 1, 3, 3))
+
+
+@every_attention
+def test_a_cache_of_another_kind_is_refused(attention):
+    model = build(VanillaTransformerLongForCausalLM, attention=attention)
+    other = new_memory(config_of(VanillaTransformerLongDecoderConfig, attention="lsh"))
+    wrong = DynamicCache() if attention in ("lsh", "linear", "relative") else other
+    with pytest.raises(ValueError, match="must have layers of .*as `new_memory"):
+        model(tokens(1, 3), past_key_values=wrong)
+
+
+def test_padding_between_a_memory_and_what_follows_is_refused():
+    model = build(VanillaTransformerLongForCausalLM, attention="relative")
+    memory, mask = new_memory(model.config), torch.tensor([[0, 1, 1]])
+    model(tokens(1, 3), past_key_values=memory)
+    with pytest.raises(ValueError, match="must not begin with padding.*Pad on the right"):
+        model(tokens(1, 3), attention_mask=mask, past_key_values=memory)
+
+
+def test_a_memory_under_gradient_checkpointing_is_refused():
+    model = build(VanillaTransformerLongForCausalLM, attention="relative").train()
+    model.gradient_checkpointing_enable()
+    with pytest.raises(ValueError, match="gradient_checkpointing_disable"):
+        model(tokens(1, 3), past_key_values=new_memory(model.config))
+
+
+def test_a_paper_s_checkpoint_carries_nothing_of_this_and_its_own_all(tiny_model, tmp_path):
+    tiny_model.save_pretrained(tmp_path / "paper")
+    build(VanillaTransformerLongForCausalLM).save_pretrained(tmp_path / "long")
+    ours = {"long", "long_configuration", "kernel", "hashing", "reversible", "recurrence"}
+    names = {f"{kind}_vanilla_transformer.py" for kind in ours}
+    assert not names & {path.name for path in (tmp_path / "paper").iterdir()}
+    assert names <= {path.name for path in (tmp_path / "long").iterdir()}

@@ -1,0 +1,152 @@
+"""Relative attention and memory: the paper's sum term by term, and texts in segments that are the text as a whole."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.cache_utils import Cache
+
+from vanilla_transformer import VanillaTransformerLongDecoderConfig
+from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
+from vanilla_transformer.transfo_xl_attention import (
+    MemoryLayer,
+    VanillaTransformerRelativeAttention,
+    begin_text,
+    relative_shift,
+)
+
+WIDTH, HEADS = 8, 2
+
+
+def some_attention(mem_len=None, seed=0):
+    torch.manual_seed(seed)
+    config = VanillaTransformerLongDecoderConfig(
+        d_model=WIDTH, decoder_attention_heads=HEADS, attention="relative", mem_len=mem_len
+    )
+    attention = VanillaTransformerRelativeAttention(config, HEADS, layer_idx=0).double().eval()
+    for parameter in attention.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return attention
+
+
+def term_by_term(attention, queries, states, tokens):
+    """Equation (A_ij with a, b, c, d) of section 3.3, a pair at a time; the last queries belong to the last states."""
+    split = lambda rows: rows.unflatten(-1, (HEADS, -1))  # noqa: E731
+    query, key, value = (
+        split(projection(rows))
+        for projection, rows in zip(
+            (attention.q_proj, attention.k_proj, attention.v_proj), (queries, states, states), strict=True
+        )
+    )
+    content, position = attention.content_bias[:, 0], attention.position_bias[:, 0]
+    before, output = states.shape[1] - queries.shape[1], []
+    for row in range(states.shape[0]):
+        for place in range(queries.shape[1]):
+            seen = [other for other in range(before + place + 1) if tokens[row, other]]
+            scores = []
+            for other in seen:
+                distance = torch.tensor([before + place - other])
+                relative = split(attention.r_proj(sinusoidal_positions(distance, WIDTH).double()))[0]
+                one, two = query[row, place], key[row, other]
+                terms = one * two + one * relative + content * two + position * relative
+                scores.append(terms.sum(-1) * attention.scaling)
+            weights = torch.stack(scores).softmax(dim=0)  # (seen, H)
+            output.append((weights[..., None] * value[row, seen]).sum(dim=0).flatten())
+    return attention.out_proj(torch.stack(output).view(*queries.shape))
+
+
+@settings(max_examples=25, deadline=None)
+@given(length=st.integers(1, 7), seed=st.integers(0, 100), earlier=st.integers(0, 6))
+def test_it_is_the_papers_sum_and_so_are_its_gradients(length, seed, earlier):
+    attention = some_attention(seed=seed)
+    states = torch.randn(2, earlier + length, WIDTH, dtype=torch.float64, requires_grad=True)
+    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    if earlier:
+        attention(states[:, :earlier].detach(), past_key_values=memory)
+    tokens = torch.ones(states.shape[:2], dtype=torch.bool)
+    context = torch.cat([states[:, :earlier].detach(), states[:, earlier:]], dim=1)
+    expected = term_by_term(attention, states[:, earlier:], context, tokens)
+    found, probabilities = attention(states[:, earlier:], past_key_values=memory if earlier else None)
+    torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
+    assert probabilities.shape == (2, HEADS, length, earlier + length)
+    inputs = [states, *attention.parameters()]
+    theirs, ours = (torch.autograd.grad(each.sin().sum(), inputs) for each in (expected, found))
+    torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
+
+
+def test_no_gradient_enters_the_memory():
+    attention, memory = some_attention(), Cache(layer_class_to_replicate=MemoryLayer)
+    first, second = torch.randn(2, 1, 3, WIDTH, dtype=torch.float64, requires_grad=True).unbind()
+    attention(first, past_key_values=memory)
+    output, _ = attention(second, past_key_values=memory)
+    assert torch.autograd.grad(output.sum(), [first], allow_unused=True) == (None,)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5])
+@pytest.mark.parametrize("columns", [5, 8])
+def test_the_shift_puts_every_distance_where_its_key_is(rows, columns):
+    distances = torch.arange(columns - 1, -1, -1).expand(1, 1, rows, columns).double()
+    shifted = relative_shift(distances)[0, 0]
+    for row in range(rows):
+        for key in range(columns - rows + row + 1):
+            assert shifted[row, key] == columns - rows + row - key
+
+
+def test_the_shift_copies_nothing_but_the_scores():
+    scores = torch.randn(1, 2, 50, 300)
+    with torch.profiler.profile(profile_memory=True) as profile:
+        relative_shift(scores)
+    allocated = sum(max(event.self_cpu_memory_usage, 0) for event in profile.events())
+    assert allocated <= 2.1 * scores.numel() * scores.element_size()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(0, 50))
+def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it(pieces, seed):
+    attention = some_attention(mem_len=sum(pieces), seed=seed)
+    states = torch.randn(2, sum(pieces), WIDTH, dtype=torch.float64)
+    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    rows = [attention(part, past_key_values=memory)[0] for part in states.split(pieces, dim=1)]
+    torch.testing.assert_close(torch.cat(rows, dim=1), attention(states)[0], atol=1e-10, rtol=1e-10)
+
+
+def test_only_the_last_positions_are_remembered():
+    attention, memory = some_attention(mem_len=4), Cache(layer_class_to_replicate=MemoryLayer)
+    states = torch.randn(1, 9, WIDTH, dtype=torch.float64)
+    attention(states[:, :6], past_key_values=memory)
+    assert torch.equal(memory.layers[0].keys, states[:, 2:6])
+    found, _ = attention(states[:, 6:], past_key_values=memory)
+    expected = attention(states[:, 2:])[0][:, 4:]
+    torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
+
+
+def test_padding_of_an_earlier_segment_stands_between_no_two_tokens():
+    attention = some_attention()
+    states = torch.randn(1, 7, WIDTH, dtype=torch.float64)
+    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    padded = torch.cat([states[:, :4], torch.randn(1, 3, WIDTH, dtype=torch.float64)], dim=1)
+    attention(padded, torch.tensor([[1, 1, 1, 1, 0, 0, 0]]), past_key_values=memory)
+    found, _ = attention(states[:, 4:], past_key_values=memory)
+    torch.testing.assert_close(found, attention(states)[0][:, 4:], atol=1e-12, rtol=1e-12)
+
+
+def test_rows_of_the_memory_are_reordered_repeated_and_chosen():
+    attention, memory = some_attention(), Cache(layer_class_to_replicate=MemoryLayer)
+    states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
+    attention(states, past_key_values=memory)
+    memory.batch_repeat_interleave(2)
+    memory.reorder_cache(torch.tensor([3, 0]))
+    assert torch.equal(memory.layers[0].keys, states[[1, 0]]) and memory.get_seq_length() == 3
+    begin_text(memory)
+    assert memory.get_seq_length() == 0 and memory.layers[0].keys.shape[1] == 3
+    memory.reset()
+    found, _ = attention(states[[1, 0]], past_key_values=memory)
+    torch.testing.assert_close(found, attention(states[[1, 0]])[0])
+
+
+def test_a_memory_takes_nothing_back():
+    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    some_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), past_key_values=memory)
+    with pytest.raises(ValueError, match="cannot take back tokens, got -1"):
+        memory.crop(-1)
+    assert not memory.is_croppable

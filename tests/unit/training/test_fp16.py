@@ -1,0 +1,85 @@
+"""
+fp16 on a CPU: torch's own scaler and autocast in place of those that Accelerate gives a GPU, so that every line of the
+loop that has to do with the scale runs. What a GPU's arithmetic does is not tested here.
+"""
+
+import json
+import signal
+
+import pytest
+import torch
+from accelerate import Accelerator
+from safetensors.torch import load_file
+
+from tests.tiny_runs import entries, flags, no_scores
+from vanilla_transformer.training import setup as building
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import TrainingInterrupted, train
+
+SCALE = 2.0**12
+
+
+class HalfPrecision(Accelerator):
+    """Says what an `Accelerator` with a GPU says of fp16, which it does not give a CPU."""
+
+    initial_scale = SCALE
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.native_amp = True
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=self.initial_scale, growth_interval=3)
+
+    @property
+    def mixed_precision(self):
+        return "fp16"
+
+    def autocast(self, *_):
+        return torch.autocast("cpu", torch.float16)
+
+
+@pytest.fixture
+def half_precision(monkeypatch):
+    monkeypatch.setattr(building, "Accelerator", HalfPrecision)
+    return HalfPrecision
+
+
+def run(corpus, folder, evaluate=no_scores, **changes):
+    return train(parse_recipe(flags(corpus, folder, **changes)), evaluate=evaluate)
+
+
+def scale_of(folder):
+    return json.loads((folder / "training_state.json").read_text())["progress"]["scaler"]["scale"]
+
+
+def test_it_learns_and_the_scale_grows(half_precision, corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", max_steps=60)
+    losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
+    assert losses[-1] < 0.6 * losses[0]
+    assert scale_of(folder / "checkpoint-60") > SCALE
+    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
+
+
+def test_the_logged_norm_is_not_that_of_scaled_gradients(half_precision, corpus, tmp_path):
+    def first_norm(folder):
+        return entries(run(corpus, folder, max_steps=1, logging_steps=1, save_steps=1))[0]["gradient_norm"]
+
+    scaled = first_norm(tmp_path / "half")
+    half_precision.initial_scale = 1.0
+    try:
+        assert scaled == pytest.approx(first_norm(tmp_path / "unscaled"), rel=0.02)
+    finally:
+        half_precision.initial_scale = SCALE
+
+
+def test_a_run_that_goes_on_has_the_scale_of_one_that_was_not_stopped(half_precision, corpus, tmp_path):
+    def interrupt(*arguments, **options):
+        signal.raise_signal(signal.SIGINT)
+        return no_scores(*arguments, **options)
+
+    straight = run(corpus, tmp_path / "straight", max_steps=8)
+    with pytest.raises(TrainingInterrupted, match="after update 4"):
+        run(corpus, tmp_path / "stopped", interrupt, max_steps=8)
+    stopped = run(corpus, tmp_path / "stopped", max_steps=8)
+    assert scale_of(stopped / "checkpoint-8") == scale_of(straight / "checkpoint-8") > SCALE
+    ours, theirs = (load_file(folder / "checkpoint-8" / "model.safetensors") for folder in (stopped, straight))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

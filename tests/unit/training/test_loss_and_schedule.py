@@ -1,0 +1,142 @@
+"""The formulas of sections 5.3 and 5.4."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.training import loss
+from vanilla_transformer.training.loss import projected_cross_entropy
+from vanilla_transformer.training.lr_scheduler import noam_lambda
+
+
+@pytest.fixture(params=["at once", "in parts"])
+def parts(request, monkeypatch):
+    if request.param == "in parts":
+        monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", 3 * 7)
+        monkeypatch.setattr(loss, "_LOGITS_IN_CACHE", 2 * 7)
+
+
+@pytest.fixture
+def batch():
+    torch.manual_seed(0)
+    labels = torch.randint(0, 7, (3, 5))
+    labels[1, 3:] = -100
+    states, weight = torch.randn(3, 5, 4, requires_grad=True), torch.randn(7, 4, requires_grad=True)
+    return states, weight, torch.randn(7, requires_grad=True), labels
+
+
+def plain_chain(states, weight, bias, labels, smoothing):
+    logits = torch.nn.functional.linear(states, weight, bias)
+    return torch.nn.functional.cross_entropy(
+        logits.flatten(0, -2), labels.flatten(), label_smoothing=smoothing, reduction="sum"
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_the_loss_is_cross_entropy_against_the_smoothed_distribution(batch, smoothing, parts):
+    *inputs, labels = batch
+    logits = torch.nn.functional.linear(*inputs)
+    expected = 0.0
+    for row, label in zip(logits.flatten(0, 1), labels.flatten(), strict=True):
+        if label != -100:
+            distribution = torch.full((7,), smoothing / 7)
+            distribution[label] += 1 - smoothing
+            expected -= (distribution * row.log_softmax(-1)).sum()
+    found = projected_cross_entropy(*batch, smoothing).smoothed
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_loss_and_gradients_agree_with_torch(batch, smoothing, with_bias, parts):
+    states, weight, bias, labels = batch
+    if not with_bias:
+        bias = None
+    learnt = [tensor for tensor in (states, weight, bias) if tensor is not None]
+    ours = projected_cross_entropy(states, weight, bias, labels, smoothing).smoothed
+    theirs = plain_chain(states, weight, bias, labels, smoothing)
+    torch.testing.assert_close(ours, theirs)
+    for found, expected in zip(
+        torch.autograd.grad(3 * ours, learnt), torch.autograd.grad(3 * theirs, learnt), strict=True
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    rows=st.integers(1, 40), width=st.integers(1, 8), vocab_size=st.integers(2, 90),
+    at_once=st.integers(1, 500), in_cache=st.integers(1, 500), seed=st.integers(0, 2**20),
+)  # fmt: skip
+def test_parts_of_any_size_give_what_the_whole_gives(rows, width, vocab_size, at_once, in_cache, seed):
+    generator = torch.Generator().manual_seed(seed)
+    states = torch.randn(1, rows, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    weight = torch.randn(vocab_size, width, generator=generator, dtype=torch.float64, requires_grad=True)
+    labels = torch.randint(0, vocab_size, (1, rows), generator=generator)
+    labels[torch.rand(1, rows, generator=generator) < 0.2] = -100
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loss, "_LOGITS_AT_ONCE", at_once)
+        patch.setattr(loss, "_LOGITS_IN_CACHE", in_cache)
+        ours = projected_cross_entropy(states, weight, None, labels, 0.1).smoothed
+    theirs = plain_chain(states, weight, None, labels, 0.1)
+    torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)  # its sums are in float32
+    for found, expected in zip(
+        torch.autograd.grad(ours, (states, weight)), torch.autograd.grad(theirs, (states, weight)), strict=True
+    ):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_plain_loss_is_not_smoothed(batch, parts):
+    smoothed, plain = projected_cross_entropy(*batch, 0.1)
+    torch.testing.assert_close(plain, projected_cross_entropy(*batch, 0.0).smoothed.detach())
+    assert plain != smoothed and not plain.requires_grad
+
+
+def test_in_bfloat16_loss_and_gradients_are_within_its_rounding(batch, parts):
+    states, weight, bias, labels = batch
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = projected_cross_entropy(*batch, 0.1).smoothed
+    theirs = plain_chain(*batch, 0.1)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, theirs, rtol=1e-2, atol=1e-2)
+    for found, expected in zip(
+        torch.autograd.grad(ours, (states, weight, bias)), torch.autograd.grad(theirs, (states, weight, bias)),
+        strict=True,
+    ):  # fmt: skip
+        torch.testing.assert_close(found, expected, rtol=5e-2, atol=5e-2)
+
+
+def test_a_gradient_asked_for_twice_is_refused(batch):
+    total = projected_cross_entropy(*batch, 0.1).smoothed
+    total.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        total.backward()
+
+
+def test_there_are_never_more_logits_than_the_weight_has_numbers(monkeypatch):
+    monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", 1)
+    most = 0
+    linear = torch.nn.functional.linear
+
+    def watched(*arguments):
+        nonlocal most
+        logits = linear(*arguments)
+        most = max(most, logits.numel())
+        return logits
+
+    monkeypatch.setattr(torch.nn.functional, "linear", watched)
+    states, weight = torch.randn(2, 30, 4, requires_grad=True), torch.randn(1000, 4, requires_grad=True)
+    projected_cross_entropy(states, weight, None, torch.randint(0, 1000, (2, 30)), 0.1).smoothed.backward()
+    assert most == 4 * 1000 and states.grad is not None and weight.grad.abs().sum() > 0
+
+
+def test_the_learning_rate_is_equation_3():
+    rate = noam_lambda(d_model=512, warmup_steps=4000)
+    assert rate(0) == pytest.approx(512**-0.5 * 1 * 4000**-1.5)  # the first update is step 1
+    assert rate(3999) == pytest.approx(512**-0.5 * 4000**-0.5)  # the peak
+    assert rate(99_999) == pytest.approx(512**-0.5 * 100_000**-0.5)
+    assert max(range(10_000), key=rate) == 3999
+
+
+def test_the_scale_multiplies_the_learning_rate():
+    assert noam_lambda(64, 10, scale=2.0)(5) == pytest.approx(2 * noam_lambda(64, 10)(5))

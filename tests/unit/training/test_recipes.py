@@ -1,0 +1,28 @@
+"""Every shipped recipe trains: two updates of it on a tiny model and a tiny corpus."""
+
+import pytest
+import torch
+import yaml
+
+from tests.tiny_runs import ROOT, flags, no_scores
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import read_recipe
+from vanilla_transformer.training.trainer import train
+
+# What a recipe says about where its text is, which the tiny corpus takes the place of.
+CORPUS = {"dataset", "source_language", "target_language", "test_source", "test_target"}
+RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_two_updates_of_every_recipe_on_a_tiny_model(path, corpus, tmp_path):
+    shipped = {name: value for name, value in read_recipe(path).items() if name not in CORPUS}
+    (tmp_path / "shipped.yaml").write_text(yaml.safe_dump(shipped))
+    kept = {name: shipped.get(name) for name in ("dropout", "warmup_steps", "save_steps", "average_checkpoints")}
+    recipe = parse_recipe([str(tmp_path / "shipped.yaml"), *flags(corpus, tmp_path / "out", **RUN | kept)])
+    assert recipe.model.dropout == shipped.get("dropout", 0.1)
+    folder = train(recipe, evaluate=no_scores)
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+    assert all(torch.isfinite(weight).all() for weight in model.parameters())
+    assert (folder / "checkpoint-2").exists()

@@ -1,0 +1,326 @@
+"""The library's `Seq2SeqTrainer` on a saved checkpoint, as it is and with the paper's batches and schedule."""
+
+import json
+
+import datasets
+import pytest
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    TrainerCallback,
+)
+
+from vanilla_transformer.data.batching import TokenBatchSampler
+from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.training.lr_scheduler import noam_lambda
+from vanilla_transformer.training.seq2seq_trainer import (
+    TokenBudgetTrainingArguments,
+    VanillaSeq2SeqTrainer,
+    column_lengths,
+)
+
+QUIET = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "save_strategy": "no", "logging_steps": 1}
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    """A checkpoint on disk, without dropout so that runs can be compared."""
+    tiny_model.config.dropout = 0.0
+    return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+
+
+@pytest.fixture
+def rows():
+    """Pairs of uneven lengths, each to be told from all others by its first two tokens."""
+    generator = torch.Generator().manual_seed(0)
+
+    def words(length):
+        return torch.randint(10, 300, (length,), generator=generator).tolist()
+
+    return [
+        {
+            "input_ids": [10 + number, *words(number % 5), 2],
+            "attention_mask": [1] * (number % 5 + 2),
+            "labels": [*words(1 + number % 7), 2],
+        }
+        for number in range(30)
+    ]
+
+
+def load(folder):
+    return AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def stock_trainer(folder, output, rows, callbacks=None, optimizers=(None, None), **changes):
+    model, tokenizer = load(folder)
+    return Seq2SeqTrainer(
+        model,
+        Seq2SeqTrainingArguments(output, **QUIET | changes),
+        train_dataset=rows,
+        eval_dataset=rows[:5],
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+        callbacks=callbacks,
+        optimizers=optimizers,
+        processing_class=tokenizer,
+    )
+
+
+def budget_trainer(folder, output, rows, callbacks=None, optimizers=(None, None), **changes):
+    model, tokenizer = load(folder)
+    return VanillaSeq2SeqTrainer(
+        model,
+        TokenBudgetTrainingArguments(output, **QUIET | {"max_tokens": 24, "warmup_steps": 5} | changes),
+        train_dataset=rows,
+        eval_dataset=rows[:5],
+        data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
+        callbacks=callbacks,
+        optimizers=optimizers,
+        processing_class=tokenizer,
+    )
+
+
+def logged(trainer, name):
+    return [entry[name] for entry in trainer.state.log_history if name in entry]
+
+
+def first_tokens(batches):
+    """What tells the pairs of each batch."""
+    return [batch["input_ids"][:, 0].tolist() for batch in batches]
+
+
+class SeenBatches(TrainerCallback):
+    """The pairs of each batch, as the model gets them."""
+
+    def __init__(self):
+        self.batches = []
+
+    def on_train_begin(self, args, state, control, model=None, **_):
+        def remember(module, arguments, inputs):
+            if module.training:
+                self.batches.append(inputs["input_ids"][:, 0].tolist())
+
+        self.handle = model.register_forward_pre_hook(remember, with_kwargs=True)
+
+    def on_train_end(self, *_, **__):
+        self.handle.remove()
+
+
+# -------------------------------------------------------------------------------------------------- the stock trainer
+
+
+def test_the_stock_collator_gives_the_model_decoder_inputs_and_ignored_padding(folder, rows):
+    model, tokenizer = load(folder)
+    batch = DataCollatorForSeq2Seq(tokenizer, model=model)(rows[:3])
+    assert (batch["labels"][0, 2:] == -100).all() and (batch["input_ids"][0, 2:] == 0).all()
+    assert batch["decoder_input_ids"].tolist() == model.prepare_decoder_input_ids_from_labels(batch["labels"]).tolist()
+    counted = (batch["labels"] != -100).sum()
+    alone = [
+        model(input_ids=torch.tensor([row["input_ids"]]), labels=torch.tensor([row["labels"]])) for row in rows[:3]
+    ]
+    expected = sum(output.loss * output.logits.shape[1] for output in alone) / counted
+    torch.testing.assert_close(model(**batch).loss, expected)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_accumulated_uneven_batches_take_the_steps_of_the_big_batch(folder, rows, tmp_path, smoothing):
+    """By plain gradient descent, since the scale of a gradient, which is what could go wrong, is nothing to Adam."""
+
+    def train(**changes):
+        options = {"max_steps": 3, "learning_rate": 0.1, "label_smoothing_factor": smoothing, "optim": "sgd"}
+        trainer = stock_trainer(folder, tmp_path / "out", rows, max_grad_norm=0.0, **options, **changes)
+        trainer.train()
+        return trainer
+
+    big = train(per_device_train_batch_size=12)
+    parts = train(per_device_train_batch_size=3, gradient_accumulation_steps=4)
+    assert logged(parts, "loss") == pytest.approx(logged(big, "loss"), rel=1e-4)
+    assert logged(parts, "grad_norm") == pytest.approx(logged(big, "grad_norm"), rel=1e-3)
+    for (name, ours), theirs in zip(parts.model.named_parameters(), big.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def test_predict_with_generate_decodes_as_the_model_does_and_saves_a_model_that_still_does(folder, rows, tmp_path):
+    trainer = stock_trainer(folder, tmp_path / "out", rows, max_steps=2, predict_with_generate=True)
+    trainer.train()
+    predicted = trainer.predict(rows[:5]).predictions
+    trainer.save_model(tmp_path / "saved")
+    for model in (trainer.model, AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved")):
+        batch = trainer.data_collator(rows[:5])
+        expected = model.generate(batch["input_ids"], attention_mask=batch["attention_mask"])
+        width = expected.shape[1]
+        assert predicted[:, :width].tolist() == expected.tolist()
+        assert (predicted[:, width:] <= 0).all(), "the rest is padding"
+        assert model.generation_config.num_beams == 4 and model.generation_config.length_penalty_type == "wu"
+
+
+def test_metrics_see_generated_tokens(folder, rows, tmp_path):
+    trainer = stock_trainer(folder, tmp_path / "out", rows, predict_with_generate=True, label_smoothing_factor=0.1)
+    trainer.compute_metrics = lambda outcome: {"width": outcome.predictions.ndim}
+    metrics = trainer.evaluate(num_beams=2, max_new_tokens=3)
+    assert metrics["eval_width"] == 2 and metrics["eval_loss"] > 0
+
+
+def test_bf16_computes_in_bf16_and_keeps_weights_in_full_precision(folder, rows, tmp_path):
+    types = set()
+    trainer = stock_trainer(folder, tmp_path / "out", rows, max_steps=20, bf16=True, learning_rate=1e-2)
+    trainer.model.model.decoder.layers[0].fc1.register_forward_hook(lambda _, __, output: types.add(output.dtype))
+    trainer.train()
+    assert types == {torch.bfloat16}
+    assert {parameter.dtype for parameter in trainer.model.parameters()} == {torch.float32}
+    assert logged(trainer, "loss")[-1] < 0.9 * logged(trainer, "loss")[0]
+
+
+# --------------------------------------------------------------------------------------------------------- the batches
+
+
+@pytest.mark.parametrize("wrap", [list, datasets.Dataset.from_list])
+def test_an_epoch_holds_every_pair_once_within_the_budget_and_the_next_in_another_order(folder, rows, tmp_path, wrap):
+    loader = budget_trainer(folder, tmp_path / "out", wrap(rows)).get_train_dataloader()
+    epochs = []
+    for epoch in (0, 1):
+        loader.set_epoch(epoch)
+        batches = list(loader)
+        assert len(batches) == len(loader)
+        assert all(batch[side].numel() <= 24 for batch in batches for side in ("input_ids", "labels"))
+        assert sorted(sum(first_tokens(batches), [])) == [10 + number for number in range(30)]
+        epochs.append(first_tokens(batches))
+    assert epochs[0] != epochs[1]
+    loader.set_epoch(0)
+    assert first_tokens(loader) == epochs[0]
+
+
+def test_training_walks_through_the_epochs_that_the_sampler_plans(folder, rows, tmp_path):
+    seen = SeenBatches()
+    trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], num_train_epochs=3, seed=5)
+    trainer.train()
+    lengths = [column_lengths(rows, column) for column in ("input_ids", "labels")]
+    sampler = TokenBatchSampler(*lengths, max_tokens=24, seed=5)
+    planned = []
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        planned += [[10 + pair for pair in batch] for batch in sampler]
+    assert seen.batches == planned
+    assert trainer.state.global_step == 3 * len(sampler)
+
+
+def test_a_pair_above_the_budget_is_named(folder, rows, tmp_path):
+    with pytest.raises(ValueError, match="`max_tokens` must be at least .* got max_tokens=5"):
+        budget_trainer(folder, tmp_path / "out", rows, max_tokens=5).train()
+
+
+def test_data_without_labels_are_refused_in_the_users_words(folder, rows, tmp_path):
+    unlabelled = [{"input_ids": row["input_ids"]} for row in rows]
+    for data in (unlabelled, datasets.Dataset.from_list(unlabelled)):
+        with pytest.raises(ValueError, match="must have the columns `input_ids` and `labels`, 'labels' is not there"):
+            budget_trainer(folder, tmp_path / "out", data).train()
+
+
+def test_a_stream_is_refused_in_the_users_words(folder, rows, tmp_path):
+    stream = datasets.Dataset.from_list(rows).to_iterable_dataset()
+    with pytest.raises(ValueError, match="need a data set with a length"):
+        budget_trainer(folder, tmp_path / "out", stream, max_steps=2).train()
+
+
+# -------------------------------------------------------------------------------------------------------- the schedule
+
+
+@pytest.mark.parametrize("given_optimizer", [False, True])
+def test_the_rate_of_every_update_is_equation_3(folder, rows, tmp_path, given_optimizer):
+    trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=12, gradient_accumulation_steps=2)
+    if given_optimizer:
+        trainer.optimizer = torch.optim.SGD(trainer.model.parameters(), lr=0.3)
+    trainer.train()
+    rate = noam_lambda(d_model=16, warmup_steps=5)
+    assert logged(trainer, "learning_rate") == pytest.approx([rate(step) for step in range(12)])
+    trainer.train()  # begins anew
+    assert logged(trainer, "learning_rate") == pytest.approx([rate(step) for step in range(12)])
+
+
+def test_the_optimizer_is_the_papers_adam_unless_another_is_given(folder, rows, tmp_path):
+    trainer = budget_trainer(folder, tmp_path / "out", rows)
+    optimizer = trainer.create_optimizer()
+    assert isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW)
+    for group in optimizer.param_groups:
+        assert (group["betas"], group["eps"], group["weight_decay"]) == ((0.9, 0.98), 1e-9, 0.0)
+    given = torch.optim.SGD(trainer.model.parameters(), lr=0.3)
+    assert budget_trainer(folder, tmp_path / "out", rows, optimizers=(given, None)).create_optimizer() is given
+
+
+def test_the_librarys_schedules_remain(folder, rows, tmp_path):
+    options = {"paper_schedule": False, "learning_rate": 0.5, "warmup_steps": 0, "lr_scheduler_type": "constant"}
+    trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=3, **options)
+    trainer.train()
+    assert logged(trainer, "learning_rate") == [0.5] * 3
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"max_tokens": 0}, "`max_tokens` must be at least 1, got 0"),
+        ({"warmup_steps": 0}, "`warmup_steps` must be above 0 .* got 0"),
+        ({"learning_rate": 3e-4}, "`learning_rate` has no effect beside `paper_schedule`, got 0.0003"),
+        ({"lr_scheduler_type": "cosine"}, "`lr_scheduler_type` has no effect beside `paper_schedule`, got .*cosine"),
+        ({"paper_schedule": False, "learning_rate_scale": 2.0}, "`learning_rate_scale` belongs to .* got 2.0"),
+        ({"auto_find_batch_size": True}, "Lower `max_tokens` instead"),
+    ],
+)
+def test_arguments_that_cannot_work_or_that_nothing_would_read_are_refused(tmp_path, changes, words):
+    with pytest.raises(ValueError, match=words):
+        TokenBudgetTrainingArguments(tmp_path, **changes)
+
+
+def test_arguments_without_a_budget_are_refused(folder, rows, tmp_path):
+    model, _ = load(folder)
+    with pytest.raises(ValueError, match="must be `TokenBudgetTrainingArguments`.* got Seq2SeqTrainingArguments"):
+        VanillaSeq2SeqTrainer(model, Seq2SeqTrainingArguments(tmp_path, use_cpu=True), train_dataset=rows)
+
+
+# ------------------------------------------------------------------------------------------- accumulation and resuming
+
+
+def test_two_accumulated_budgets_take_the_steps_of_two_processes_batches_in_one(folder, rows, tmp_path):
+    """Each update's two batches, once accumulated and once put together by hand."""
+    seen = SeenBatches()
+    options = {"max_steps": 1, "gradient_accumulation_steps": 2, "optim": "sgd", "learning_rate_scale": 10.0}
+    trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], **options)
+    trainer.train()
+    model, tokenizer = load(folder)
+    batch = DataCollatorForSeq2Seq(tokenizer)([rows[first - 10] for batch in seen.batches for first in batch])
+    loss = nn.functional.cross_entropy(
+        model(**batch).logits.flatten(0, 1), batch["labels"].flatten(), label_smoothing=0.1
+    )
+    loss.backward()
+    rate = 10.0 * noam_lambda(d_model=16, warmup_steps=5)(0)
+    assert logged(trainer, "loss") == pytest.approx([loss.item()], rel=1e-4)
+    for (name, ours), theirs in zip(trainer.model.named_parameters(), model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs - rate * theirs.grad, atol=1e-5, rtol=1e-4, msg=name)
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("stop", ["inside the first epoch", "at its end", "inside the second"])
+def test_resuming_goes_on_with_the_same_batches_to_the_same_weights(folder, rows, tmp_path, stop, dropout):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"dropout": dropout}))
+    updates = len(budget_trainer(folder, tmp_path / "out", rows).get_train_dataloader())
+    common = {
+        "max_steps": 2 * updates + 2,
+        "save_strategy": "steps",
+        "save_steps": 1,
+        "gradient_accumulation_steps": 2,
+    }
+    updates = len(budget_trainer(folder, tmp_path / "out", rows, **common).get_train_dataloader()) // 2
+    k = {"inside the first epoch": 2, "at its end": updates, "inside the second": updates + 1}[stop]
+    seen, rest = SeenBatches(), SeenBatches()
+    straight = budget_trainer(folder, tmp_path / "out", rows, [seen], **common)
+    straight.train()
+    resumed = budget_trainer(folder, tmp_path / "again", rows, [rest], **common)
+    resumed.train(resume_from_checkpoint=str(tmp_path / "out" / f"checkpoint-{k}"))
+    assert rest.batches == seen.batches[2 * k :]
+    assert logged(resumed, "learning_rate") == logged(straight, "learning_rate")
+    for (name, ours), theirs in zip(resumed.model.named_parameters(), straight.model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, atol=0.0, rtol=0.0, msg=name)

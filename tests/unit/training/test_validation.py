@@ -1,0 +1,53 @@
+"""Validation sees each pair once, whatever the batches; the best are entered and what brings nothing is counted."""
+
+import pytest
+from accelerate import Accelerator
+
+from tests.tiny_runs import entries, flags, no_scores
+from vanilla_transformer.data.readers import SentencePair, encode_pairs
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import train
+from vanilla_transformer.training.validation import Validation
+
+
+@pytest.fixture
+def pairs():
+    """Pairs of very unequal lengths, each unlike any other."""
+    return [
+        SentencePair(" ".join("ab" * (number % 7) + "c" * (number % 5 + 1)), "b " * (number // 2 + 1))
+        for number in range(30)
+    ]
+
+
+def validation(pairs, tokenizer, max_tokens):
+    return Validation(pairs, tokenizer, no_scores, Accelerator(cpu=True), max_tokens)
+
+
+def rows(batch):
+    """Source and target of each row, without what fills it up."""
+    for source, mask, labels in zip(batch["input_ids"], batch["attention_mask"], batch["labels"], strict=True):
+        yield source[mask.bool()].tolist(), labels[labels != -100].tolist()
+
+
+@pytest.mark.parametrize("max_tokens", [80, 200, 10_000])
+def test_every_pair_is_in_one_batch_and_no_batch_exceeds_its_tokens(pairs, tiny_tokenizer, max_tokens):
+    batches = validation(pairs, tiny_tokenizer, max_tokens).batches
+    expected = [(list(pair.source), list(pair.target)) for pair in encode_pairs(tiny_tokenizer, pairs)]
+    assert sorted(row for batch in batches for row in rows(batch)) == sorted(expected)
+    assert all(batch[side].numel() <= max_tokens for batch in batches for side in ("input_ids", "labels"))
+    assert len(batches) > 3 or max_tokens == 10_000
+
+
+def test_a_pair_longer_than_a_batch_of_training_is_validated_all_the_same(pairs, tiny_tokenizer):
+    assert sum(len(batch["labels"]) for batch in validation(pairs, tiny_tokenizer, 4).batches) == len(pairs)
+
+
+def test_the_loss_is_that_of_all_pairs_whatever_the_batches(pairs, tiny_tokenizer, tiny_model):
+    few, many = (validation(pairs, tiny_tokenizer, max_tokens).loss(tiny_model.eval()) for max_tokens in (10_000, 80))
+    assert many == pytest.approx(few, rel=1e-5)
+
+
+def test_without_validation_text_nothing_is_ranked(corpus, tmp_path):
+    nothing = {"validation_source": None, "validation_target": None, "best_metric": "loss"}
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out", **nothing)), evaluate=no_scores)
+    assert all("loss" in entry for entry in entries(folder)) and not list(folder.glob("best-*"))

@@ -1,0 +1,43 @@
+"""Learn a joint vocabulary from text files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+
+from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, VanillaTransformerTokenizer
+
+from .arguments import parse
+
+
+@dataclass
+class TokenizerArguments:
+    """What a vocabulary is learnt with."""
+
+    output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
+    vocab_size: int = field(default=37000, metadata={"help": "Entries of the vocabulary (section 5.1)."})
+    min_frequency: int = field(default=2, metadata={"help": "Pairs seen more rarely are not merged."})
+    model: str = field(
+        default="bpe", metadata={"help": "bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)}
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    files, options = parse(
+        TokenizerArguments, arguments, "train_tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]"
+    )
+    if not files:
+        raise ValueError("Name at least one text file to learn from, before the flags.")
+    folder = Path(options.output_dir)
+    if (folder / "tokenizer.json").exists():
+        raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
+    from vanilla_transformer.data.readers import read_lines
+
+    lines = chain.from_iterable(read_lines(file) for file in files)
+    tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+        lines, options.vocab_size, options.min_frequency, show_progress=True, model=options.model
+    )
+    with atomic_folder(folder) as aside:
+        tokenizer.save_pretrained(aside)
+    print(f"The tokenizer with {len(tokenizer)} entries is in {folder}.")

@@ -1,0 +1,1 @@
+"""Parallel text: readers, cleaning, tokenizer training, tokenized corpus and batch sampler."""

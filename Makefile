@@ -30,6 +30,7 @@ demo: $(READY) ## Train on the embedded English-German corpus, score, translate 
 test: $(READY_DEV) ## Style, types and the fast tests
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python tools/check_bytecode.py
 
 test-slow: $(READY_DEV) ## The tests that take minutes, the library's own common tests among them
 	$(BIN)/python -m pytest -m slow

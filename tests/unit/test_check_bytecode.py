@@ -1,0 +1,31 @@
+"""The check that the bytecode of the environment can be read."""
+
+import importlib.util
+import py_compile
+from pathlib import Path
+
+import pytest
+
+SPEC = importlib.util.spec_from_file_location("check_bytecode", Path(__file__).parents[2] / "tools/check_bytecode.py")
+check_bytecode = importlib.util.module_from_spec(SPEC)
+SPEC.loader.exec_module(check_bytecode)
+
+
+@pytest.fixture
+def bytecode(tmp_path):
+    """Compile a module and return the path of its `.pyc` file."""
+    (tmp_path / "module.py").write_text("VALUES = {'text': 'x' * 10}\n\n\ndef square(x):\n    return x * x\n")
+    return Path(py_compile.compile(str(tmp_path / "module.py"), doraise=True))
+
+
+def test_check_bytecode_accepts_compiled_modules(bytecode, tmp_path):
+    assert bytecode.is_file()
+    assert list(check_bytecode.unreadable_bytecode(tmp_path)) == []
+
+
+@pytest.mark.parametrize("kept_bytes", [0, 20, 100])
+def test_check_bytecode_reports_truncated_files(bytecode, kept_bytes, tmp_path):
+    bytecode.write_bytes(bytecode.read_bytes()[:kept_bytes])
+    ((path, error),) = check_bytecode.unreadable_bytecode(tmp_path)
+    assert path == bytecode
+    assert isinstance(error, EOFError | ValueError)

@@ -17,7 +17,7 @@ ALLOWED = {
     "file_utils": set(),
     "import_utils": set(),
     "embedded_corpus": {"embedded_corpus"},
-    "data": {"data", "hub", "file_utils", "training"},
+    "data": {"data", "hub", "file_utils", "import_utils"},
     "training": {"training", "data", "hub", "file_utils"},
     "evaluation": {"evaluation", "hub"},
     "publishing": {"publishing", "hub"},

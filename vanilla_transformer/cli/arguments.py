@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from vanilla_transformer.training.recipe import Parser, check_names
+from vanilla_transformer.data.arguments import check_names
+from vanilla_transformer.training.recipe import Parser
 
 Arguments = TypeVar("Arguments")
 

@@ -15,8 +15,8 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
-from vanilla_transformer.training.arguments import DataArguments, corpus_specs
 
+from .arguments import DataArguments, corpus_specs
 from .cache import cached, digest, file_digests
 from .cleaning import (
     CleaningReport,

@@ -9,8 +9,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
-from vanilla_transformer.training.arguments import DataArguments
 
+from .arguments import DataArguments
 from .cache import cached, digest
 from .prepare_data import cache_folder, iterate_sentences, read_training_texts
 from .tokenized_corpus import tokenizer_key

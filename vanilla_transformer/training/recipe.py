@@ -1,6 +1,5 @@
 """Flags and YAML recipes as they are written, each mistake in them an error that names it."""
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,19 +43,6 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     if not isinstance(recipe, dict):
         raise ValueError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
     return recipe
-
-
-def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
-    """
-    Raises a `ValueError` for the first unknown name, with the nearest known one. Unless names must be spelt `exactly`,
-    those that the parser also takes will do: with dashes, and --no_x for a switch that is on by default.
-    """
-    for name in names:
-        spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
-        if not (name in known if exactly else spellings & known):
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            raise ValueError(f"There is no {what} {name!r}.{hint}")
 
 
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from accelerate.utils import TorchDynamoPlugin, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.prepare_data import open_corpus, read_validation_pairs
 from vanilla_transformer.data.readers import SentencePair
@@ -19,7 +20,7 @@ from vanilla_transformer.data.tokenizer_training import check_tokenizer_fits, pr
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import DataArguments, LongArguments, Recipe
+from .arguments import LongArguments, Recipe
 from .averaging import load_weights
 from .checkpoint import TrainingState, check_output_dir, latest_resumable, load_model_weights, load_training_state
 from .resuming import check_same_run, flatten

@@ -8,9 +8,9 @@ import pytest
 
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data import tokenizer_training as tokenizing
+from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.tokenized_corpus import tokenizer_key
 from vanilla_transformer.data.tokenizer_training import prepare_tokenizer
-from vanilla_transformer.training.arguments import DataArguments
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_a_tokenizer_that_is_named_is_loaded_and_no_text_is_read(recipe, prepare
 
 PROCESS = """
 import json, sys, torch
-from vanilla_transformer.training.arguments import DataArguments
+from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.tokenized_corpus import tokenizer_key
 from vanilla_transformer.data.tokenizer_training import prepare_tokenizer
 rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])

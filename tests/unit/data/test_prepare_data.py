@@ -6,6 +6,7 @@ import datasets
 import pytest
 
 from vanilla_transformer.data import prepare_data as preparation
+from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.prepare_data import (
     iterate_sentences,
     prepare_corpus,
@@ -15,7 +16,6 @@ from vanilla_transformer.data.prepare_data import (
 )
 from vanilla_transformer.data.readers import SentencePair, encode_pairs, read_text_files
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
-from vanilla_transformer.training.arguments import DataArguments
 
 
 @pytest.fixture

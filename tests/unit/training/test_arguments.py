@@ -7,8 +7,9 @@ import pytest
 
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
+from vanilla_transformer.data.arguments import corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
-from vanilla_transformer.training.arguments import LongArguments, ModelArguments, corpus_specs, parse_recipe
+from vanilla_transformer.training.arguments import LongArguments, ModelArguments, parse_recipe
 from vanilla_transformer.training.recipe import read_recipe
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]

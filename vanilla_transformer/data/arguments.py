@@ -1,0 +1,197 @@
+"""Arguments of the training, validation and test data, and of the tokenizer."""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import yaml
+
+from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
+
+from .readers import CorpusSpec
+
+
+@dataclass
+class DataArguments:
+    """The corpus: text files, a dataset with a `translation` column, or a mix of corpora; and how it is cleaned."""
+
+    train_source: str | None = field(
+        default=None, metadata={"help": "Training text, source side, one sentence a line."}
+    )
+    train_target: str | None = field(default=None, metadata={"help": "Training text, target side, line by line."})
+    corpora: list[dict[str, Any]] | str | None = field(
+        default=None,
+        metadata={
+            "help": "In place of files: a list of corpora (as a flag, in JSON), each with `source` and `target` (text "
+            "files), `file` (.tsv, .jsonl, .parquet) or `dataset` (and `split`), with a `weight`, and with "
+            "`source_language` and `target_language` where they are not those of the recipe."
+        },
+    )
+    validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
+    validation_target: str | None = field(default=None, metadata={"help": "Validation text, target side."})
+    test_source: str | None = field(
+        default=None, metadata={"help": "Test text, source side, to report how much of it is in the training text."}
+    )
+    test_target: str | None = field(default=None, metadata={"help": "Test text, target side."})
+    dataset: str | None = field(
+        default=None,
+        metadata={"help": "In place of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."},
+    )
+    source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as en."})
+    target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as de."})
+    tokenizer: str | None = field(
+        default=None, metadata={"help": "Folder or Hub name of a tokenizer. By default one is trained on the corpus."}
+    )
+    tokenizer_model: str = field(
+        default="bpe",
+        metadata={
+            "help": "bpe, unigram or wordpiece: of a tokenizer that is trained on the corpus (section 5.1).",
+            "choices": list(TOKENIZER_MODELS),
+        },
+    )
+    bpe_dropout: float = field(
+        default=0.0,
+        metadata={"help": "Probability p in [0, 1) of leaving out a merge, anew in each epoch. Not in the paper."},
+    )
+    vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
+    max_tokens: int = field(
+        default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
+    )
+    drop_empty: bool = field(
+        default=False, metadata={"help": "Leave out pairs without text on one side. By default they are an error."}
+    )
+    drop_invalid_unicode: bool = field(
+        default=False, metadata={"help": "Leave out pairs that are not valid Unicode. By default they are an error."}
+    )
+    drop_identical: bool = field(
+        default=False, metadata={"help": "Leave out pairs whose translation is the source itself."}
+    )
+    drop_duplicates: bool = field(
+        default=False, metadata={"help": "Leave out pairs that an earlier one repeats, over all corpora."}
+    )
+    max_length: int | None = field(
+        default=None, metadata={"help": "Leave out pairs with more tokens on a side, EOS counted."}
+    )
+    max_length_ratio: float | None = field(
+        default=None, metadata={"help": "Leave out pairs with a side so many times longer than the other, in tokens."}
+    )
+    stream: bool = field(
+        default=False, metadata={"help": "Read corpora that outgrow the disk as they are needed, window by window."}
+    )
+    stream_window: int = field(
+        default=1_000_000, metadata={"help": "Pairs of a stream that are read, cleaned and shuffled at a time."}
+    )
+    cache_dir: str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder of cleaned and tokenised text and of trained tokenizers, shared by all processes of a "
+            "run. By default in that of `datasets`."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.corpora, str):
+            self.corpora = _parse_corpora(self.corpora)
+
+    @property
+    def languages(self) -> dict[str, Any]:
+        """Those of every corpus that does not name its own, as keywords of `CorpusSpec`."""
+        return {"source_language": self.source_language, "target_language": self.target_language}
+
+
+def _parse_corpora(text: str) -> list[dict[str, Any]]:
+    """The value of `--corpora`: YAML, of which JSON is a part."""
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"`corpora` must be a list in YAML or JSON: {error}") from error
+
+
+def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
+    """
+    The corpora of the training text: those that `corpora` lists, or the one that files or `dataset` name.
+
+    Raises:
+        ValueError: an entry of `corpora` has a key that does not exist (with the nearest that does), or names no
+            corpus.
+    """
+    if data.dataset is not None:
+        return [CorpusSpec(dataset=data.dataset, **data.languages)]
+    if data.corpora is None:
+        return [CorpusSpec(source=data.train_source, target=data.train_target)]
+    if not isinstance(data.corpora, list) or not data.corpora:
+        raise ValueError(f"`corpora` must be a list with a corpus in it, got {data.corpora!r}.")
+    return [_corpus_spec(entry, data.languages) for entry in data.corpora]
+
+
+def _corpus_spec(entry: Any, languages: dict[str, Any]) -> CorpusSpec:
+    if not isinstance(entry, dict):
+        raise ValueError(f"Each corpus of `corpora` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
+    known = {item.name for item in fields(CorpusSpec)}
+    check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
+    return CorpusSpec(**(languages | {name: value for name, value in entry.items() if value is not None}))
+
+
+def check_data_arguments(data: DataArguments) -> None:
+    """Check values that cannot work, before any file is read.
+
+    Raises:
+        ValueError: naming the field, the value and the rule.
+    """
+    kinds = ("corpora", "dataset", "train_source", "train_target")
+    named = [kind for kind in kinds if getattr(data, kind) is not None]
+    if named not in (["corpora"], ["dataset"], ["train_source", "train_target"]):
+        if len(named) > 1:
+            raise ValueError(f"Give either `dataset` or text files or `corpora`, got `{named[0]}` and `{named[1]}`.")
+        missing = "train_target" if named else "train_source"
+        raise ValueError(f"`{missing}` must be given (or a `dataset`, or `corpora`): the path of a text file.")
+    for name in ("source_language", "target_language"):
+        if data.dataset is not None and getattr(data, name) is None:
+            raise ValueError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
+    for part in ("validation", "test"):
+        if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
+            raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
+    corpus_specs(data)
+    _check_cleaning(data)
+    _check_tokenizer(data)
+
+
+def _check_cleaning(data: DataArguments) -> None:
+    for name in ("max_length", "max_length_ratio", "stream_window"):
+        value = getattr(data, name)
+        if value is not None and value < 1:
+            raise ValueError(f"`{name}` must be at least 1, got {value}.")
+    if data.stream and data.drop_duplicates:
+        raise ValueError(
+            "`drop_duplicates` needs to see all corpora before training, which `stream` does not, got both. Take one "
+            "of them out of the recipe."
+        )
+
+
+def _check_tokenizer(data: DataArguments) -> None:
+    if data.tokenizer is not None and data.tokenizer_model != "bpe":
+        raise ValueError(
+            f"Give either `tokenizer` or `tokenizer_model`, got {data.tokenizer} and {data.tokenizer_model}: the "
+            "latter is for a tokenizer that is trained on the corpus."
+        )
+    if not 0.0 <= data.bpe_dropout < 1.0:
+        raise ValueError(f"`bpe_dropout` must be in [0, 1), got {data.bpe_dropout}.")
+    if data.bpe_dropout and data.tokenizer_model != "bpe":
+        raise ValueError(
+            f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
+            f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
+        )
+
+
+def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
+    """
+    Raises a `ValueError` for the first unknown name, with the nearest known one. Unless names must be spelt `exactly`,
+    those that the parser also takes will do: with dashes, and --no_x for a switch that is on by default.
+    """
+    for name in names:
+        spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
+        if not (name in known if exactly else spellings & known):
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise ValueError(f"There is no {what} {name!r}.{hint}")

@@ -6,17 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.tiny import TINY_SIZES
+
 ROOT = Path(__file__).parents[1]
-TINY = {
+TINY = TINY_SIZES | {
     "vocab_size": 280,
     "max_tokens": 64,
-    "d_model": 16,
-    "encoder_layers": 1,
-    "decoder_layers": 1,
-    "encoder_attention_heads": 2,
-    "decoder_attention_heads": 2,
-    "encoder_ffn_dim": 32,
-    "decoder_ffn_dim": 32,
     "dropout": 0.0,
     "warmup_steps": 10,
     "max_steps": 6,

@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/average_checkpoints.py`, as `vanilla-transformer average-checkpoints` does."""
+"""Run `vanilla-transformer average-checkpoints`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Runs `benchmarks/benchmark.py`: every comparison with other toolkits in one run, or its parts by name."""
+"""Run the benchmarks: all comparisons with other toolkits, or those given by name."""
 
 import runpy
 import sys

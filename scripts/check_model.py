@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/check_model.py`, as `vanilla-transformer check-model` does."""
+"""Run `vanilla-transformer check-model`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/convert.py`, as `vanilla-transformer convert` does."""
+"""Run `vanilla-transformer convert`."""
 
 import sys
 

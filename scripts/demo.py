@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/demo.py`, as `vanilla-transformer demo` does."""
+"""Run `vanilla-transformer demo`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/evaluate.py`, as `vanilla-transformer evaluate` does."""
+"""Run `vanilla-transformer evaluate`."""
 
 import sys
 

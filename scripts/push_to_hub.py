@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/push_to_hub.py`, as `vanilla-transformer push-to-hub` does."""
+"""Run `vanilla-transformer push-to-hub`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/render_card.py`, as `vanilla-transformer render-card` does."""
+"""Run `vanilla-transformer render-card`."""
 
 import sys
 

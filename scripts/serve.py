@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/serve.py`, as `vanilla-transformer serve` does."""
+"""Run `vanilla-transformer serve`."""
 
 import sys
 

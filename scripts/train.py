@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/train.py`, as `vanilla-transformer train` does."""
+"""Run `vanilla-transformer train`."""
 
 import sys
 

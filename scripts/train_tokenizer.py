@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/train_tokenizer.py`, as `vanilla-transformer train-tokenizer` does."""
+"""Run `vanilla-transformer train-tokenizer`."""
 
 import sys
 

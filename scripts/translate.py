@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/translate.py`, as `vanilla-transformer translate` does."""
+"""Run `vanilla-transformer translate`."""
 
 import sys
 

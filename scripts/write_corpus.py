@@ -1,4 +1,4 @@
-"""Runs `vanilla_transformer/cli/write_corpus.py`, as `vanilla-transformer write-corpus` does."""
+"""Run `vanilla-transformer write-corpus`."""
 
 import sys
 

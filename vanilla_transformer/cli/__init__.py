@@ -1,46 +1,49 @@
-"""
-The command line: `vanilla-transformer COMMAND …`, or `python scripts/COMMAND.py …`.
+"""Command line: `vanilla-transformer COMMAND ...`, or the same with `python -m vanilla_transformer`.
 
-Each module here parses, makes one call of the library, and prints. A user's mistake ends with one line and status 2.
-What takes seconds to import is imported where it is used, so that `--help` and mistakes are answered at once.
+Each module parses its arguments, makes one library call and prints the result. A user's mistake ends with one line on
+standard error and status 2. Slow imports are inside functions, so that `--help` and mistakes are answered at once.
 """
 
+import difflib
 import importlib
 import sys
 from collections.abc import Callable, Sequence
 
 COMMANDS = {
-    "train": "train a model from raw text or a dataset",
-    "train-tokenizer": "learn a joint vocabulary from text files",
-    "translate": "translate text with a trained model",
-    "evaluate": "BLEU and chrF of a model, or of a file of translations, on a test set",
-    "average-checkpoints": "write the mean of several checkpoints or models",
-    "render-card": "write the model card of a trained folder",
-    "check-model": "what must hold of a model folder before others get it",
-    "push-to-hub": "check a model folder and publish it",
-    "convert": "from and to the formats of other toolkits",
-    "serve": "offer a model over HTTP",
-    "write-corpus": "write the embedded English-German corpus",
-    "demo": "train on the embedded corpus, score, translate and draw, in a few minutes",
+    "train": "train a model from a recipe, text files or a dataset",
+    "train-tokenizer": "train a joint subword vocabulary on text files",
+    "translate": "translate sentences with a trained model",
+    "evaluate": "compute BLEU and chrF of a model or of a file of translations",
+    "average-checkpoints": "average the weights of several checkpoints or models",
+    "render-card": "write the model card of a trained model",
+    "check-model": "check a model folder before publishing it",
+    "push-to-hub": "check a model folder and publish it on the Hugging Face Hub",
+    "convert": "convert models from and to the formats of other toolkits",
+    "serve": "serve a model over HTTP",
+    "download-data": "download a public parallel corpus into data/",
+    "write-corpus": "write the English-German demo corpus as text files",
+    "demo": "train on the demo corpus, score, translate and plot, in a few minutes",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The console command: runs the sub-command named first."""
+    """Run the sub-command named by the first argument and return the exit status."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if not arguments or arguments[0] in ("-h", "--help"):
         sys.stdout.write(_usage())
         return 0
+    if arguments[0] == "--version":
+        return run(_print_version, [])
     name, *rest = arguments
     if name not in COMMANDS:
-        sys.stderr.write(f"error: There is no command {name!r}.\n\n{_usage()}")
+        sys.stderr.write(f"error: {_unknown_command(name)}\n")
         return 2
     module = importlib.import_module(f".{name.replace('-', '_')}", __name__)
     return run(module.main, rest)
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit status: 0, 2 for a mistake, 3 for an infinite loss, 130 for Ctrl-C."""
+    """Run one command and return its exit status: 0, 2 for a user's mistake, 3 for a diverged loss, 130 for Ctrl-C."""
     try:
         command(sys.argv[1:] if arguments is None else arguments)
     except (ValueError, OSError) as error:
@@ -51,8 +54,21 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
         return 3
     except KeyboardInterrupt as interruption:
         sys.stderr.write(f"{str(interruption) or 'Interrupted.'}\n")
-        return getattr(interruption, "exit_status", 130)  # training has one of its own
+        return getattr(interruption, "exit_status", 130)  # training sets its own status
     return 0
+
+
+def _print_version(arguments: Sequence[str]) -> None:
+    from vanilla_transformer import __version__
+
+    sys.stdout.write(f"vanilla-transformer {__version__}\n")
+
+
+def _unknown_command(name: str) -> str:
+    """Return the error message for an unknown command: the nearest known one, and the list."""
+    nearest = difflib.get_close_matches(name.replace("_", "-"), COMMANDS, n=1, cutoff=0.6)
+    hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+    return f"There is no command {name!r}.{hint} Commands: {', '.join(COMMANDS)}."
 
 
 def _on_one_line(error: Exception) -> str:
@@ -62,4 +78,12 @@ def _on_one_line(error: Exception) -> str:
 def _usage() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    return "\n".join(["usage: vanilla-transformer COMMAND [--help] ...", "", *lines, ""])
+    return "\n".join(
+        [
+            "usage: vanilla-transformer COMMAND [--help] ...",
+            "       vanilla-transformer --version",
+            "",
+            *lines,
+            "",
+        ]
+    )

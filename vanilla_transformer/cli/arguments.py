@@ -1,4 +1,4 @@
-"""Parsing that the commands share."""
+"""Argument parsing shared by all commands."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -10,16 +10,36 @@ Arguments = TypeVar("Arguments")
 
 
 def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str) -> tuple[list[str], Arguments]:
-    """
-    Words before the first flag, and the flags as a dataclass.
+    """Split `arguments` into the words before the first flag and the flags, parsed as `arguments_class`.
 
     Raises:
-        ValueError: a flag that does not exist, with the nearest that does.
+        ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
     """
     flags = [index for index, word in enumerate(arguments) if word.startswith("--")]
     first = flags[0] if flags else len(arguments)
-    parser = Parser(arguments_class, usage=usage)
+    parser = Parser(arguments_class, usage=f"vanilla-transformer {usage}")
     known = set(arguments_class.__dataclass_fields__) | {"help"}  # type: ignore[attr-defined]
     check_names([arguments[index][2:].split("=")[0] for index in flags], known, "flag")
     (parsed,) = parser.parse(arguments[first:])
     return list(arguments[:first]), parsed
+
+
+def require_one_model(words: Sequence[str]) -> str:
+    """Return the model that `words` names.
+
+    Raises:
+        ValueError: `words` holds no name or more than one.
+    """
+    if len(words) != 1:
+        raise ValueError(f"Name one model (its folder or Hub name) before the flags, got {len(words)} names.")
+    return words[0]
+
+
+def require_no_words(words: Sequence[str]) -> None:
+    """Check that a command without positional arguments got none.
+
+    Raises:
+        ValueError: it got one.
+    """
+    if words:
+        raise ValueError(f"This command takes flags only, got {words[0]!r}.")

@@ -1,4 +1,4 @@
-"""Write the mean of several model folders as one more."""
+"""Average the weights of several model folders."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,17 +8,18 @@ from .arguments import parse
 
 @dataclass
 class AverageArguments:
-    """Where the mean goes."""
+    """Flags of `average-checkpoints`."""
 
-    output_dir: str = field(metadata={"help": "Folder for the averaged model."})
+    output_dir: str = field(metadata={"help": "Folder of the averaged model."})
 
 
 def main(arguments: Sequence[str]) -> None:
     folders, options = parse(
-        AverageArguments, arguments, "average_checkpoints FOLDER FOLDER [FOLDER ...] --output_dir FOLDER"
+        AverageArguments, arguments, "average-checkpoints FOLDER FOLDER [FOLDER ...] --output_dir FOLDER"
     )
     if len(folders) < 2:
-        raise ValueError(f"Name at least two folders of models before the flags, got {len(folders)}.")
+        raise ValueError(f"Name at least two model folders before the flags, got {len(folders)}.")
     from vanilla_transformer.training.averaging import average_model_folders
 
-    print(f"The mean of {len(folders)} models is in {average_model_folders(folders, options.output_dir)}.")
+    output = average_model_folders(folders, options.output_dir)
+    print(f"The average of {len(folders)} models is in {output}.")

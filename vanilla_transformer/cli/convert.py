@@ -13,30 +13,34 @@ _SENTENCES = 200
 
 @dataclass
 class ConvertArguments:
-    """Which way, and what both sides are compared on."""
+    """Flags of `convert`."""
 
     source_format: str | None = field(
-        default=None, metadata={"help": f"SOURCE is of this format, OUTPUT will be of ours: {', '.join(READERS)}."}
+        default=None, metadata={"help": f"Format of SOURCE; OUTPUT gets this package's format. {', '.join(READERS)}."}
     )
     target_format: str | None = field(
-        default=None, metadata={"help": f"FOLDER is of our format, OUTPUT will be of this: {', '.join(WRITERS)}."}
+        default=None, metadata={"help": f"Format of OUTPUT; FOLDER has this package's format. {', '.join(WRITERS)}."}
     )
     sentences: str | None = field(
         default=None,
-        metadata={"help": "Text to compare on, one sentence a line; by default 200 sentences of the embedded corpus."},
+        metadata={
+            "help": "Text file to compare both models on, one sentence per line; by default 200 sentences of the demo "
+            "corpus."
+        },
     )
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(ConvertArguments, arguments, _USAGE)
     if len(words) != 2:
-        raise ValueError(f"Name what is to be converted and where to, before the flags; got {len(words)} names.")
-    convert = _converter(options)
-    comparison = convert(words[0], words[1], _sentences(options.sentences))
-    print(f"{words[1]}: {comparison or 'not compared, since nothing here runs the original'}")
+        raise ValueError(f"Name the model to convert and the output before the flags, got {len(words)} names.")
+    source, output = words
+    convert = _select_converter(options)
+    comparison = convert(source, output, _read_sentences(options.sentences))
+    print(f"{output}: {comparison or 'not compared, because the original cannot run here'}")
 
 
-def _sentences(path: str | None) -> list[str]:
+def _read_sentences(path: str | None) -> list[str]:
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.embedded_corpus import generate_pairs
 
@@ -45,8 +49,8 @@ def _sentences(path: str | None) -> list[str]:
     return [pair.source for pair in generate_pairs("test", _SENTENCES, seed=0)]
 
 
-def _converter(options: ConvertArguments) -> Converter:
-    asked = [
+def _select_converter(options: ConvertArguments) -> Converter:
+    given = [
         (flag, name, known)
         for flag, name, known in (
             ("source_format", options.source_format, READERS),
@@ -54,9 +58,9 @@ def _converter(options: ConvertArguments) -> Converter:
         )
         if name is not None
     ]
-    if len(asked) != 1:
-        raise ValueError(f"Give either --source_format or --target_format, got {len(asked)} of them.")
-    ((flag, name, known),) = asked
+    if len(given) != 1:
+        raise ValueError(f"Give either --source_format or --target_format, got {len(given)} of them.")
+    ((flag, name, known),) = given
     if name not in known:
         raise ValueError(f"`{flag}` must be one of {', '.join(known)}, got {name!r}.")
     return known[name]

@@ -1,4 +1,4 @@
-"""BLEU and chrF of a model, or of translations in a file, on a test set."""
+"""Compute BLEU and chrF of a model, or of a file of translations, on a test set."""
 
 import json
 import os
@@ -8,46 +8,50 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import parse
+from .arguments import parse, require_one_model
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
 
-_USAGE = "evaluate FOLDER --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
+_USAGE = "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
 
 
 @dataclass
 class EvaluateArguments:
-    """A test set, what to compare with, and where to put the results. Line n of each file belongs to line n."""
+    """Flags of `evaluate`. All text files are aligned line by line."""
 
-    target: str = field(metadata={"help": "Reference translations, one sentence a line."})
-    source: str | None = field(default=None, metadata={"help": "Test text, source side; needed for decoding."})
+    target: str = field(metadata={"help": "Reference translations, one sentence per line."})
+    source: str | None = field(
+        default=None, metadata={"help": "Source text to translate; required unless --hypotheses is given."}
+    )
     hypotheses: str | None = field(
-        default=None, metadata={"help": "Score these translations in place of decoding; no model is read then."}
+        default=None, metadata={"help": "Score the translations in this file instead of translating with a model."}
     )
     compare_with: str | None = field(
-        default=None, metadata={"help": "Translations of a second system: paired bootstrap resampling against it."}
+        default=None, metadata={"help": "Translations of a baseline system, compared by paired bootstrap resampling."}
     )
     paper_bleu: str | None = field(
         default=None,
         metadata={
             "nargs": "?",
             "const": "de",
-            "help": "Add the paper's BLEU, of Moses' tokens with compounds split, for this target language (de).",
+            "help": "Add the paper's BLEU (Moses tokens, compounds split) for this target language, by default de.",
         },
     )
-    bootstrap_samples: int = field(default=1000, metadata={"help": "Resamples for intervals and p-values."})
-    output_file: str | None = field(default=None, metadata={"help": "Write the translations there."})
-    json: str | None = field(default=None, metadata={"help": "Write all scores there as JSON."})
+    bootstrap_samples: int = field(
+        default=1000, metadata={"help": "Number of resamples for confidence intervals and p-values."}
+    )
+    output_file: str | None = field(default=None, metadata={"help": "Write the translations to this file."})
+    json: str | None = field(default=None, metadata={"help": "Write all scores to this file as JSON."})
     name: str | None = field(
         default=None,
         metadata={
-            "help": "What the test set is called. The model's folder keeps the scores, and the worst translations, "
-            "under this name for its card."
+            "help": "Name of the test set. Scores and worst translations are saved in the model's folder under this "
+            "name, for its card."
         },
     )
     num_beams: int | None = field(
-        default=None, metadata={"help": "In place of the checkpoint's own (4 in the paper)."}
+        default=None, metadata={"help": "Beam size; by default the checkpoint's (4 in the paper)."}
     )
 
 
@@ -58,57 +62,62 @@ def main(arguments: Sequence[str]) -> None:
 
     _check(words, options)
     references = _read_references(options)
-    baseline = None if options.compare_with is None else _read_beside(options.compare_with, references, options)
+    baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
     if options.hypotheses is not None:
-        hypotheses = _read_beside(options.hypotheses, references, options)
+        hypotheses = _read_aligned(options.hypotheses, references, options)
     else:
         hypotheses = _translate(words[0], options)
     if processes().is_main_process:
         found = report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
         _write_results(hypotheses, found, options)
         if options.name is not None:
-            _keep_for_the_card(Path(words[0]), hypotheses, references, found, options)
+            _save_for_card(Path(words[0]), hypotheses, references, found, options)
         print("\n".join(found.lines()))
     processes().destroy_process_group()
 
 
 def _check(words: Sequence[str], options: EvaluateArguments) -> None:
-    """What would otherwise be refused only after an hour of decoding."""
+    """Refuse invalid options before an hour of decoding.
+
+    Raises:
+        ValueError: the message names the option.
+    """
     from vanilla_transformer.evaluation.scores import corpus_metrics
 
-    if options.hypotheses is None and len(words) != 1:
-        raise ValueError(f"Name the folder (or Hub name) of one model before the flags, got {len(words)} names.")
-    if options.hypotheses is None and options.source is None:
-        raise ValueError("There must be a text to translate: --source FILE, or --hypotheses FILE in its place.")
+    if options.hypotheses is None:
+        require_one_model(words)
+        if options.source is None:
+            raise ValueError(
+                "Give a text to translate with --source FILE, or its translations with --hypotheses FILE."
+            )
     if options.bootstrap_samples < 1:
         raise ValueError(f"`bootstrap_samples` must be 1 or more, got {options.bootstrap_samples}.")
     for path in (options.output_file, options.json):
         if path is not None and Path(path).is_dir():
-            raise ValueError(f"Results go to a file, but {path} is a folder.")
+            raise ValueError(f"Results must go to a file, but {path} is a folder.")
     if options.name is not None:
         if options.hypotheses is not None or not Path(words[0]).is_dir():
-            raise ValueError(
-                "`--name` keeps the scores in the folder of the model that translates, but there is none."
-            )
+            raise ValueError("--name saves the scores in the model's folder, so a local model must translate.")
         if not re.fullmatch(r"[\w .-]+", options.name):
-            raise ValueError(f"`--name` must be of letters, digits, spaces, '.', '_' and '-', got {options.name!r}.")
+            raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {options.name!r}.")
     corpus_metrics(options.paper_bleu)
 
 
 def _read_references(options: EvaluateArguments) -> list[str]:
     from vanilla_transformer.data.readers import read_lines, read_text_files
 
-    # The pairs are read for their checks: blank ones are not among them, and without those the lines of the other
-    # files would be against the wrong ones. A blank line counts in no score.
+    # Reading the pairs checks them, but drops pairs with a blank side, which would shift the lines against the other
+    # files. So the references are read again with blank lines, which count in no score.
     if options.source is not None:
         read_text_files(options.source, options.target)
     return read_lines(options.target)
 
 
-def _read_beside(path: str, references: Sequence[str], options: EvaluateArguments) -> list[str]:
-    """
+def _read_aligned(path: str, references: Sequence[str], options: EvaluateArguments) -> list[str]:
+    """Read the lines of `path`.
+
     Raises:
-        ValueError: the file has not as many lines as the references.
+        ValueError: the file has more or fewer lines than the references.
     """
     from vanilla_transformer.data.readers import read_lines
 
@@ -127,7 +136,7 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import processes, translate_on_all_processes
 
-    assert options.source  # `_check` has seen to it
+    assert options.source  # see `_check`
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
     model = model.to(processes().device)
@@ -141,13 +150,13 @@ def _write_results(hypotheses: Sequence[str], found: "Report", options: Evaluate
         _write(Path(options.json), json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
 
 
-def _keep_for_the_card(
+def _save_for_card(
     folder: Path, hypotheses: Sequence[str], references: Sequence[str], found: "Report", options: EvaluateArguments
 ) -> None:
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.report import worst_translations
 
-    assert options.source and options.name  # `_check` has seen to it
+    assert options.source and options.name  # see `_check`
     record = {
         "name": options.name,
         **found.as_dict(),
@@ -158,9 +167,9 @@ def _keep_for_the_card(
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes beside the file and renames, so that a reader sees the old or the new one, never half of it."""
+    """Write `text` to a temporary file and rename it, so that readers never see a partial file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():  # a pipe or a terminal, which cannot be replaced
+    if path.exists() and not path.is_file():  # a pipe or a terminal cannot be replaced
         path.write_text(text, encoding="utf-8")
         return
     aside = path.with_name(f".{path.name}.{os.getpid()}")

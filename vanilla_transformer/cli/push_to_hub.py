@@ -1,4 +1,4 @@
-"""Check a model folder and publish it on the Hub."""
+"""Check a model folder and publish it on the Hugging Face Hub."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,30 +8,35 @@ from typing import Any
 import vanilla_transformer
 
 from .arguments import parse
-from .resources import resource
+from .resources import resource_folder
 
 
 @dataclass
 class PushArguments:
-    """Where the model goes, and what its card says."""
+    """Flags of `push-to-hub`."""
 
     facts: str | None = field(
         default=None,
-        metadata={"help": "YAML file of facts, to render the card from; by default the folder's own card is used."},
+        metadata={"help": "YAML file of facts to render the card from; by default the folder's own card is used."},
     )
-    private: bool = field(default=False, metadata={"help": "Create the repository for your eyes only."})
-    revision: str | None = field(default=None, metadata={"help": "Branch, in place of main; created if need be."})
-    message: str | None = field(default=None, metadata={"help": "Of the commit."})
-    token: str | None = field(default=None, metadata={"help": "In place of the one of `hf auth login`."})
+    private: bool = field(default=False, metadata={"help": "Create a private repository."})
+    revision: str | None = field(
+        default=None, metadata={"help": "Branch to push to, created if missing; by default main."}
+    )
+    message: str | None = field(default=None, metadata={"help": "Commit message."})
+    token: str | None = field(
+        default=None, metadata={"help": "Access token; by default the one stored by `hf auth login`."}
+    )
     trust_remote_code: bool = field(
-        default=False, metadata={"help": "Run and publish the folder's own code even if it is not this package's."}
+        default=False,
+        metadata={"help": "Run and publish the folder's own code even if it differs from this package's."},
     )
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(PushArguments, arguments, "push_to_hub FOLDER USER/NAME [--flags]")
+    words, options = parse(PushArguments, arguments, "push-to-hub FOLDER USER/NAME [--flags]")
     if len(words) != 2:
-        raise ValueError(f"Name the folder of a model and its place on the Hub (user/name), got {len(words)} names.")
+        raise ValueError(f"Name a model folder and its place on the Hub (user/name), got {len(words)} names.")
     from vanilla_transformer.publishing.checks import table
     from vanilla_transformer.publishing.push import push_folder
 
@@ -39,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     url = push_folder(
         folder,
         repo_id,
-        card=None if options.facts is None else _card_of(folder, repo_id, options.facts),
+        card=None if options.facts is None else _card_renderer(folder, repo_id, options.facts),
         private=options.private,
         revision=options.revision,
         message=options.message,
@@ -50,11 +55,11 @@ def main(arguments: Sequence[str]) -> None:
     print(f"Published: {url}")
 
 
-def _card_of(run: str, repo_id: str, facts_file: str) -> Callable[[Path], Any]:
-    """The card of a copy of the model, with what lies in the folder of its run."""
+def _card_renderer(run: str, repo_id: str, facts_file: str) -> Callable[[Path], Any]:
+    """Return a function that renders the card of a staged copy from the records of the folder `run`."""
     from vanilla_transformer.publishing.card import read_facts, render_card
 
-    facts, template = read_facts(facts_file), resource("model_card", "template.md")
+    facts, template = read_facts(facts_file), resource_folder("model_card") / "template.md"
     return lambda staged: render_card(
         staged, facts, template, vanilla_transformer.__version__, run=run, location=repo_id
     )

@@ -1,4 +1,4 @@
-"""Write the model card of a trained folder."""
+"""Write the model card of a trained model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,28 +6,26 @@ from pathlib import Path
 
 import vanilla_transformer
 
-from .arguments import parse
-from .resources import resource
+from .arguments import parse, require_one_model
+from .resources import resource_folder
 
 
 @dataclass
 class CardArguments:
-    """What the card says beyond what training recorded."""
+    """Flags of `render-card`."""
 
     facts: str = field(metadata={"help": "YAML file of facts, such as model_card/multi30k_en_de.yaml."})
-    template: str | None = field(default=None, metadata={"help": "Jinja template, in place of the package's own."})
-    repo_id: str | None = field(default=None, metadata={"help": "Where others will find the model: user/name."})
+    template: str | None = field(default=None, metadata={"help": "Jinja template; by default the package's own."})
+    repo_id: str | None = field(default=None, metadata={"help": "Hub name to show in the usage examples: user/name."})
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(CardArguments, arguments, "render_card FOLDER --facts FILE.yaml [--flags]")
-    if len(words) != 1:
-        raise ValueError(f"Name the folder of one model before the flags, got {len(words)} names.")
+    words, options = parse(CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]")
+    folder = Path(require_one_model(words))
     from vanilla_transformer.publishing.card import read_facts, render_card
 
-    template = options.template or resource("model_card", "template.md")
+    template = options.template or resource_folder("model_card") / "template.md"
     facts, version = read_facts(options.facts), vanilla_transformer.__version__
-    card = render_card(words[0], facts, template, version, location=options.repo_id)
-    path = Path(words[0]) / "README.md"
-    card.save(path)
-    print(f"The card is in {path}.")
+    card = render_card(folder, facts, template, version, location=options.repo_id)
+    card.save(folder / "README.md")
+    print(f"The card is in {folder / 'README.md'}.")

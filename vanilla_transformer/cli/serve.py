@@ -1,4 +1,4 @@
-"""Offer a model over HTTP."""
+"""Serve a model over HTTP."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.serving.limits import Limits
 
-from .arguments import parse
+from .arguments import parse, require_one_model
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
@@ -17,20 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ServeArguments(Limits):
-    """Where the service listens, and what it takes."""
+    """Flags of `serve`: the address, the backend and the limits of the service."""
 
-    host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all of them."})
+    host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
     backend: str | None = field(
-        default=None, metadata={"help": "`ctranslate2` for a folder that was converted for it; by default torch."}
+        default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
     )
-    page: bool = field(default=False, metadata={"help": "Offer a page at / as well, to try the model on."})
+    page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the model."})
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(ServeArguments, arguments, "serve FOLDER [--flags]")
-    if len(words) != 1:
-        raise ValueError(f"Name the folder (or Hub name) of one model before the flags, got {len(words)} names.")
+    words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]")
+    name = require_one_model(words)
     from transformers import pipeline
 
     from vanilla_transformer import TranslationPipeline
@@ -40,29 +39,29 @@ def main(arguments: Sequence[str]) -> None:
 
         from vanilla_transformer.serving.service import create_service, translate_with
     translate = (
-        pipeline("translation", model=words[0])
+        pipeline("translation", model=name)
         if options.backend is None
-        else TranslationPipeline(words[0], backend=options.backend)
+        else TranslationPipeline(name, backend=options.backend)
     )
     service = create_service(translate_with(translate), options)
     if options.page:
-        service = _with_page(service, translate, words[0])
+        service = _add_page(service, translate, name)
     uvicorn.run(service, host=options.host, port=options.port, log_level="info")
 
 
-def _with_page(service: Any, translate: "TranslationPipeline", name: str) -> Any:
-    """The page has a picture of the attention where the model shows it, which those for CTranslate2 do not."""
+def _add_page(service: Any, translate: "TranslationPipeline", name: str) -> Any:
+    """Add the web page, with a plot of the attention unless the backend is CTranslate2, which does not return it."""
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
     with requires_extra("page", "The page"):
         from vanilla_transformer.serving.page import add_page
     draw = None
     if isinstance(translate.model, VanillaTransformerForConditionalGeneration):
-        draw = partial(_draw, translate)
+        draw = partial(_draw_attention, translate)
     return add_page(service, Path(name).name, draw)
 
 
-def _draw(translate: "TranslationPipeline", text: str, picture: Path) -> Path:
+def _draw_attention(translate: "TranslationPipeline", text: str, picture: Path) -> Path:
     from vanilla_transformer.evaluation.plots import plot_attention
 
     return plot_attention(translate.model, translate.tokenizer, text, picture)

@@ -1,4 +1,4 @@
-"""Learn a joint vocabulary from text files."""
+"""Train a joint subword vocabulary on text files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,22 +13,23 @@ from .arguments import parse
 
 @dataclass
 class TokenizerArguments:
-    """What a vocabulary is learnt with."""
+    """Flags of `train-tokenizer`."""
 
     output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
-    vocab_size: int = field(default=37000, metadata={"help": "Entries of the vocabulary (section 5.1)."})
-    min_frequency: int = field(default=2, metadata={"help": "Pairs seen more rarely are not merged."})
+    vocab_size: int = field(default=37000, metadata={"help": "Vocabulary size (section 5.1)."})
+    min_frequency: int = field(default=2, metadata={"help": "Minimum frequency of a pair to be merged."})
     model: str = field(
-        default="bpe", metadata={"help": "bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)}
+        default="bpe",
+        metadata={"help": "Tokenizer model: bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)},
     )
 
 
 def main(arguments: Sequence[str]) -> None:
     files, options = parse(
-        TokenizerArguments, arguments, "train_tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]"
+        TokenizerArguments, arguments, "train-tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]"
     )
     if not files:
-        raise ValueError("Name at least one text file to learn from, before the flags.")
+        raise ValueError("Name at least one text file before the flags.")
     folder = Path(options.output_dir)
     if (folder / "tokenizer.json").exists():
         raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")

@@ -1,4 +1,4 @@
-"""Translate sentences given as words, or lines of standard input."""
+"""Translate sentences given as arguments, or the lines of standard input."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -9,24 +9,28 @@ from .arguments import parse
 
 @dataclass
 class TranslateArguments:
-    """How to translate; what is not given is the checkpoint's own, which is the paper's decoding."""
+    """Flags of `translate`. By default the checkpoint's generation config decides, which is the paper's decoding."""
 
-    num_beams: int | None = field(default=None, metadata={"help": "Hypotheses kept; 1 is greedy."})
-    num_return_sequences: int | None = field(default=None, metadata={"help": "Print so many translations of each."})
-    max_new_tokens: int | None = field(default=None, metadata={"help": "Limit, in place of source length + 50."})
-    batch_size: int = field(default=32, metadata={"help": "Sentences translated together."})
+    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
+    num_return_sequences: int | None = field(
+        default=None, metadata={"help": "Number of translations to print per sentence, best first."}
+    )
+    max_new_tokens: int | None = field(
+        default=None, metadata={"help": "Maximum number of tokens per translation; by default source length + 50."}
+    )
+    batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(TranslateArguments, arguments, "translate FOLDER ['A sentence.' ...] [--flags] [< FILE]")
+    words, options = parse(TranslateArguments, arguments, "translate MODEL ['A sentence.' ...] [--flags] [< FILE]")
     if not words:
         raise ValueError("Name the folder (or Hub name) of a model first.")
-    folder, *sentences = words
-    given = {name: value for name, value in vars(options).items() if value is not None}
+    model, *sentences = words
+    generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
     from transformers import pipeline
 
-    translate = pipeline("translation", model=folder)
+    translate = pipeline("translation", model=model)
     texts: Iterable[str] = sentences or (line.rstrip("\n") for line in sys.stdin)
-    for answer in translate(texts, **given):
-        for hypothesis in answer if isinstance(answer, list) else [answer]:
-            print(hypothesis["translation_text"], flush=True)
+    for translations in translate(texts, **generate_kwargs):
+        for translation in translations if isinstance(translations, list) else [translations]:
+            print(translation["translation_text"], flush=True)

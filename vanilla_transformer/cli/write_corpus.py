@@ -1,26 +1,27 @@
-"""Write the embedded English-German corpus as text files."""
+"""Write the English-German demo corpus as text files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .arguments import parse
+from .arguments import parse, require_no_words
 
 
 @dataclass
 class CorpusArguments:
-    """How much text, and where."""
+    """Flags of `write-corpus`."""
 
     output_dir: str = field(metadata={"help": "Folder for train.en, train.de and the other splits."})
-    train: int = field(default=30_000, metadata={"help": "Training pairs."})
-    validation: int = field(default=500, metadata={"help": "Validation pairs."})
-    test: int = field(default=500, metadata={"help": "Test pairs, with combinations that training never shows."})
-    seed: int = field(default=0, metadata={"help": "Another seed, other pairs."})
+    train: int = field(default=30_000, metadata={"help": "Number of training pairs."})
+    validation: int = field(default=500, metadata={"help": "Number of validation pairs."})
+    test: int = field(
+        default=500, metadata={"help": "Number of test pairs; their word combinations are not in the training text."}
+    )
+    seed: int = field(default=0, metadata={"help": "Seed; another seed gives other pairs."})
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(CorpusArguments, arguments, "write_corpus --output_dir FOLDER [--flags]")
-    if words:
-        raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+    words, options = parse(CorpusArguments, arguments, "write-corpus --output_dir FOLDER [--flags]")
+    require_no_words(words)
     from vanilla_transformer.embedded_corpus import write_corpus
 
     sizes = {"train": options.train, "validation": options.validation, "test": options.test}

@@ -116,7 +116,7 @@ def test_a_file_with_another_number_of_lines_is_refused(flag, texts, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "There must be a text to translate: --source FILE"),
+        ({}, "Give a text to translate with --source FILE"),
         ({"source": "a.en", "bootstrap_samples": 0}, "`bootstrap_samples` must be 1 or more, got 0"),
         ({"source": "a.en", "paper_bleu": "xx"}, "got 'xx'"),
         ({"source": "a.en", "json": "."}, "but . is a folder"),

@@ -1,4 +1,4 @@
-"""The command line: it does one thing each, and a user's mistake costs one line."""
+"""Commands that load or write a model, a tokenizer or a corpus."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vanilla_transformer.cli import COMMANDS, main, train
+from vanilla_transformer.cli import main, train
 from vanilla_transformer.data import tokenized_corpus as encoding
 from vanilla_transformer.training.checkpoint import save_model_folder
 
@@ -27,60 +27,29 @@ def texts(tmp_path):
     return tmp_path
 
 
-def test_every_command_has_a_script_of_its_name():
-    scripts = {path.stem for path in SCRIPTS.glob("*.py")} - {"benchmark"}  # which the wheel does not hold
-    assert scripts == {name.replace("-", "_") for name in COMMANDS}
-
-
-def test_help_names_every_command(capsys):
-    assert main([]) == main(["--help"]) == 0
-    shown = capsys.readouterr().out
-    assert all(name in shown for name in COMMANDS)
-
-
-def test_an_unknown_command_is_named(capsys):
-    assert main(["trian"]) == 2
-    assert "no command 'trian'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_wrong_flag_is_answered_in_one_line(name, capsys):
-    assert main([name, "--outptu_dir", "x"]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: There is no flag 'outptu_dir'") and shown.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_its_flags(name, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([name, "--help"])
-    assert ended.value.code == 0
-    assert "--" in capsys.readouterr().out
-
-
-def test_sentences_are_translated_one_a_line(folder, capsys):
+def test_translate_prints_one_line_per_sentence(folder, capsys):
     assert main(["translate", folder, "A man is sleeping.", "Two dogs.", "--num_beams", "2"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_standard_input_is_translated_line_by_line(folder, monkeypatch, capsys):
+def test_translate_reads_standard_input_line_by_line(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", iter(["A man is sleeping.\n", "\n", "Two dogs.\n"]))
     assert main(["translate", folder]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and lines[1] == ""
 
 
-def test_several_translations_of_a_sentence_are_printed_best_first(folder, capsys):
+def test_translate_prints_several_translations_of_a_sentence(folder, capsys):
     assert main(["translate", folder, "Two dogs.", "--num_return_sequences", "3"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 3
 
 
-def test_a_model_that_is_not_there_is_named(capsys, tmp_path):
+def test_translate_names_a_missing_model(capsys, tmp_path):
     assert main(["translate", str(tmp_path / "nowhere"), "A man."]) == 2
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_evaluation_prints_scores_with_signatures_and_writes_translations(folder, texts, capsys):
+def test_evaluate_prints_scores_with_signatures_and_writes_translations(folder, texts, capsys):
     files = ["--source", f"{texts}/a.en", "--target", f"{texts}/a.de", "--output_file", f"{texts}/out.de"]
     assert main(["evaluate", folder, *files]) == 0
     shown = capsys.readouterr().out
@@ -88,7 +57,7 @@ def test_evaluation_prints_scores_with_signatures_and_writes_translations(folder
     assert len((texts / "out.de").read_text().splitlines()) == 2
 
 
-def test_a_tokenizer_is_learnt_from_files_and_not_overwritten(texts, capsys):
+def test_train_tokenizer_does_not_overwrite_a_tokenizer(texts, capsys):
     files = [f"{texts}/a.en", f"{texts}/a.de"]
     words = ["train-tokenizer", *files, "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
     assert main(words) == 0
@@ -97,33 +66,33 @@ def test_a_tokenizer_is_learnt_from_files_and_not_overwritten(texts, capsys):
     assert "already holds a tokenizer" in capsys.readouterr().err
 
 
-def test_a_tokenizer_of_another_model_is_learnt(texts):
+def test_train_tokenizer_trains_the_chosen_model(texts):
     words = ["train-tokenizer", f"{texts}/a.en", "--output_dir", f"{texts}/tok", "--vocab_size", "280"]
     assert main([*words, "--model", "unigram"]) == 0
     assert json.loads((texts / "tok" / "tokenizer.json").read_text())["model"]["type"] == "Unigram"
 
 
-def test_an_empty_file_teaches_no_tokenizer(texts, capsys):
+def test_train_tokenizer_refuses_an_empty_file(texts, capsys):
     (texts / "empty.en").write_text("")
     assert main(["train-tokenizer", f"{texts}/empty.en", "--output_dir", f"{texts}/tok"]) == 2
     assert "empty.en is empty" in capsys.readouterr().err
     assert not (texts / "tok").exists()
 
 
-def test_the_embedded_corpus_is_written(tmp_path, capsys):
+def test_write_corpus_writes_the_requested_number_of_pairs(tmp_path, capsys):
     sizes = ["--train", "20", "--validation", "5", "--test", "5"]
     assert main(["write-corpus", "--output_dir", str(tmp_path / "corpus"), *sizes]) == 0
     assert len((tmp_path / "corpus" / "train.de").read_text().splitlines()) == 20
 
 
-def test_a_script_runs_as_a_program(folder):
+def test_script_runs_as_a_program(folder):
     command = [sys.executable, str(SCRIPTS / "translate.py"), folder, "Two dogs."]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert finished.returncode == 0, finished.stderr
     assert len(finished.stdout.splitlines()) == 1
 
 
-def test_one_process_on_a_cpu_has_all_cores_though_accelerate_gives_it_one(monkeypatch):
+def test_use_all_cores_undoes_the_single_thread_of_accelerate_launch(monkeypatch):
     given = []
     monkeypatch.setattr(torch, "set_num_threads", given.append)
     monkeypatch.setattr(encoding, "usable_cores", lambda: 3)
@@ -135,3 +104,11 @@ def test_one_process_on_a_cpu_has_all_cores_though_accelerate_gives_it_one(monke
     monkeypatch.setenv("WORLD_SIZE", "2")
     train.use_all_cores()
     assert given == [3]
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["train", "--help"]])
+def test_module_runs_as_a_program(arguments):
+    command = [sys.executable, "-m", "vanilla_transformer", *arguments]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert finished.returncode == 0, finished.stderr
+    assert "vanilla-transformer" in finished.stdout

@@ -1,0 +1,93 @@
+"""The command line: names, help, version and one line for each mistake."""
+
+from pathlib import Path
+
+import pytest
+
+import vanilla_transformer
+from vanilla_transformer.cli import COMMANDS, main, train
+from vanilla_transformer.cli.resources import find_recipe
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_command_has_a_script_of_the_same_name():
+    scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")} - {"benchmark"}  # which is not in the wheel
+    assert scripts == {name.replace("-", "_") for name in COMMANDS}
+
+
+def test_main_help_names_every_command(capsys):
+    assert main([]) == main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in COMMANDS)
+
+
+def test_main_version_prints_the_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"vanilla-transformer {vanilla_transformer.__version__}\n"
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("trian", "train"), ("train_tokenizer", "train-tokenizer")])
+def test_main_names_the_nearest_command(name, nearest, capsys):
+    assert main([name]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"error: There is no command {name!r}. Did you mean {nearest!r}?")
+    assert shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_answers_an_unknown_flag_in_one_line(name, capsys):
+    assert main([name, "--outptu_dir", "x"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: There is no flag 'outptu_dir'") and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_help_shows_its_name_and_flags(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: vanilla-transformer {name} ") and "--" in shown
+
+
+def test_command_without_positional_arguments_refuses_one(capsys):
+    assert main(["write-corpus", "stray", "--output_dir", "x"]) == 2
+    assert capsys.readouterr().err == "error: This command takes flags only, got 'stray'.\n"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+def test_find_recipe_resolves_the_name_of_every_packaged_recipe(path):
+    assert find_recipe(path.stem) == path
+
+
+def test_find_recipe_prefers_a_file(tmp_path, monkeypatch):
+    (tmp_path / "small").touch()
+    assert find_recipe(str(tmp_path / "mine.yaml")) == tmp_path / "mine.yaml"
+    assert find_recipe("mine.yaml") == Path("mine.yaml")
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe("small") == Path("small")
+
+
+def test_train_with_an_unknown_recipe_lists_the_known_names(capsys):
+    assert main(["train", "smal"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("error: There is no recipe 'smal'. Name a YAML file, or one of demo, ")
+    assert ", small, " in shown and shown.count("\n") == 1
+
+
+def test_train_reads_a_recipe_by_name(monkeypatch, capsys):
+    def parse_recipe(words, program):
+        raise ValueError(f"got {words}")
+
+    monkeypatch.setattr(train, "parse_recipe", parse_recipe)
+    assert main(["train", "small", "--seed", "1"]) == 2
+    assert capsys.readouterr().err == f"error: got {[str(ROOT / 'recipes' / 'small.yaml'), '--seed', '1']}\n"
+
+
+def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
+    def draw(name):
+        raise OSError(f"{name} needs matplotlib.")
+
+    train.draw_pictures(draw, "A plot")
+    assert caplog.messages == ["No pictures were drawn. A plot needs matplotlib."]

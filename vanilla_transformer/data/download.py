@@ -1,0 +1,104 @@
+"""Download public parallel corpora as plain text files, one sentence per line."""
+
+import gzip
+import hashlib
+import logging
+import urllib.request
+import zlib
+from http.client import HTTPException
+from pathlib import Path
+from typing import NamedTuple
+
+from vanilla_transformer.file_utils import atomic_folder
+
+logger = logging.getLogger(__name__)
+
+_TIMEOUT = 60  # seconds without an answer
+
+
+class TextFile(NamedTuple):
+    """A text of a corpus: its number of lines, and the SHA-256 of the copy that our results were measured on."""
+
+    lines: int
+    sha256: str
+
+
+class Corpus(NamedTuple):
+    """A corpus published as `{url}/{name}.gz` for each name in `files`."""
+
+    url: str
+    license: str
+    files: dict[str, TextFile]
+
+
+CORPORA = {
+    # Elliott et al. (2016), task 1, raw text: https://github.com/multi30k/dataset
+    "multi30k": Corpus(
+        url="https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
+        license="for non-commercial research and education; the text must not be redistributed",
+        files={
+            "train.en": TextFile(29_000, "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6"),
+            "train.de": TextFile(29_000, "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72"),
+            "train.fr": TextFile(29_000, "5925a3c18f1587b6b54b87743106e6e8ab93618edb6f65d19eac0621f853a10d"),
+            "val.en": TextFile(1_014, "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227"),
+            "val.de": TextFile(1_014, "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660"),
+            "val.fr": TextFile(1_014, "5304e444d842e962b2dda4d816b70b22a1765b15401642b7ca37a67477e708dc"),
+            "test_2016_flickr.en": TextFile(1_000, "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182"),
+            "test_2016_flickr.de": TextFile(1_000, "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16"),
+            "test_2016_flickr.fr": TextFile(1_000, "cb3160d69b002bb638e66cc7612fcd56cb0af82eadc9c142dedc438afb885ef6"),
+        },
+    ),
+}
+
+
+def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Path:
+    """Download the corpus `name` into `folder`, all of its files or none.
+
+    The number of lines of each file must be the published one. A file whose SHA-256 differs from the copy that our
+    results were measured on is kept, with a warning: upstream may have corrected it.
+
+    Args:
+        base_url: A mirror with the same `.gz` files, `https://...` or `file://...`, instead of the original source.
+
+    Raises:
+        ValueError: there is no corpus of this name, or a downloaded file is damaged.
+        OSError: a file cannot be downloaded or written.
+    """
+    if name not in CORPORA:
+        raise ValueError(f"There is no corpus {name!r}. Known corpora: {', '.join(CORPORA)}.")
+    corpus = CORPORA[name]
+    url = (base_url or corpus.url).rstrip("/")
+    with atomic_folder(folder) as aside:
+        for file, expected in corpus.files.items():
+            text = _download_text(f"{url}/{file}.gz")
+            _check_text(file, text, expected)
+            (aside / file).write_bytes(text)
+    return folder
+
+
+def _download_text(url: str) -> bytes:
+    """Return the decompressed content of the .gz file at `url`."""
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
+            content = response.read()
+    except (OSError, HTTPException) as error:  # URLError is an OSError; IncompleteRead is an HTTPException
+        reason = getattr(error, "reason", None) or error
+        raise OSError(
+            f"Cannot download {url}: {reason}. Nothing was written. Check the network, or name a mirror with "
+            "--base_url."
+        ) from error
+    try:
+        return gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"{url} is not a complete .gz file ({error}). Nothing was written; download again."
+        ) from error
+
+
+def _check_text(file: str, text: bytes, expected: TextFile) -> None:
+    """Check the number of lines of a downloaded text, and warn if its SHA-256 is another."""
+    lines = text.count(b"\n")
+    if lines != expected.lines:
+        raise ValueError(f"{file} must have {expected.lines:,} lines, got {lines:,}. Nothing was written.")
+    if hashlib.sha256(text).hexdigest() != expected.sha256:
+        logger.warning("%s differs from the copy that the published results were measured on.", file)

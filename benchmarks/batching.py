@@ -18,7 +18,7 @@ import numpy as np
 
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.data.batching import BatchPlan, plan_batches
+from vanilla_transformer.data.batch_sampler import BatchPlan, plan_batches
 
 # The logarithms of WMT14's lengths in tokens have about this standard deviation, which sources and targets share but
 # for that of their difference.
@@ -75,7 +75,8 @@ def read_lengths(source_file: str, target_file: str, tokenizer: str) -> tuple[np
     from transformers import AutoTokenizer
 
     import vanilla_transformer  # noqa: F401  registers the tokenizer
-    from vanilla_transformer.data.readers import encode_pairs, read_text_files
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
     pairs = encode_pairs(AutoTokenizer.from_pretrained(tokenizer), read_text_files(source_file, target_file))
     source, target = (np.array([len(side) for side in sides], dtype=np.int32) for sides in zip(*pairs, strict=True))

@@ -24,7 +24,7 @@ import torch
 
 from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.cli import run
-from vanilla_transformer.data.batch_sampler import UpdateOrder
+from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -49,9 +49,9 @@ class BatchRecord:
 
     def watch(self) -> None:
         """Puts itself between the package and what it calls."""
-        iterate, forward = UpdateOrder.__iter__, VanillaTransformerModel.forward
+        iterate, forward = StatefulBatchSampler.__iter__, VanillaTransformerModel.forward
 
-        def recorded_updates(order: UpdateOrder) -> Iterator[Any]:
+        def recorded_updates(order: StatefulBatchSampler) -> Iterator[Any]:
             for update in iterate(order):
                 self._expect(order.epoch, update)
                 yield update
@@ -60,7 +60,7 @@ class BatchRecord:
         def recorded_forward(model: Any, *arguments: Any, **tensors: Any) -> Any:
             return self._record(forward, model, *arguments, **tensors)
 
-        UpdateOrder.__iter__ = recorded_updates  # type: ignore[method-assign]
+        StatefulBatchSampler.__iter__ = recorded_updates  # type: ignore[method-assign]
         VanillaTransformerModel.forward = recorded_forward  # type: ignore[method-assign]
         torch.nn.modules.module.register_module_forward_hook(self._add_mask)
 

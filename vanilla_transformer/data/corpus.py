@@ -55,7 +55,7 @@ class Corpus(ABC):
         return "\n".join([f"Training text: {self.report}", *overlaps])
 
 
-class MappedCorpus(Corpus):
+class TokenizedCorpus(Corpus):
     """
     Training pairs on disk, memory-mapped.
 

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 from .arguments import DataArguments, corpus_specs
+from .bpe_dropout import BpeDropoutCorpus
 from .cache import cached, digest, file_digests
 from .cleaning import (
     CleaningReport,
@@ -28,7 +29,7 @@ from .cleaning import (
     nothing_left,
     pair_digest,
 )
-from .corpus import Corpus, MappedCorpus, drop_by_length, find_held_out
+from .corpus import Corpus, TokenizedCorpus, drop_by_length, find_held_out
 from .readers import (
     CorpusSpec,
     SentencePair,
@@ -39,7 +40,6 @@ from .readers import (
     read_pairs,
     read_text_files,
 )
-from .resegmenting import ResegmentedCorpus
 from .streaming import StreamedCorpus, StreamedTexts
 from .tokenized_corpus import Encode, EncodedPairs, cached_encoding, open_arrow_files, tokenizer_key
 
@@ -67,7 +67,7 @@ def open_corpus(data: DataArguments, tokenizer: PreTrainedTokenizerBase, seed: i
     corpus = prepare_corpus(data, tokenizer, seed)
     if not data.bpe_dropout:
         return corpus
-    return ResegmentedCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens)
+    return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens)
 
 
 def prepare_corpus(
@@ -103,7 +103,7 @@ def prepare_corpus(
     encoded = cached_encoding(texts.dataset, texts.key, encode, tokenizer_key(tokenizer), folder, num_proc)
     pairs = drop_by_length(EncodedPairs(encoded), texts.dataset, rules, texts.report)
     overlaps = {name: _cached_overlap(texts, sentences, folder) for name, sentences in held_out.items()}
-    return MappedCorpus(texts.dataset, pairs, [spec.weight for spec in specs], seed, texts.report, overlaps)
+    return TokenizedCorpus(texts.dataset, pairs, [spec.weight for spec in specs], seed, texts.report, overlaps)
 
 
 def read_training_texts(data: DataArguments, cache_dir: Path) -> tuple[datasets.Dataset, str]:

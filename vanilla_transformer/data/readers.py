@@ -5,7 +5,7 @@ import json
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, zip_longest
@@ -14,9 +14,6 @@ from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet
-from transformers import PreTrainedTokenizerBase
-
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 _COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _DAMAGED = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
@@ -30,13 +27,6 @@ class SentencePair(NamedTuple):
 
     source: str
     target: str
-
-
-class EncodedPair(NamedTuple):
-    """Token ids of a pair, each side ending with EOS."""
-
-    source: list[int]
-    target: list[int]
 
 
 @dataclass(frozen=True)
@@ -228,13 +218,6 @@ def blank_side(number: int, place: str | Path) -> ValueError:
         f"Line {number} of {place} is blank, but its translation is not. Mend or delete both, or leave such pairs out "
         "by `drop_empty`."
     )
-
-
-def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
-    """Token ids of each pair, both sides ending with EOS."""
-    sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
-    targets = encode_sentences(tokenizer, [pair.target for pair in pairs])
-    return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 
 def check_files(spec: CorpusSpec) -> None:

@@ -7,15 +7,17 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import datasets
 import numpy as np
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+
 from .cache import cached, digest, file_digests
-from .readers import EncodedPair
+from .readers import SentencePair
 
 # Token ids of each text, every one ending with EOS.
 Encode = Callable[[list[str]], list[list[int]]]
@@ -24,6 +26,13 @@ _FORMAT = 1  # of an entry's files; another number makes all old entries unknown
 _FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
 _ROWS_A_PROCESS = 50_000  # below so many a second process costs more time than it saves
 _ROWS_A_WRITE = 10_000
+
+
+class EncodedPair(NamedTuple):
+    """Token ids of a pair, each side ending with EOS."""
+
+    source: list[int]
+    target: list[int]
 
 
 class EncodedPairs(Sequence[EncodedPair]):
@@ -162,6 +171,13 @@ def open_arrow_files(folder: Path) -> datasets.Dataset:
     return datasets.concatenate_datasets(
         [datasets.Dataset.from_file(str(path)) for path in sorted(folder.glob("*.arrow"))]
     )
+
+
+def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
+    """Token ids of each pair, both sides ending with EOS."""
+    sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
+    targets = encode_sentences(tokenizer, [pair.target for pair in pairs])
+    return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 
 def tokenizer_key(tokenizer: PreTrainedTokenizerBase) -> str:

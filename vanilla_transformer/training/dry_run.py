@@ -27,14 +27,14 @@ def plan_run(recipe: Recipe, timed_updates: int = 5) -> dict[str, Any]:
     options, order = recipe.optimization, run.order
     parameters = sum(parameter.numel() for parameter in run.learner.core.parameters())
     pairs = order.corpus.epoch(order.epoch)
-    updates = order.updates_in_epoch
+    updates = order.steps_per_epoch
     plan = {
         "parameters": parameters,
         "state_gib": parameters * _BYTES_A_PARAMETER / 2**30,
         "pairs_an_epoch": len(pairs),
         "updates_an_epoch": updates,
         "epochs": options.max_steps / updates,
-        "batches_an_update": order.batches_per_update,
+        "batches_an_update": order.batches_per_step,
         "source_tokens_an_update": float(pairs.source_lengths.sum()) / updates,
         "target_tokens_an_update": float(pairs.target_lengths.sum()) / updates,
         "peak_learning_rate": _peak(recipe),

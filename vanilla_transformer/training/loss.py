@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from vanilla_transformer.data.batching import IGNORED_LABEL, Batch
+from vanilla_transformer.data.batch_sampler import IGNORED_LABEL, Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 # Logits that are there at a time, unless the weight has more numbers, and of those on a CPU as many that are worked on

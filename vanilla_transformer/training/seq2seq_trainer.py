@@ -16,8 +16,9 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
 
-from vanilla_transformer.data.batching import TokenBatchSampler
-from vanilla_transformer.data.readers import encode_pairs, read_text_files
+from vanilla_transformer.data.batch_sampler import TokenBatchSampler
+from vanilla_transformer.data.readers import read_text_files
+from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
 from .environment import forget_old_products
 from .lr_scheduler import noam_lambda

@@ -9,7 +9,7 @@ import torch
 from accelerate.utils import send_to_device
 from torch.nn.utils import clip_grad_norm_
 
-from vanilla_transformer.data.batching import Batch, count_tokens
+from vanilla_transformer.data.batch_sampler import Batch, count_tokens
 
 from .arguments import Recipe
 from .checkpoint import list_checkpoints

@@ -14,8 +14,7 @@ import torch
 from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from vanilla_transformer.data.batch_sampler import UpdateOrder
-from vanilla_transformer.data.batching import collate
+from vanilla_transformer.data.batch_sampler import StatefulBatchSampler, collate
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -95,7 +94,7 @@ class TrainingRun:
         self.validation = Validation(
             parts.validation_pairs, parts.tokenizer, evaluate, parts.accelerator, parts.recipe.data.max_tokens
         )
-        self.order = UpdateOrder(
+        self.order = StatefulBatchSampler(
             parts.corpus,
             parts.recipe.data.max_tokens,
             options.seed,
@@ -142,7 +141,7 @@ class TrainingRun:
         if progress.num_processes != self.accelerator.num_processes:
             self._tell(
                 f"There are {self.accelerator.num_processes} processes in place of {progress.num_processes}, and an "
-                f"update has {self.order.batches_per_update} batches. It goes on from the same place in the data."
+                f"update has {self.order.batches_per_step} batches. It goes on from the same place in the data."
             )
         self.order.load_state_dict(progress.order)
         self.learner.load_training_state(state)

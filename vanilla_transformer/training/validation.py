@@ -8,8 +8,9 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.batching import Batch, collate, count_tokens, plan_batches
-from vanilla_transformer.data.readers import EncodedPair, SentencePair, encode_pairs
+from vanilla_transformer.data.batch_sampler import Batch, collate, count_tokens, plan_batches
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenized_corpus import EncodedPair, encode_pairs
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import OutputArguments

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vanilla_transformer.data.batching import plan_batches
+from vanilla_transformer.data.batch_sampler import plan_batches
 
 BENCHMARK = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "batching.py"))
 

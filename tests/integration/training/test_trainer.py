@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from tests.tiny_runs import entries, flags, launch, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.data.batching import collate
+from vanilla_transformer.data.batch_sampler import collate
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.distributed import sum_over_processes
 from vanilla_transformer.training.train_step import NumberedBatch

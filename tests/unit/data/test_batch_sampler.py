@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.batch_sampler import UpdateOrder
-from vanilla_transformer.data.readers import EncodedPair
+from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.tokenized_corpus import EncodedPair
 
 
 class Pairs:
@@ -42,8 +42,8 @@ def pairs_of(many_updates):
 @given(lengths, st.integers(0, 3))
 @settings(max_examples=30, deadline=None)
 def test_an_epoch_has_every_pair_once_and_the_next_another_order(lengths, seed):
-    order = UpdateOrder(Pairs(lengths), 40, seed, accumulation=2)
-    first = updates(order, order.updates_in_epoch)
+    order = StatefulBatchSampler(Pairs(lengths), 40, seed, accumulation=2)
+    first = updates(order, order.steps_per_epoch)
     assert pairs_of(first) == list(range(len(lengths)))
     assert order.progress == 1.0
     next(iter(order))
@@ -51,37 +51,41 @@ def test_an_epoch_has_every_pair_once_and_the_next_another_order(lengths, seed):
 
 
 def test_a_batch_comes_with_its_own_pairs():
-    ((numbers, pairs), *_) = next(iter(UpdateOrder(Pairs([3] * 12), 12, seed=0)))
+    ((numbers, pairs), *_) = next(iter(StatefulBatchSampler(Pairs([3] * 12), 12, seed=0)))
     assert [pair.source[0] for pair in pairs] == numbers
 
 
 @given(lengths, st.integers(0, 30))
 @settings(max_examples=30, deadline=None)
 def test_an_order_goes_on_where_its_state_was_taken(lengths, done):
-    straight, stopped = (UpdateOrder(Pairs(lengths), 40, seed=1) for _ in range(2))
+    straight, stopped = (StatefulBatchSampler(Pairs(lengths), 40, seed=1) for _ in range(2))
     expected = updates(straight, done + 5)[done:]
     updates(stopped, done)
-    again = UpdateOrder(Pairs(lengths), 40, seed=1)
+    again = StatefulBatchSampler(Pairs(lengths), 40, seed=1)
     again.load_state_dict(stopped.state_dict())
     assert updates(again, 5) == expected
 
 
 def test_two_processes_share_what_one_accumulates():
-    alone = updates(UpdateOrder(Pairs([5] * 40), 20, seed=0, accumulation=2), 8)
-    ranks = [updates(UpdateOrder(Pairs([5] * 40), 20, seed=0, num_replicas=2, rank=rank), 8) for rank in (0, 1)]
+    alone = updates(StatefulBatchSampler(Pairs([5] * 40), 20, seed=0, accumulation=2), 8)
+    ranks = [
+        updates(StatefulBatchSampler(Pairs([5] * 40), 20, seed=0, num_replicas=2, rank=rank), 8) for rank in (0, 1)
+    ]
     assert [[first, second] for (first,), (second,) in zip(*ranks, strict=True)] == alone
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
 def test_a_change_of_processes_within_an_epoch_neither_loses_nor_doubles_a_pair(lengths, done, replicas, more):
-    before = UpdateOrder(Pairs(lengths), 40, seed=0, accumulation=3)
-    done = min(done, before.updates_in_epoch - 1)
+    before = StatefulBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
+    done = min(done, before.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
-    ranks = [UpdateOrder(Pairs(lengths), 40, seed=0, num_replicas=replicas, rank=rank) for rank in range(replicas)]
+    ranks = [
+        StatefulBatchSampler(Pairs(lengths), 40, seed=0, num_replicas=replicas, rank=rank) for rank in range(replicas)
+    ]
     for rank in ranks:
         rank.load_state_dict(before.state_dict())
-    rest = [pairs_of(updates(rank, rank.updates_in_epoch - done)) for rank in ranks]
+    rest = [pairs_of(updates(rank, rank.steps_per_epoch - done)) for rank in ranks]
     together = sorted([*seen, *(number for share in rest for number in share)])
     left = set(range(len(lengths))) - set(together)
     assert len(together) == len(set(together))
@@ -90,18 +94,18 @@ def test_a_change_of_processes_within_an_epoch_neither_loses_nor_doubles_a_pair(
 
 def test_a_second_change_within_an_epoch_remembers_the_first():
     pairs = Pairs([4] * 60)
-    order = UpdateOrder(pairs, 8, seed=0, accumulation=2)
+    order = StatefulBatchSampler(pairs, 8, seed=0, accumulation=2)
     seen = pairs_of(updates(order, 3))
     for accumulation in (3, 1):
-        order, state = UpdateOrder(pairs, 8, seed=0, accumulation=accumulation), order.state_dict()
+        order, state = StatefulBatchSampler(pairs, 8, seed=0, accumulation=accumulation), order.state_dict()
         order.load_state_dict(state)
         seen += pairs_of(updates(order, 2))
     parts = order.state_dict()["parts"]
     assert parts == [[2, 3], [3, 2], [1, 2]]
-    seen += pairs_of(updates(order, order.updates_in_epoch - 7))
+    seen += pairs_of(updates(order, order.steps_per_epoch - 7))
     assert sorted(seen) == list(range(60))
 
 
 def test_a_pair_that_no_batch_can_hold_is_refused_before_training():
     with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
-        UpdateOrder(Pairs([5, 41]), 40, seed=0)
+        StatefulBatchSampler(Pairs([5, 41]), 40, seed=0)

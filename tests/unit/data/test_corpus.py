@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter
-from vanilla_transformer.data.corpus import MappedCorpus, drop_by_length, epoch_rows, find_held_out
+from vanilla_transformer.data.corpus import TokenizedCorpus, drop_by_length, epoch_rows, find_held_out
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs
 
@@ -51,7 +51,7 @@ def pairs():
 
 def corpus(texts, pairs, weights):
     overlaps = {"validation": Overlap(pairs=2, sources=1, targets=0, both=0, examples=[["a", "x"]])}
-    return MappedCorpus(texts, pairs, weights, 0, CleaningReport(read=3), overlaps)
+    return TokenizedCorpus(texts, pairs, weights, 0, CleaningReport(read=3), overlaps)
 
 
 def test_every_epoch_of_weights_of_one_is_all_pairs(texts, pairs):

@@ -14,7 +14,8 @@ from vanilla_transformer.data.prepare_data import (
     read_training_texts,
     read_validation_pairs,
 )
-from vanilla_transformer.data.readers import SentencePair, encode_pairs, read_text_files
+from vanilla_transformer.data.readers import SentencePair, read_text_files
+from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 

@@ -9,14 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from vanilla_transformer.data.readers import (
-    CorpusSpec,
-    SentencePair,
-    encode_pairs,
-    read_lines,
-    read_pairs,
-    read_text_files,
-)
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair, read_lines, read_pairs, read_text_files
+from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
 ROWS = [{"en": "one", "de": "eins"}, {"en": " two", "de": "zwei "}]

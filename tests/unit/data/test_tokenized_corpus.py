@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizer
 
-from vanilla_transformer.data.readers import SentencePair, encode_pairs
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
     cached_encoding,
+    encode_pairs,
     encode_texts,
     open_arrow_files,
     tokenizer_key,

@@ -4,7 +4,8 @@ import pytest
 from accelerate import Accelerator
 
 from tests.tiny_runs import entries, flags, no_scores
-from vanilla_transformer.data.readers import SentencePair, encode_pairs
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Validation

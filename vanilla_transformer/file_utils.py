@@ -1,4 +1,4 @@
-"""Folders on disk: written aside and renamed, so that one is there whole or not at all."""
+"""Atomic writes: a reader sees the old or the new content of a file or folder, never part of it."""
 
 import os
 import shutil
@@ -11,25 +11,48 @@ from safetensors import SafetensorError
 
 
 @contextmanager
-def atomic_folder(folder: Path) -> Iterator[Path]:
-    """
-    A fresh folder beside `folder`, on the same disk, whose files move into `folder` once the block ends without an
-    error. Each file is renamed into place, so that a reader sees the old or the new one, never half of it.
+def atomic_folder(folder: str | Path) -> Iterator[Path]:
+    """Yield a temporary folder beside `folder` and move its files into `folder` if the block succeeds.
+
+    Files of the same name are replaced, other files in `folder` stay. If the block fails, `folder` is not touched.
 
     Raises:
-        OSError: something cannot be written, for example because the disk is full.
+        OSError: a file cannot be written, for example because the disk is full.
     """
+    folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     try:
-        yield aside
+        yield temporary
         if folder.exists():
-            for path in sorted(aside.iterdir()):
+            for path in sorted(temporary.iterdir()):
                 os.replace(path, folder / path.name)
         else:
-            aside.chmod(0o755)  # mkdtemp's folders are for their owner alone
-            os.replace(aside, folder)
+            temporary.chmod(0o755)  # mkdtemp creates folders that only their owner can read
+            os.replace(temporary, folder)
     except SafetensorError as error:
-        raise OSError(f"Weights cannot be written to {folder}: {error}") from error
+        raise OSError(f"Cannot write the weights to {folder}: {error}") from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def write_text_atomically(path: str | Path, text: str) -> Path:
+    r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
+
+    Missing parent folders are created. A pipe or a device cannot be replaced and is written directly.
+
+    Raises:
+        OSError: the file cannot be written; `path` has its old content.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8", newline="\n")
+        return path
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path

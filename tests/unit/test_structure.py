@@ -19,9 +19,9 @@ ALLOWED = {
     "import_utils": set(),
     "embedded_corpus": {"embedded_corpus"},
     "data": {"data", "hub", "file_utils", "import_utils"},
-    "training": {"training", "data", "hub", "file_utils"},
-    "evaluation": {"evaluation", "hub"},
-    "publishing": {"publishing", "hub"},
+    "training": {"training", "data", "hub", "file_utils", "import_utils"},
+    "evaluation": {"evaluation", "hub", "file_utils", "import_utils"},
+    "publishing": {"publishing", "hub", "file_utils", "import_utils"},
     "conversion": {"conversion", "hub", "file_utils", "import_utils"},
     "serving": {"serving", "hub"},
     "cli": {"cli", "data", "training", "evaluation", "publishing", "conversion", "serving", "embedded_corpus"}

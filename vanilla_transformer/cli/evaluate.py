@@ -1,12 +1,13 @@
 """Compute BLEU and chrF of a model, or of a file of translations, on a test set."""
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import parse, require_one_model
 
@@ -145,9 +146,9 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
 
 def _write_results(hypotheses: Sequence[str], found: "Report", options: EvaluateArguments) -> None:
     if options.output_file is not None:
-        _write(Path(options.output_file), "\n".join(hypotheses) + "\n")
+        write_text_atomically(options.output_file, "\n".join(hypotheses) + "\n")
     if options.json is not None:
-        _write(Path(options.json), json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
+        write_text_atomically(options.json, json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
 
 
 def _save_for_card(
@@ -163,18 +164,4 @@ def _save_for_card(
         "worst": worst_translations(read_lines(options.source), hypotheses, references),
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    _write(folder / "evaluations" / f"{options.name.replace(' ', '_')}.json", text)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write `text` to a temporary file and rename it, so that readers never see a partial file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists() and not path.is_file():  # a pipe or a terminal cannot be replaced
-        path.write_text(text, encoding="utf-8")
-        return
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, path)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_text_atomically(folder / "evaluations" / f"{options.name.replace(' ', '_')}.json", text)

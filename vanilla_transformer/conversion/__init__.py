@@ -19,7 +19,7 @@ def _later(module: str, function: str, extra: str | None = None, **options: str)
     """The converter of a module that is imported once it is used: it takes time, and not everybody has the extra."""
 
     def convert(folder: str, output_dir: str, sentences: Sequence[str]) -> Union["Comparison", None]:
-        with nullcontext() if extra is None else requires_extra(extra, "What this format needs"):
+        with nullcontext() if extra is None else requires_extra(extra, "This format"):
             converter = getattr(import_module(f"{__name__}.{module}"), function)
         return converter(folder, output_dir, sentences, **options)
 

@@ -9,6 +9,8 @@ from typing import Any
 import sacrebleu
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 
+from vanilla_transformer.import_utils import requires_extra
+
 _COMPOUND = re.compile(r"(\S)-(\S)")
 # Moses has rules for apostrophes and colons in these, which its port to Python has not.
 _NOT_PORTED = {"ca", "fi", "ga", "sv", "tdt"}
@@ -68,8 +70,6 @@ def split_compounds(tokens: str) -> str:
 
 
 def _sacremoses() -> Any:
-    try:
+    with requires_extra("evaluation", "The paper's BLEU"):
         import sacremoses
-    except ImportError as error:
-        raise OSError("The paper's BLEU needs sacremoses: pip install 'vanilla-transformer[evaluation]'.") from error
     return sacremoses

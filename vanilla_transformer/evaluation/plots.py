@@ -8,18 +8,17 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 
 def _pyplot() -> Any:
-    try:
+    with requires_extra("plots", "A plot"):
         import matplotlib
-    except ImportError as error:
-        raise OSError("Pictures need matplotlib: pip install 'vanilla-transformer[plots]'.") from error
-    matplotlib.use("Agg")  # a file, never a window
-    import matplotlib.pyplot as plt
 
+        matplotlib.use("Agg")  # draw into files; no display is needed
+        import matplotlib.pyplot as plt
     return plt
 
 

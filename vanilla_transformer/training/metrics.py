@@ -2,15 +2,15 @@
 
 import json
 import math
-import os
 import resource
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+
+from vanilla_transformer.file_utils import write_text_atomically
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -91,11 +91,7 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
 def forget_entries_after(folder: Path, step: int) -> None:
     """Takes out what was logged behind update `step`, which a run that goes on from there logs again."""
     kept = [json.dumps(entry) + "\n" for entry in read_entries(folder) if entry["step"] <= step]
-    handle, aside = tempfile.mkstemp(prefix=f".{METRICS_FILE}.", dir=folder)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.writelines(kept)
-    os.chmod(aside, 0o644)  # mkstemp's files are for their owner alone
-    os.replace(aside, folder / METRICS_FILE)
+    write_text_atomically(folder / METRICS_FILE, "".join(kept))
 
 
 def describe(entry: dict[str, Any]) -> str:

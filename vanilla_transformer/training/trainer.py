@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler, collate
-from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
@@ -333,9 +333,7 @@ class TrainingRun:
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:
         """Writes a file of the run's folder, whole or not at all."""
-        path = self.output_dir / name
-        with atomic_folder(path.parent) as aside:
-            (aside / path.name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+        write_text_atomically(self.output_dir / name, json.dumps(value, indent=2) + "\n")
 
     def _tell(self, message: str) -> None:
         if self.accelerator.is_main_process:

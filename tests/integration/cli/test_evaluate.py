@@ -97,7 +97,7 @@ def test_a_file_that_is_replaced_is_never_seen_half_written(texts, monkeypatch, 
     def fail(*args):
         raise OSError("disk full")
 
-    monkeypatch.setattr("vanilla_transformer.cli.evaluate.os.replace", fail)
+    monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", fail)
     before = sorted(texts.iterdir())
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")]) == 2
     assert "disk full" in capsys.readouterr().err

@@ -45,10 +45,10 @@ style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff format .
 
 benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
-	env -u OMP_WAIT_POLICY $(BIN)/python scripts/benchmark.py $(if $(SHORT),--short)
+	env -u OMP_WAIT_POLICY $(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
 
 resume-table: $(READY) ## Kill runs at exact places and compare what goes on with what was never stopped
-	$(BIN)/python benchmarks/resuming.py
+	$(BIN)/python -m benchmarks.bench_resume
 
 dist: $(READY) ## Build the wheel and the source distribution
 	$(INSTALL) build

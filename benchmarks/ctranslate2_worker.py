@@ -1,7 +1,7 @@
 """
-CTranslate2 in a process and an environment of its own, as its users run it; `decoding.py` starts it.
+CTranslate2 in a process and an environment of its own, as its users run it; `bench_decoding.py` starts it.
 
-    python benchmarks/ctranslate2_worker.py FOLDER THREADS
+    python -m benchmarks.ctranslate2_worker FOLDER THREADS
 
 Each line of standard input is a request in JSON, `sentences` (lists of tokens) and `options`; so is each answer.
 """

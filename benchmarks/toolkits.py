@@ -1,16 +1,83 @@
 """
-What JoeyNMT and eole are told: the same text in the same subwords, model, optimizer and learning rate as all sides.
+JoeyNMT, eole and CTranslate2: an environment for each, and the recipe that JoeyNMT and eole train by.
+
+    python -m benchmarks.toolkits [NAME ...]
+
+installs the named toolkits, by default all, into `.venv-peers/`. All sides get the same text in the same subwords,
+the same model size, optimizer and learning rate.
 """
 
-import json
+import shutil
+import subprocess
+import sys
+import venv
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
-from measuring import measure_apart, run_apart
-from peers import ROOT, python_of
 from transformers import AutoTokenizer
+
+from benchmarks.harness import ROOT, run_command, run_worker
+
+_FOLDER = ROOT / ".venv-peers"
+
+
+@dataclass(frozen=True)
+class Peer:
+    """What a toolkit is installed from; `alone` is what is installed without all that it asks for."""
+
+    packages: list[str]
+    alone: list[str] = field(default_factory=list)
+
+
+PEERS = {
+    "ctranslate2": Peer(["ctranslate2==4.8.5"]),
+    "joeynmt": Peer(["torch", "joeynmt==2.3.0", "importlib-metadata<9", "psutil"]),
+    # It asks for servers, speech and trackers as well, which training and translating do without.
+    "eole": Peer(
+        ["torch", "psutil", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "six", "pyyaml", "tqdm"]
+        + ["sacrebleu", "pydantic", "safetensors", "huggingface_hub", "requests", "sentencepiece", "subword-nmt"]
+        + ["transformers", "aiohttp", "uvicorn", "fastapi", "pillow"],
+        alone=["eole==0.6.4"],
+    ),
+}
+
+
+class WillNotInstall(Exception):
+    """A peer cannot be had; the text says why. The table names it."""
+
+
+def python_of(name: str) -> Path:
+    """
+    The interpreter of a peer's environment, which is made first where need be.
+
+    Raises:
+        WillNotInstall: the package index does not have it for this machine, or cannot be reached.
+    """
+    folder = _FOLDER / name
+    if not (folder / ".ready").exists():
+        print(f"Installing {name} ...", file=sys.stderr)
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        _install(folder, name, PEERS[name].packages)
+        _install(folder, name, PEERS[name].alone, "--no-deps")
+        (folder / ".ready").touch()
+    return folder / "bin" / "python"
+
+
+def _install(folder: Path, name: str, packages: list[str], *options: str) -> None:
+    if not packages:
+        return
+    # The same torch on all sides.
+    wanted = [f"torch=={version('torch').split('+')[0]}" if package == "torch" else package for package in packages]
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    ended = subprocess.run([*command, *options, *wanted], capture_output=True, text=True)
+    if ended.returncode:
+        raise WillNotInstall(f"{name} will not install: {ended.stderr.strip().splitlines()[-1]}")
+
 
 SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
 _FOREVER = 10**7
@@ -111,9 +178,8 @@ NAMES = tuple(_CONFIGS)
 
 def train(toolkit: str, config: Path, options: dict[str, Any], environment: dict[str, str]) -> dict[str, float]:
     """What the meter says of a training."""
-    request = json.dumps({"toolkit": toolkit, "config": str(config), "options": options})
-    command = [str(python_of(toolkit)), str(ROOT / "benchmarks" / "peer_training.py"), request]
-    return measure_apart(command, toolkit, environment)
+    request = {"toolkit": toolkit, "config": str(config), "options": options}
+    return run_worker("toolkit_training_worker", request, toolkit, environment, python_of(toolkit))
 
 
 def translate(toolkit: str, output: Path, source: Path) -> list[str]:
@@ -121,9 +187,14 @@ def translate(toolkit: str, output: Path, source: Path) -> list[str]:
     python, answers = str(python_of(toolkit)), output.with_suffix(".answers")
     if toolkit == "joeynmt":
         command = [python, "-m", "joeynmt", "translate", str(output.with_suffix(".yaml"))]
-        return run_apart(command, toolkit, {}, source.read_text(encoding="utf-8")).splitlines()
+        return run_command(command, toolkit, {}, source.read_text(encoding="utf-8")).splitlines()
     without_spacy = "import sys, types; sys.modules['spacy'] = types.ModuleType('spacy'); "
     command = [python, "-c", without_spacy + "from eole.bin.main import main; main()", "predict"]
     command += ["-model_path", str(output), "-src", str(source), "-output", str(answers), "-beam_size", "4"]
-    run_apart([*command, "-batch_size", "64", "-world_size", "0"], toolkit, {})
+    run_command([*command, "-batch_size", "64", "-world_size", "0"], toolkit, {})
     return answers.read_text(encoding="utf-8").splitlines()
+
+
+if __name__ == "__main__":
+    for asked in sys.argv[1:] or PEERS:
+        print(python_of(asked))

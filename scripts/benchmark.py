@@ -5,6 +5,5 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    program = Path(__file__).parents[1] / "benchmarks" / "benchmark.py"
-    sys.path.insert(0, str(program.parent))
-    runpy.run_path(str(program), run_name="__main__")
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    runpy.run_module("benchmarks.bench_all", run_name="__main__")

@@ -3,7 +3,6 @@
 import copy
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from benchmarks import bench_resume
+
 ROOT = Path(__file__).parents[3]
-RESUMING = runpy.run_path(str(ROOT / "benchmarks" / "resuming.py"))
 FILES = ["model.safetensors", "ema/model.safetensors"]
 FILES += [f"checkpoint-{step}/{part}.safetensors" for step in (9, 10) for part in ("model", "optimizer", "ema")]
 LINES = [
@@ -35,7 +35,7 @@ def write_run(folder, records):
     for step in (9, 10):
         (folder / f"checkpoint-{step}" / "training_state.json").write_text(json.dumps(state))
     write_log(folder, ENTRIES)
-    return RESUMING["FinishedRun"](folder, copy.deepcopy(records))
+    return bench_resume.FinishedRun(folder, copy.deepcopy(records))
 
 
 def write_log(folder, entries):
@@ -43,7 +43,7 @@ def write_log(folder, entries):
 
 
 def differing(straight, resumed):
-    return {item for item, same in RESUMING["compare"](straight, resumed).items() if not same}
+    return {item for item, same in bench_resume.compare(straight, resumed).items() if not same}
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ def test_one_bit_of_one_tensor_is_a_difference(straight, resumed, file, item):
 def test_the_sign_of_a_zero_is_a_difference(tmp_path):
     for name, zero in (("a", 0.0), ("b", -0.0)):
         save_file({"weight": torch.tensor([zero])}, tmp_path / name)
-    assert RESUMING["same_tensors"](tmp_path / "a", tmp_path / "a")
-    assert not RESUMING["same_tensors"](tmp_path / "a", tmp_path / "b")
+    assert bench_resume.same_tensors(tmp_path / "a", tmp_path / "a")
+    assert not bench_resume.same_tensors(tmp_path / "a", tmp_path / "b")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_other_lines_of_the_metrics_are_a_difference(straight, resumed):
 
 def test_a_difference_stands_out_in_the_table():
     rows = [{"killed": "here", "weights": True, "optimizer": False}]
-    assert RESUMING["markdown"](rows) == [
+    assert bench_resume.markdown(rows) == [
         "| killed | weights | optimizer |",
         "| --- | --- | --- |",
         "| here | equal | **DIFFERS** |",
@@ -136,7 +136,7 @@ def test_a_difference_stands_out_in_the_table():
 @pytest.mark.slow
 def test_the_command_finds_every_item_equal_at_every_place(tmp_path):
     output = tmp_path / "resume.md"
-    command = [sys.executable, str(ROOT / "benchmarks" / "resuming.py"), "--output", str(output)]
+    command = [sys.executable, "-m", "benchmarks.bench_resume", "--output", str(output)]
     ended = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=1800
     )

@@ -1,7 +1,7 @@
 """
-Training as `resuming.py` watches it: each batch leaves a line in a record, and SIGKILL comes at one exact place.
+Training as `bench_resume.py` watches it: each batch leaves a line in a record, and SIGKILL comes at one exact place.
 
-    python benchmarks/watched_training.py RECORD PLACE [RECIPE.yaml] [flags of training]
+    python -m benchmarks.resume_worker RECORD PLACE [RECIPE.yaml] [flags of training]
 
 PLACE is `2.1`, before the first batch of the second update; `checkpoint-3`, while that folder is being written; or
 `never`. Each process writes to RECORD with its own number behind it. Nothing in the package knows of all this: what is

@@ -1,7 +1,7 @@
 """
 What one waits for before any work is done: imports, `--help`, and the first translation beside the second.
 
-    python benchmarks/start.py [FOLDER]
+    python -m benchmarks.bench_startup [FOLDER]
 
 FOLDER is a trained model; by default one with random weights is made.
 """
@@ -14,10 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from decoding import random_model
-from measuring import write_results
-from peers import ROOT
-
+from benchmarks.bench_decoding import random_model
+from benchmarks.harness import ROOT, write_results
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
@@ -44,7 +42,7 @@ class StartArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    folders, options = parse(StartArguments, arguments, "start.py [FOLDER] [--flags]")
+    folders, options = parse(StartArguments, arguments, "bench_startup.py [FOLDER] [--flags]")
     if len(folders) > 1:
         raise ValueError(f"Name one folder of a model or none, got {len(folders)}.")
     with tempfile.TemporaryDirectory() as made:

@@ -2,10 +2,11 @@
 
 import json
 
-import long_task_training as training
-import long_tasks
 import pytest
 import torch
+
+from benchmarks import bench_long_tasks
+from benchmarks import long_tasks_worker as worker
 
 DOCUMENT_SIDES = {
     "relative": {"perplexity": {"0": 10.0, "8": 5.0, "32": 3.0}, "counted": 2.0, "updates": 3},
@@ -19,59 +20,59 @@ TASK_SIDES = {
 
 def told_and_asked(task, length):
     """What is no noise, before and in the asked part, and the labels of the latter: rows of lists."""
-    ids, labels = training.TASKS[task](5, length)
+    ids, labels = worker.TASKS[task](5, length)
     assert ids.shape == labels.shape == (5, length)
-    noise = (ids >= training._NOISE) & (ids < training._NOISE + training.NOISE)
-    ends = length - int((~noise).sum(1)[0]) + training.ITEMS
+    noise = (ids >= worker._NOISE) & (ids < worker._NOISE + worker.NOISE)
+    ends = length - int((~noise).sum(1)[0]) + worker.ITEMS
     for row, quiet, answers in zip(ids, ~noise, labels, strict=True):
         places = quiet[:ends].nonzero().flatten().tolist()
-        assert len(places) == training.ITEMS and places[-1] - places[0] == training.ITEMS - 1  # in one piece
+        assert len(places) == worker.ITEMS and places[-1] - places[0] == worker.ITEMS - 1  # in one piece
         assert places[-1] < length // 2 and quiet[ends:].all() and (answers[:ends] == -100).all()
         yield row[places].tolist(), row[ends:].tolist(), answers[ends:].tolist()
 
 
 def test_a_copy_is_the_same_word_in_capitals():
     for word, capitals, labels in told_and_asked("copy", 200):
-        assert len(set(word)) == training.ITEMS
-        assert [letter - training._LETTER for letter in word] == [each - training._CAPITAL for each in capitals]
+        assert len(set(word)) == worker.ITEMS
+        assert [letter - worker._LETTER for letter in word] == [each - worker._CAPITAL for each in capitals]
         assert labels == [-100, *capitals[1:]]
 
 
 def test_what_is_recalled_is_what_was_told_with_the_letter():
     for pairs, asked, labels in told_and_asked("recall", 200):
-        told = dict(divmod(pair - training._PAIR, training.SYMBOLS) for pair in pairs)
+        told = dict(divmod(pair - worker._PAIR, worker.SYMBOLS) for pair in pairs)
         letters, symbols = asked[::2], asked[1::2]
-        assert [told[letter - training._LETTER] for letter in letters] == [each - training.FIRST for each in symbols]
-        assert len(told) == len(set(letters)) == training.ITEMS and letters != sorted(letters)
+        assert [told[letter - worker._LETTER] for letter in letters] == [each - worker.FIRST for each in symbols]
+        assert len(told) == len(set(letters)) == worker.ITEMS and letters != sorted(letters)
         assert labels[1::2] == symbols and set(labels[::2]) == {-100}
 
 
 def test_what_is_told_is_anywhere_in_the_first_half():
-    ids, _ = training.copying(400, 4 * training.SHORTEST)
-    begins = (ids < training._NOISE).to(torch.uint8).argmax(dim=1)
-    assert begins.min() < 8 and begins.max() > 2 * training.SHORTEST - training.ITEMS - 8
+    ids, _ = worker.copying(400, 4 * worker.SHORTEST)
+    begins = (ids < worker._NOISE).to(torch.uint8).argmax(dim=1)
+    assert begins.min() < 8 and begins.max() > 2 * worker.SHORTEST - worker.ITEMS - 8
 
 
 def test_documents_have_frequencies_and_whoever_counts_comes_near_them():
     torch.manual_seed(0)
-    losses = training.counting_losses(training.documents(200, 400))
-    assert losses[:, 0].exp().mean() == pytest.approx(training.WORDS)  # nobody knows the first word
-    frequencies = torch.distributions.Dirichlet(torch.full((training.WORDS,), training.CONCENTRATION)).sample((2000,))
+    losses = worker.counting_losses(worker.documents(200, 400))
+    assert losses[:, 0].exp().mean() == pytest.approx(worker.WORDS)  # nobody knows the first word
+    frequencies = torch.distributions.Dirichlet(torch.full((worker.WORDS,), worker.CONCENTRATION)).sample((2000,))
     known = torch.distributions.Categorical(frequencies).entropy().mean()
     assert known < losses[:, 300:].mean() < known + 0.15
     assert losses[:, 4:8].mean() > losses[:, 40:80].mean() > losses[:, 300:].mean()
 
 
 def test_the_losses_of_counting_are_chances_that_sum_to_one():
-    text = torch.tensor([[3, 3, 5]]).repeat(training.WORDS, 1)
-    text[:, 2] = torch.arange(training.WORDS) + training.FIRST
-    assert (-training.counting_losses(text)[:, 2]).exp().sum() == pytest.approx(1.0)
+    text = torch.tensor([[3, 3, 5]]).repeat(worker.WORDS, 1)
+    text[:, 2] = torch.arange(worker.WORDS) + worker.FIRST
+    assert (-worker.counting_losses(text)[:, 2]).exp().sum() == pytest.approx(1.0)
 
 
 def test_accuracy_counts_what_is_asked_alone():
     labels = torch.tensor([[-100, -100, 4, 5]])
     logits = torch.nn.functional.one_hot(torch.tensor([[0, 4, 9, 5]]), 10).float()
-    assert training.accuracy_of(logits, labels) == training.accuracy_of(logits[:, 1:], labels) == 0.5
+    assert worker.accuracy_of(logits, labels) == worker.accuracy_of(logits[:, 1:], labels) == 0.5
 
 
 def test_the_longest_length_within_the_budget_is_taken():
@@ -81,69 +82,69 @@ def test_the_longest_length_within_the_budget_is_taken():
         asked.append(length)
         return length**2 / 1000
 
-    assert long_tasks.longest_within(70.0, 1024, memory) == (256, 65.536)
+    assert bench_long_tasks.longest_within(70.0, 1024, memory) == (256, 65.536)
     assert asked == [1024, 512, 256]
     with pytest.raises(ValueError, match=r"No length is within the budget of 0\.1 MiB"):
-        long_tasks.longest_within(0.1, 1024, memory)
+        bench_long_tasks.longest_within(0.1, 1024, memory)
 
 
 def test_the_table_says_where_each_side_learnt_and_how_it_did():
-    lines = "\n".join(long_tasks.markdown({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, 1024))
+    lines = "\n".join(bench_long_tasks.markdown({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, 1024))
     assert "| recall | softmax | 512 | 36 | 1,200 | 512 | 99.3% | 10.0% |" in lines
     assert "| remembered | 0 | 8 | 32 | softmax, the segment alone |" in lines
     assert "| perplexity | 10.00 | 5.00 | 3.00 | 9.50 |" in lines and "left with 2.00; no context gives 256." in lines
 
 
 def test_the_slope_is_that_of_a_power_of_what_is_seen():
-    half = training.SEGMENT / 2
+    half = worker.SEGMENT / 2
     perplexities = {str(memory): 200.0 * (half + memory) ** -0.7 for memory in (0, 8, 16, 64)}
-    assert long_tasks.fitted_slope(perplexities) == pytest.approx(-0.7)
+    assert bench_long_tasks.fitted_slope(perplexities) == pytest.approx(-0.7)
 
 
 def test_the_picture_has_a_panel_for_each_part(tmp_path):
-    long_tasks.draw({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, tmp_path / "picture.png")
+    bench_long_tasks.draw({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("flag", [["--parts", "copy,sing"], ["--length", "100"]])
 def test_parts_and_lengths_that_are_none_are_named(flag, capsys):
     with pytest.raises(ValueError, match=flag[1].split(",")[-1]):
-        long_tasks.main(flag)
+        bench_long_tasks.main(flag)
 
 
-@pytest.mark.parametrize("side", training.SIDES)
+@pytest.mark.parametrize("side", worker.SIDES)
 def test_every_side_learns_a_short_text(side, monkeypatch):
-    monkeypatch.setattr(training, "ASKED", 1)
+    monkeypatch.setattr(worker, "ASKED", 1)
     torch.manual_seed(0)
-    assert training.memory_of("copy", side, 64)["mib"] >= 0.0
-    found = training.run_task("recall", side, 64, 128, minutes=0.01, learning_rate=0.002)
+    assert worker.memory_of("copy", side, 64)["mib"] >= 0.0
+    found = worker.run_task("recall", side, 64, 128, minutes=0.01, learning_rate=0.002)
     assert found["updates"] >= 1 and 0.0 <= found["own"] <= 1.0 and 0.0 <= found["long"] <= 1.0
 
 
 def test_the_end_of_a_text_is_read_with_the_memory_of_all_before():
     torch.manual_seed(0)
-    ids, labels = training.recalling(2, 256)
-    model = training.build("relative").eval()
-    found = training.read(model, "relative", ids, labels)
+    ids, labels = worker.recalling(2, 256)
+    model = worker.build("relative").eval()
+    found = worker.read(model, "relative", ids, labels)
     whole = model(input_ids=ids, labels=labels, use_cache=False)
-    torch.testing.assert_close(found.logits, whole.logits[:, -training.SHORTEST :], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(found.logits, whole.logits[:, -worker.SHORTEST :], atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(found.loss, whole.loss)
 
 
 def test_choices_reach_every_layer():
-    model = training.build("lsh")
-    training.set_choices(model, num_buckets=training.buckets_of(512), num_hashes=3)
+    model = worker.build("lsh")
+    worker.set_choices(model, num_buckets=worker.buckets_of(512), num_hashes=3)
     assert [(each.self_attn.config.num_buckets, each.self_attn.config.num_hashes) for each in model.model.layers] == [
         (16, 3),
         (16, 3),
     ]
-    assert [training.buckets_of(length) for length in (64, 128, 1024)] == [1, 4, 32]
+    assert [worker.buckets_of(length) for length in (64, 128, 1024)] == [1, 4, 32]
 
 
 @pytest.mark.parametrize("side", ["relative", "softmax"])
 def test_segments_are_learnt_one_after_the_other(side):
     torch.manual_seed(0)
-    found = training.run_context(side, [0, 8], minutes=0.02, learning_rate=0.002)
+    found = worker.run_context(side, [0, 8], minutes=0.02, learning_rate=0.002)
     assert found["updates"] > 1 and set(found["perplexity"]) == ({"0", "8"} if side == "relative" else {"0"})
     assert all(1.0 < value < 600.0 for value in found["perplexity"].values()) and json.dumps(found)
     assert 10.0 < found["counted"] < 40.0

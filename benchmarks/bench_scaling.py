@@ -2,12 +2,11 @@
 Cost as work grows: time and memory of decoding against the length of the source, sentences, beams and vocabulary, and
 of the way from raw text to the first update against the size of the corpus; ours beside Marian in transformers.
 
-    python benchmarks/scaling.py --curves "source length,beams"
+    python -m benchmarks.bench_scaling --curves "source length,beams"
 
 Decoding is of the small model with random weights, 32 tokens a sentence; each point is a process of its own.
 """
 
-import json
 import math
 import sys
 import tempfile
@@ -17,9 +16,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from measuring import measure_apart, write_curves
-from peers import ROOT
-
+from benchmarks.harness import run_worker, write_curves
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 
@@ -45,7 +42,7 @@ class ScalingArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(ScalingArguments, arguments, "scaling.py [--flags]")
+    words, options = parse(ScalingArguments, arguments, "bench_scaling.py [--flags]")
     write_curves("scaling", words, options, CURVES, lambda name: measure_curve(name, options), markdown, draw)
 
 
@@ -66,8 +63,7 @@ def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:
 
 
 def _point(request: dict[str, Any]) -> dict[str, float]:
-    command = [sys.executable, str(ROOT / "benchmarks" / "scaling_point.py"), json.dumps(request)]
-    return measure_apart(command, str(request), {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""})
+    return run_worker("scaling_worker", request)
 
 
 def _write_text(folder: Path, sizes: Sequence[int]) -> None:

@@ -4,14 +4,13 @@ What an update costs, of any training loop in this process: target tokens a seco
 It needs torch and psutil only, so that the environments of other toolkits can run it.
 """
 
-import os
-import resource
-import sys
 import time
 from typing import Any
 
 import psutil
 from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from benchmarks.memory_usage import peak_bytes
 
 
 class TimeIsOver(Exception):
@@ -76,12 +75,3 @@ def _clocks() -> dict[str, float]:
     cores = psutil.cpu_times()
     busy = cores.user + cores.system + getattr(cores, "nice", 0.0) + getattr(cores, "steal", 0.0)
     return {"wall": time.monotonic(), "own": time.process_time(), "busy": busy}
-
-
-def peak_bytes() -> int:
-    """The most memory that this process has had; `getrusage` gives no less than its parent had at the start."""
-    if os.path.exists("/proc/self/status"):
-        with open("/proc/self/status") as status:
-            return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM"))
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -1,14 +1,10 @@
 """The benchmark of planning batches runs, and its figures are those of batches counted by hand."""
 
-import runpy
-from pathlib import Path
-
 import numpy as np
 import pytest
 
+from benchmarks import bench_batching
 from vanilla_transformer.data.batch_sampler import plan_batches
-
-BENCHMARK = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "batching.py"))
 
 
 def test_padding_and_balance_are_those_of_the_batches():
@@ -16,15 +12,15 @@ def test_padding_and_balance_are_those_of_the_batches():
     plan = plan_batches(lengths, lengths, max_tokens=20, batches_per_step=2)
     batches = [[lengths[batch] for batch in plan[step]] for step in range(len(plan))]
     padded = [[len(batch) * batch.max() for batch in step] for step in batches]
-    assert BENCHMARK["padded_tokens"](plan, lengths).tolist() == padded
+    assert bench_batching.padded_tokens(plan, lengths).tolist() == padded
     share = 1 - lengths.sum() / sum(map(sum, padded))
-    assert BENCHMARK["padding_share"](plan, [lengths]) == pytest.approx(share)
+    assert bench_batching.padding_share(plan, [lengths]) == pytest.approx(share)
     expected = sum(map(max, padded)) / sum(sum(step) / 2 for step in padded)
-    assert BENCHMARK["balance"](BENCHMARK["padded_tokens"](plan, lengths)) == pytest.approx(expected)
+    assert bench_batching.balance(bench_batching.padded_tokens(plan, lengths)) == pytest.approx(expected)
 
 
 def test_the_command_prints_a_row_for_each_order(capsys):
-    BENCHMARK["main"](["--planned_pairs", "2000", "--compared_pairs", "2000", "--ranks", "2"])
+    bench_batching.main(["--planned_pairs", "2000", "--compared_pairs", "2000", "--ranks", "2"])
     said = capsys.readouterr().out
     assert "| 2,000 |" in said
-    assert all(f"| {name} |" in said for name in ["ours", *BENCHMARK["ORDERS"]])
+    assert all(f"| {name} |" in said for name in ["ours", *bench_batching.ORDERS])

@@ -9,10 +9,9 @@ Tasks that need the length, and what a memory is worth:
 - "context": perplexity of documents that have each their own frequencies of words, read in segments of 16 words,
   against how much of the earlier segments is remembered.
 
-    python benchmarks/long_tasks.py --parts copy,recall --minutes 4 --at_once 2
+    python -m benchmarks.bench_long_tasks --parts copy,recall --minutes 4 --at_once 2
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -21,10 +20,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from long_task_training import CHOICES, SEGMENT, SHORTEST, TASKS, WORDS
-from measuring import OWN_PAGES, exponent, measure_apart, write_results
-from peers import ROOT
-
+from benchmarks.harness import RELEASE_FREED_PAGES, growth_exponent, run_worker, write_results
+from benchmarks.long_tasks_worker import CHOICES, SEGMENT, SHORTEST, TASKS, WORDS
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 
@@ -46,7 +43,7 @@ class TaskArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(TaskArguments, arguments, "long_tasks.py [--flags]")
+    words, options = parse(TaskArguments, arguments, "bench_long_tasks.py [--flags]")
     parts = options.parts.split(",")
     if words or not set(parts) <= {*TASKS, "context"}:
         raise ValueError(f"`parts` must be of {', '.join(TASKS)} and context, got {options.parts!r}.")
@@ -70,7 +67,7 @@ def task_jobs(task: str, options: TaskArguments) -> list[tuple[str, str, dict[st
 
     def memory(side: str, length: int) -> float:
         request = {"what": "memory", "seed": options.seed, "task": task, "side": side, "length": length}
-        return _measured(request, 1, OWN_PAGES)["mib"]
+        return _measured(request, 1, RELEASE_FREED_PAGES)["mib"]
 
     taken = {side: memory(side, options.length) for side in FRUGAL}
     short, mib = longest_within(max(taken.values()), options.length, lambda length: memory(LAVISH, length))
@@ -117,8 +114,7 @@ def train(request: dict[str, Any], options: TaskArguments) -> dict[str, Any]:
 
 def _measured(request: dict[str, Any], at_once: int, environment: dict[str, str]) -> Any:
     environment = environment | {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))}
-    command = [sys.executable, str(ROOT / "benchmarks" / "long_task_training.py"), json.dumps(request)]
-    return measure_apart(command, str(request), environment | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""})
+    return run_worker("long_tasks_worker", request, environment=environment)
 
 
 def markdown(found: dict[str, Any], length: int) -> list[str]:
@@ -156,7 +152,7 @@ def markdown(found: dict[str, Any], length: int) -> list[str]:
 
 def fitted_slope(perplexities: dict[str, float]) -> float:
     """The exponent by which perplexity falls with what is seen of segment and memory, by least squares."""
-    return exponent((SEGMENT / 2 + int(memory), value) for memory, value in perplexities.items())
+    return growth_exponent((SEGMENT / 2 + int(memory), value) for memory, value in perplexities.items())
 
 
 def draw(found: dict[str, Any], path: Path) -> None:

@@ -1,8 +1,8 @@
 """
 Training, this package's ways and the library's: target tokens a second and peak memory, side by side on one text.
 
-    python benchmarks/training.py
-    python benchmarks/training.py train.en train.de --seconds 20 --repeats 3 --note "nothing else ran"
+    python -m benchmarks.bench_training
+    python -m benchmarks.bench_training train.en train.de --seconds 20 --repeats 3 --note "nothing else ran"
 
 The peers are `Seq2SeqTrainer` and `MarianMTModel` as they come, JoeyNMT and eole by their own commands, each in an
 environment of its own (`peers.py`): of the same size, with the same vocabulary, optimizer and label smoothing. Each
@@ -10,23 +10,19 @@ measurement is a process of its own; the sides take turns (A B A B …), so that
 the machine does falls on all of them. It is a benchmark of CPUs: GPUs are not used.
 """
 
-import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import toolkits
-from measuring import measure_apart, write_results
-from peers import ROOT, WillNotInstall, python_of
-
+from benchmarks import toolkits
+from benchmarks.harness import describe_machine, run_worker, write_results
+from benchmarks.toolkits import WillNotInstall, python_of
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 
@@ -93,7 +89,7 @@ class BenchmarkArguments(ModelArguments):
 
 
 def main(arguments: Sequence[str]) -> None:
-    files, options = parse(BenchmarkArguments, arguments, "training.py [SOURCE TARGET] [--flags]")
+    files, options = parse(BenchmarkArguments, arguments, "bench_training.py [SOURCE TARGET] [--flags]")
     if options.updates < 1 or options.warm_up < 1:
         raise ValueError(f"`updates` and `warm_up` must be 1 or more, got {options.updates} and {options.warm_up}.")
     if len(files) not in (0, 2) or not set(options.sides) <= set(range(len(SIDES))):
@@ -106,7 +102,7 @@ def main(arguments: Sequence[str]) -> None:
     text = " and ".join(Path(name).name for name in files) or "the embedded corpus"
     missing = [reason for reason in results.values() if isinstance(reason, str)]
     results = {name: found for name, found in results.items() if not isinstance(found, str)}
-    report = {"machine": machine(), "text": text, **asdict(options), "results": results, "missing": missing}
+    report = {"machine": describe_machine(), "text": text, **asdict(options), "results": results, "missing": missing}
     write_results(options.output_dir, options.name, report, markdown(report))
 
 
@@ -122,7 +118,7 @@ def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -
         # In turn -1 everything is compiled and cached: this package's loop, the first, reads its own cache of tokens.
         for name in names if turn >= 0 else (names[0], names[-1]):
             shortened = {} if turn >= 0 else {"seconds": 0.0, "updates": 1}
-            found = _measure_apart(folder, name, asdict(options) | shortened)
+            found = _measure_side(folder, name, asdict(options) | shortened)
             if turn >= 0:
                 results[name].append(found)
                 print(f"{turn + 1}/{options.repeats} {name}: {found['tokens_per_second']:.0f}", file=sys.stderr)
@@ -162,29 +158,17 @@ def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False)
     encoded_dataset(tokenizer, *sides).save_to_disk(folder / "dataset")
 
 
-def _measure_apart(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:
+def _measure_side(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:
     kind, bf16 = SIDES[name]
     # Threads that wait must not count as work.
-    environment = {"CUDA_VISIBLE_DEVICES": "", "OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
+    environment = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
     if kind in toolkits.NAMES:
         config = toolkits.write_config(kind, folder, folder / kind, options)
         return toolkits.train(kind, config, options, environment)
-    request = json.dumps({"folder": str(folder), "kind": kind, "bf16": bf16, "options": options})
-    environment |= {"PYTHONPATH": str(ROOT)}
+    request = {"folder": str(folder), "kind": kind, "bf16": bf16, "options": options}
     if os.environ.get("PYTHONDONTWRITEBYTECODE"):  # or each process compiles what it imports
         environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
-    command = [sys.executable, str(ROOT / "benchmarks" / "metered_training.py"), request]
-    return measure_apart(command, name, environment)
-
-
-def machine() -> dict[str, Any]:
-    """What the figures depend on."""
-    model = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), model)
-    packages = {name: version(name) for name in ("torch", "transformers", "accelerate")}
-    return {"cpu": model, "cores": os.cpu_count(), "python": platform.python_version(), **packages}
+    return run_worker("training_worker", request, name, environment)
 
 
 def markdown(report: dict[str, Any]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """
-One training of `long_tasks.py`, in a process of its own: a small decoder alone learns for some minutes, and is asked.
+Train one small decoder-only model for `bench_long_tasks` in its own process, and evaluate it.
 
-    python benchmarks/long_task_training.py '{"task": "copy", "side": "linear", "length": 256, "minutes": 3, …}'
+    python -m benchmarks.long_tasks_worker '{"what": "task", "task": "copy", "side": "linear", "length": 256, …}'
 """
 
 import json
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from long_point import peak_of
 from torch import nn
 
+from benchmarks.memory_usage import peak_increase_of
 from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, new_memory
 
 FIRST = 3  # the ids before it are padding, start and end, and never drawn
@@ -137,7 +137,7 @@ def memory_of(task: str, side: str, length: int) -> dict[str, float]:
         read(model, side, *texts).loss.backward()
 
     step()
-    return {"mib": peak_of(step) / 2**20}
+    return {"mib": peak_increase_of(step) / 2**20}
 
 
 def until(minutes: float) -> Iterator[float]:

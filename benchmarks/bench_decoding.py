@@ -1,9 +1,9 @@
 """
 Decoding beside transformers' Marian and CTranslate2: the same weights, the same tokens, in turns.
 
-    python benchmarks/decoding.py
-    python benchmarks/decoding.py --profile
-    python benchmarks/decoding.py --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
+    python -m benchmarks.bench_decoding
+    python -m benchmarks.bench_decoding --profile
+    python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
 
 The first has random weights, 32 sentences of 24 tokens and exactly 32 target tokens each, greedy and with beam 4. The
 second shows where the time goes. The third is a stream: the first 1,000 lines of real text through a trained model,
@@ -27,9 +27,10 @@ from typing import Any
 
 import torch
 import transformers
-from peers import ROOT, WillNotInstall, python_of
 from transformers import AutoTokenizer
 
+from benchmarks.harness import ROOT
+from benchmarks.toolkits import WillNotInstall, python_of
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
@@ -78,7 +79,7 @@ class BenchmarkArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(BenchmarkArguments, arguments, "decoding.py [--flags]")
+    words, options = parse(BenchmarkArguments, arguments, "bench_decoding.py [--flags]")
     if words:
         raise ValueError(f"There is nothing to name before the flags, got {words[0]!r}.")
     torch.set_num_threads(options.threads or torch.get_num_threads())
@@ -165,9 +166,13 @@ def save_for_ctranslate2(model: VanillaTransformerForConditionalGeneration, path
 @contextmanager
 def ctranslate2_worker(path: str) -> Iterator[Worker]:
     """CTranslate2 in a process of its own, with as many threads as torch has here, until the block ends."""
-    command = [str(python_of("ctranslate2")), str(ROOT / "benchmarks" / "ctranslate2_worker.py"), path]
+    command = [str(python_of("ctranslate2")), "-m", "benchmarks.ctranslate2_worker", path]
     process = subprocess.Popen(
-        [*command, str(torch.get_num_threads())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [*command, str(torch.get_num_threads())],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdin is not None and process.stdout is not None
     requests, answers = process.stdin, process.stdout

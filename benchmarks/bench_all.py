@@ -34,11 +34,11 @@ class BenchmarkArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    names, options = parse(BenchmarkArguments, arguments, "benchmark.py [PART ...] [--flags]")
+    names, options = parse(BenchmarkArguments, arguments, "bench_all.py [PART ...] [--flags]")
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise ValueError(f"There is no part {unknown[0]!r}. Parts are {', '.join(PARTS)}.")
-    from training import machine
+    from benchmarks.harness import describe_machine
 
     output = Path(options.output_dir)
     output.mkdir(parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         PARTS[name](data, options)
     tables = [path for name in PARTS if (path := output / f"{name}.md").exists()]
     parts = [f"## {path.stem}\n\n{path.read_text(encoding='utf-8')}" for path in tables]
-    about = ", ".join(f"{name} {value}" for name, value in machine().items())
+    about = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
     (output / "benchmark.md").write_text(f"# Measured\n\n{about}\n\n" + "\n".join(parts), encoding="utf-8")
     print(f"\nAll tables are in {output / 'benchmark.md'}.")
 
@@ -62,53 +62,53 @@ def _embedded(folder: Path) -> Path:
 
 
 def _decoding(_: Path, options: BenchmarkArguments) -> None:
-    import decoding
+    from benchmarks import bench_decoding
 
     flags = ["--rounds", "2", "--sizes", "small"] if options.short else []
-    decoding.main([*flags, "--output_file", f"{options.output_dir}/decoding.md"])
+    bench_decoding.main([*flags, "--output_file", f"{options.output_dir}/decoding.md"])
 
 
 def _stream(data: Path, options: BenchmarkArguments) -> None:
-    import decoding
+    from benchmarks import bench_decoding
 
     model = options.model or str(_quality_folder(options) / "ours-1")
     if not Path(model).exists():
         raise ValueError(f"`stream` needs a trained model: --model FOLDER, or the part `quality` before it ({model}).")
     text = ["--sentences", str(data / "test.en"), "--references", str(data / "test.de")]
     flags = ["--rounds", "1", "--count", "200"] if options.short else ["--rounds", "2"]
-    decoding.main(["--folder", model, *text, *flags, "--output_file", f"{options.output_dir}/stream.md"])
+    bench_decoding.main(["--folder", model, *text, *flags, "--output_file", f"{options.output_dir}/stream.md"])
 
 
 def _training(data: Path, options: BenchmarkArguments, *more: str, name: str = "training") -> None:
-    import training
+    from benchmarks import bench_training
 
     files = [str(data / "train.en"), str(data / "train.de")]
     flags = ["--seconds", "5", "--updates", "5", "--repeats", "1"] if options.short else []
     if options.short and "--sides" not in more:
-        flags += ["--sides", *_numbers(training.LEANEST)]
-    training.main([*files, *more, *flags, "--name", name, "--output_dir", options.output_dir])
+        flags += ["--sides", *_numbers(bench_training.LEANEST)]
+    bench_training.main([*files, *more, *flags, "--name", name, "--output_dir", options.output_dir])
 
 
 def _memory(data: Path, options: BenchmarkArguments) -> None:
     """Batches are ended by seconds, not by updates: it is their size that counts."""
-    from training import LEANEST
+    from benchmarks.bench_training import LEANEST
 
     flags = ["--vocab_size", "32000", "--fill_vocabulary", "--seconds", "10", "--updates", "10", "--repeats", "1"]
     _training(data, options, *flags, "--sides", *_numbers(LEANEST), name="memory")
 
 
 def _numbers(sides: Sequence[str]) -> list[str]:
-    from training import SIDES
+    from benchmarks.bench_training import SIDES
 
     return [str(number) for number, side in enumerate(SIDES) if side in sides]
 
 
 def _quality(data: Path, options: BenchmarkArguments) -> None:
-    import quality
+    from benchmarks import bench_quality
 
     files = [str(data / f"{part}.{end}") for part in ("train", "test") for end in ("en", "de")]
     flags = ["--minutes", "0.25", "--seeds", "1", "--count", "50"] if options.short else []
-    quality.main([*files, *flags, "--folder", str(_quality_folder(options)), "--output_dir", options.output_dir])
+    bench_quality.main([*files, *flags, "--folder", str(_quality_folder(options)), "--output_dir", options.output_dir])
 
 
 def _quality_folder(options: BenchmarkArguments) -> Path:
@@ -116,29 +116,31 @@ def _quality_folder(options: BenchmarkArguments) -> Path:
 
 
 def _scaling(_: Path, options: BenchmarkArguments) -> None:
-    import scaling
+    from benchmarks import bench_scaling
 
-    scaling.main([*(["--points", "2", "--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
+    bench_scaling.main(
+        [*(["--points", "2", "--rounds", "1"] if options.short else []), "--output_dir", options.output_dir]
+    )
 
 
 def _start(_: Path, options: BenchmarkArguments) -> None:
-    import start
+    from benchmarks import bench_startup
 
-    start.main([*(["--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
+    bench_startup.main([*(["--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
 
 
 def _long_sequences(_: Path, options: BenchmarkArguments) -> None:
-    import long_sequences
+    from benchmarks import bench_long_sequences
 
     flags = ["--points", "2", "--rounds", "1"] if options.short else []
-    long_sequences.main([*flags, "--output_dir", options.output_dir])
+    bench_long_sequences.main([*flags, "--output_dir", options.output_dir])
 
 
 def _long_tasks(_: Path, options: BenchmarkArguments) -> None:
-    import long_tasks
+    from benchmarks import bench_long_tasks
 
     flags = ["--minutes", "0.1", "--length", "256"] if options.short else []
-    long_tasks.main([*flags, "--output_dir", options.output_dir])
+    bench_long_tasks.main([*flags, "--output_dir", options.output_dir])
 
 
 PARTS: dict[str, Callable[[Path, BenchmarkArguments], None]] = {

@@ -3,8 +3,8 @@ What planning an epoch costs, and what the batches of `plan_batches` waste besid
 
 Prints Markdown tables: both on generated lengths, or the second on text files.
 
-    python benchmarks/batching.py
-    python benchmarks/batching.py train.en train.de --tokenizer runs/tokenizer --max_tokens 1536
+    python -m benchmarks.bench_batching
+    python -m benchmarks.bench_batching train.en train.de --tokenizer runs/tokenizer --max_tokens 1536
 """
 
 import math
@@ -45,7 +45,9 @@ class BenchmarkArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    files, options = parse(BenchmarkArguments, arguments, "batching.py [SOURCE TARGET --tokenizer FOLDER] [--flags]")
+    files, options = parse(
+        BenchmarkArguments, arguments, "bench_batching [SOURCE TARGET --tokenizer FOLDER] [--flags]"
+    )
     if (len(files), options.tokenizer is not None) not in {(0, False), (2, True)}:
         raise ValueError("Give a source file, a target file and --tokenizer, or none of them for generated lengths.")
     if options.tokenizer is not None:

@@ -1,9 +1,9 @@
 """
-JoeyNMT or eole at training, by its own code, in its own environment; `training.py` and `quality.py` start it.
+Train with JoeyNMT or eole, by their own code and in their own environment, and print what the meter measured as JSON.
 
-    python benchmarks/peer_training.py '{"toolkit": "joeynmt", "folder": …, "config": …, "options": …}'
+    python -m benchmarks.toolkit_training_worker '{"toolkit": "joeynmt", "config": …, "options": …}'
 
-Trains until the time is over, lets the toolkit save its model, and prints what was measured as JSON.
+`bench_training` and `bench_quality` start it. When the time is over, the toolkit saves its model.
 """
 
 import json
@@ -15,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from meter import Meter, TimeIsOver
+
+from benchmarks.throughput_meter import Meter, TimeIsOver
 
 
 def measure(toolkit: str, config: str, options: dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """
 What each choice of a recipe is worth: short runs side by side that differ in one flag each, scored on a test set.
 
-    python benchmarks/choices.py recipes/multi30k_en_de.yaml --max_steps 1500 \
+    python -m benchmarks.bench_ablations recipes/multi30k_en_de.yaml --max_steps 1500 \
         --test_source test.en --test_target test.de --change label_smoothing=0 --change dropout=0.1 --change seed=1
 
 The recipe as it stands (with --max_steps or --max_minutes) is the baseline; then each change is trained, one after the
@@ -20,13 +20,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.report import report
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.resuming import flatten
 
-_ROOT = Path(__file__).parents[1]
 _BASELINE = "the recipe"
 
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="choices.py", allow_abbrev=False, description=__doc__.split("\n")[1])
+    parser = argparse.ArgumentParser(prog="bench_ablations.py", allow_abbrev=False, description=__doc__.split("\n")[1])
     parser.add_argument("recipe", help="YAML file of the baseline")
     parser.add_argument("--test_source", required=True, help="test text, source side")
     parser.add_argument("--test_target", required=True, help="test text, target side")
@@ -179,8 +179,8 @@ def _translations(name: str, folder: Path, options: argparse.Namespace) -> Path:
 
 
 def _call(script: str, *arguments: str) -> None:
-    environment = os.environ | {"PYTHONPATH": str(_ROOT)}
-    status = subprocess.run([sys.executable, str(_ROOT / "scripts" / script), *arguments], env=environment).returncode
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    status = subprocess.run([sys.executable, str(ROOT / "scripts" / script), *arguments], env=environment).returncode
     if status:
         raise OSError(f"{script} ended with status {status}; the same command goes on from here.")
 

@@ -1,23 +1,18 @@
 """
-One point of a curve of `scaling.py` in a process of its own, so that its peak memory is its own.
+One point of a curve of `bench_scaling.py` in a process of its own, so that its peak memory is its own.
 
-    python benchmarks/scaling_point.py '{"side": "ours", "curve": "source length", "value": 64, …}'
+    python -m benchmarks.scaling_worker '{"side": "ours", "curve": "source length", "value": 64, …}'
 """
 
 import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
 from typing import Any
 
-import psutil
 import torch
-from decoding import random_model
-from meter import TimeIsOver
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from transformers import (
     AutoTokenizer,
@@ -27,6 +22,9 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
+from benchmarks.bench_decoding import random_model
+from benchmarks.memory_usage import sampled_increase
+from benchmarks.throughput_meter import TimeIsOver
 from vanilla_transformer.conversion.marian import model_to_marian
 
 TARGET_TOKENS = 32
@@ -54,32 +52,13 @@ def decoding_point(side: str, rounds: int, shape: dict[str, int]) -> dict[str, f
         decoder = model_to_marian(model)
         del model
     seconds = []
-    with watched_memory() as watched:  # of the first, which is not timed
+    with sampled_increase() as watched:  # of the first, which is not timed
         decoder.generate(source, **decoding)
     for _ in range(rounds):
         started = time.perf_counter()
         decoder.generate(source, **decoding)
         seconds.append(time.perf_counter() - started)
     return {"seconds": min(seconds), "mib": max(watched) / 2**20}
-
-
-@contextmanager
-def watched_memory() -> Iterator[list[int]]:
-    """Bytes of resident memory beyond those at the beginning, every few milliseconds until the block ends."""
-    process, over, found = psutil.Process(), Event(), [0]
-    before = process.memory_info().rss
-
-    def watch() -> None:
-        while not over.wait(0.005):
-            found.append(process.memory_info().rss - before)
-
-    thread = Thread(target=watch)
-    thread.start()
-    try:
-        yield found
-    finally:
-        over.set()
-        thread.join()
 
 
 def text_point(side: str, pairs: int, folder: str) -> dict[str, float]:
@@ -91,7 +70,7 @@ def text_point(side: str, pairs: int, folder: str) -> dict[str, float]:
     register_optimizer_step_post_hook(stop)
     source, target = (Path(folder) / f"{pairs}.{end}" for end in ("en", "de"))
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as output, watched_memory() as watched, suppress(TimeIsOver):
+    with tempfile.TemporaryDirectory() as output, sampled_increase() as watched, suppress(TimeIsOver):
         (_with_our_loop if side == "ours" else _with_trainer)(source, target, Path(folder), output)
     return {"seconds": time.perf_counter() - started, "mib": max(watched) / 2**20}
 

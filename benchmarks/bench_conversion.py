@@ -1,7 +1,7 @@
 """
 What conversions change: a model folder written in every format, and what came back, against the model itself.
 
-    python benchmarks/conversions.py runs/multi30k_en_de --sentences test_2016_flickr.en
+    python -m benchmarks.bench_conversion runs/multi30k_en_de --sentences test_2016_flickr.en
 
 Greedy search on both sides, in batches of 16 and on one machine; speed is that of the converted model over the
 original's, which is torch in float32.

@@ -2,13 +2,14 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+
+from benchmarks import throughput_meter, training_worker
 
 ROOT = Path(__file__).parents[3]
 
@@ -26,9 +27,8 @@ class Model(torch.nn.Module):
 
 
 def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up():
-    names = runpy.run_path(str(ROOT / "benchmarks" / "metered_training.py"))
-    meter = names["Meter"](seconds=0.0, warm_up=1, least=1)
-    names["watch"](meter, Model)
+    meter = throughput_meter.Meter(seconds=0.0, warm_up=1, least=1)
+    training_worker.watch(meter, Model)
     model = Model()
     optimizer = torch.optim.Adam(model.parameters())
     try:
@@ -36,7 +36,7 @@ def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up
         optimizer.step()
         # Labels 5 6 7 EOS, and 5 EOS: the start symbol stands before them, the last of the longest row is not read.
         model(decoder_input_ids=torch.tensor([[1, 5, 6, 7], [1, 5, 2, 0]])).backward()
-        with pytest.raises(names["TimeIsOver"]):
+        with pytest.raises(throughput_meter.TimeIsOver):
             optimizer.step()
     finally:
         meter.hook.remove()
@@ -62,7 +62,7 @@ def test_both_loops_are_measured_and_have_models_of_one_size(tmp_path):
         "--output_dir",
         str(tmp_path),
     ]
-    command = [sys.executable, str(ROOT / "benchmarks" / "training.py"), *tiny]
+    command = [sys.executable, "-m", "benchmarks.bench_training", *tiny]
     ended = subprocess.run(command, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     results = json.loads((tmp_path / "training.json").read_text())["results"]

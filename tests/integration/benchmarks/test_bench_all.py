@@ -6,19 +6,14 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-import benchmark
-import peers
 import pytest
-import quality
-import scaling
-import start
-import toolkits
-import training
+
+from benchmarks import bench_all, bench_quality, bench_scaling, bench_startup, bench_training, harness, toolkits
 
 
 def test_a_part_that_does_not_exist_is_refused_and_the_others_are_named():
     with pytest.raises(ValueError, match="no part 'speed'. Parts are decoding, training, memory"):
-        benchmark.main(["speed"])
+        bench_all.main(["speed"])
 
 
 def test_parts_are_run_by_name_and_their_tables_gathered(monkeypatch, tmp_path, capsys):
@@ -26,34 +21,34 @@ def test_parts_are_run_by_name_and_their_tables_gathered(monkeypatch, tmp_path, 
         assert (data / "test.de").exists() and options.short
         (Path(options.output_dir) / "scaling.md").write_text("a table\n")
 
-    monkeypatch.setitem(benchmark.PARTS, "scaling", part)
-    benchmark.main(["scaling", "--short", "--output_dir", str(tmp_path)])
+    monkeypatch.setitem(bench_all.PARTS, "scaling", part)
+    bench_all.main(["scaling", "--short", "--output_dir", str(tmp_path)])
     assert "## scaling\n\na table" in (tmp_path / "benchmark.md").read_text()
     assert str(tmp_path / "benchmark.md") in capsys.readouterr().out
 
 
 def test_a_stream_without_a_model_says_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="--model FOLDER, or the part `quality` before it"):
-        benchmark.main(["stream", "--output_dir", str(tmp_path)])
+        bench_all.main(["stream", "--output_dir", str(tmp_path)])
 
 
 def test_a_peer_that_will_not_install_is_named_in_the_table(monkeypatch, tmp_path):
-    monkeypatch.setattr(peers, "_FOLDER", tmp_path)
-    monkeypatch.setattr(peers.venv, "create", lambda *_, **__: None)
+    monkeypatch.setattr(toolkits, "_FOLDER", tmp_path)
+    monkeypatch.setattr(toolkits.venv, "create", lambda *_, **__: None)
     failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for joeynmt==2.3.0\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(peers.WillNotInstall, match="joeynmt will not install: ERROR: No matching"):
-        peers.python_of("joeynmt")
-    reason = training._reason_to_leave_out("JoeyNMT, float32")
-    assert reason.startswith("joeynmt will not install") and training._reason_to_leave_out("ours, bf16") is None
+    with pytest.raises(toolkits.WillNotInstall, match="joeynmt will not install: ERROR: No matching"):
+        toolkits.python_of("joeynmt")
+    reason = bench_training._reason_to_leave_out("JoeyNMT, float32")
+    assert reason.startswith("joeynmt will not install") and bench_training._reason_to_leave_out("ours, bf16") is None
     report = {
-        "machine": training.machine(),
+        "machine": harness.describe_machine(),
         "text": "text",
         "results": {"ours, bf16": [MEASURED]},
         "missing": [reason],
     }
     options = {"attn_implementation": "sdpa", "max_tokens": 2048, "sentences": 128, "repeats": 1, "seconds": 1.0}
-    assert reason in training.markdown(report | options | {"updates": 1, "note": ""})
+    assert reason in bench_training.markdown(report | options | {"updates": 1, "note": ""})
 
 
 MEASURED = {"tokens_per_second": 2.0, "tokens_per_cpu_second": 1.0, "updates": 1, "target_tokens_an_update": 2.0}
@@ -65,7 +60,7 @@ def test_ratios_are_against_the_best_peer():
     peer = MEASURED | {"tokens_per_second": 1.0, "peak_mib": 8.0}
     worse = peer | {"tokens_per_second": 0.5, "peak_mib": 16.0}
     results = {"ours, bf16": [MEASURED], "JoeyNMT, float32": [worse], "eole, float32": [peer]}
-    cells = list(training._cells(results["ours, bf16"], results))
+    cells = list(bench_training._cells(results["ours, bf16"], results))
     assert cells[1] == "2.00" and cells[5] == "0.50"
 
 
@@ -104,41 +99,46 @@ def test_growth_is_told_from_the_last_two_points(tmp_path):
         {"value": size, "ours": {"seconds": size / 10, "mib": 0.0}, "Marian": {"seconds": size**2 / 10, "mib": 1.0}}
         for size in (1, 2, 4)
     ]
-    lines = scaling.markdown("source length", points)
+    lines = bench_scaling.markdown("source length", points)
     assert "| 4 | 4.00 | 0 | 1 |" in lines
     assert "Between the last two points time grows with the power ours 1.00, Marian 2.00." in lines
-    scaling.draw({"source length": points}, tmp_path / "curve.png")
+    bench_scaling.draw({"source length": points}, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_trainings_that_failed_are_in_the_table():
     rows = [{"side": "ours, bf16", "seed": 1, "BLEU": 30.04, "updates": 1500}]
     rows.append({"side": "eole", "seed": 1, "failed": "eole will not install: no network\nmore"})
-    lines = quality.markdown(rows, quality.QualityArguments(minutes=2.0))
+    lines = bench_quality.markdown(rows, bench_quality.QualityArguments(minutes=2.0))
     assert lines[0].startswith("| side | seed | BLEU after 2 minutes")
     assert lines[2:4] == ["| ours, bf16 | 1 | 30.0 | 1,500 |", "| eole | 1 | eole will not install: no network | |"]
 
 
 def test_the_first_translation_is_set_beside_the_second():
-    assert start.markdown({"first translation": 3.0, "second translation": 2.0})[-1].startswith(
+    assert bench_startup.markdown({"first translation": 3.0, "second translation": 2.0})[-1].startswith(
         "The first translation takes 1.50 times"
     )
 
 
 @pytest.mark.slow
 def test_curves_are_measured_on_both_sides(tmp_path):
-    scaling.main(["--curves", "beams,pairs of text", "--points", "1", "--rounds", "1", "--output_dir", str(tmp_path)])
+    bench_scaling.main(
+        ["--curves", "beams,pairs of text", "--points", "1", "--rounds", "1", "--output_dir", str(tmp_path)]
+    )
     found = json.loads((tmp_path / "scaling.json").read_text())
     assert found.keys() == {"beams", "pairs of text"}
-    assert all(point[side]["seconds"] > 0 for points in found.values() for point in points for side in scaling.SIDES)
+    assert all(
+        point[side]["seconds"] > 0 for points in found.values() for point in points for side in bench_scaling.SIDES
+    )
 
 
 def test_the_peak_of_a_process_is_not_that_of_its_parent():
     """Measurements are started by processes that have had models in memory."""
     parent = "import subprocess, sys; held = bytearray(b'1') * 2**30; subprocess.run([sys.executable, *sys.argv[1:]])"
-    child = "import sys; sys.path.insert(0, sys.argv[1]); from meter import peak_bytes; print(peak_bytes())"
+    child = "import sys; sys.path.insert(0, sys.argv[1]); from benchmarks.memory_usage import peak_bytes"
+    child += "; print(peak_bytes())"
     child += "; import torch; from vanilla_transformer.training.metrics import peak_memory_gib"
     child += "; print(int(2**30 * peak_memory_gib(torch.device('cpu'))))"
-    command = [sys.executable, "-c", parent, "-c", child, str(peers.ROOT / "benchmarks")]
+    command = [sys.executable, "-c", parent, "-c", child, str(harness.ROOT)]
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert [int(peak) < 2**30 for peak in said] == [True, True]

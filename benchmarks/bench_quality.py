@@ -1,7 +1,7 @@
 """
 What minutes of training bring: BLEU of a test set after the same time, this package's way and those of others.
 
-    python benchmarks/quality.py train.en train.de test.en test.de --minutes 10 --at_once 2
+    python -m benchmarks.bench_quality train.en train.de test.en test.de --minutes 10 --at_once 2
 
 All sides have the same subwords, size of model, smoothing, dropout and learning rate (equation 3), and batches of as
 many tokens, about; the time is that of updates, without preparing text. Each translates by its own decoder with a beam
@@ -17,14 +17,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import toolkits
-from decoding import in_file_order
-from measuring import measure_apart, run_apart, write_results
-from metered_training import shape
-from peers import ROOT, WillNotInstall
-from training import ModelArguments, machine, prepare
 from transformers import AutoTokenizer, MarianMTModel, pipeline
 
+from benchmarks import toolkits
+from benchmarks.bench_decoding import in_file_order
+from benchmarks.bench_training import ModelArguments, prepare
+from benchmarks.harness import ROOT, describe_machine, run_command, run_worker, write_results
+from benchmarks.toolkits import WillNotInstall
+from benchmarks.training_worker import shape
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.readers import read_lines
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
     if len(files) != 4:
         raise ValueError(f"Name training and test text, two files each, before the flags, got {len(files)} files.")
     results = measure(files, options)
-    report = {"machine": machine(), **asdict(options), "results": results}
+    report = {"machine": describe_machine(), **asdict(options), "results": results}
     write_results(options.output_dir, "quality", report, markdown(results, options))
 
 
@@ -106,7 +106,7 @@ def _train_ours(folder: Path, request: dict[str, Any], environment: dict[str, st
     flags |= {"save_minutes": request["seconds"] / 1200, "average_checkpoints": 5, "keep_last": 5, "logging_steps": 10}
     flags |= {"output_dir": output, "overwrite_output_dir": True, "cache_dir": folder / "cache"}
     words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-    run_apart([sys.executable, str(ROOT / "scripts" / "train.py"), *words], "training", environment)
+    run_command([sys.executable, str(ROOT / "scripts" / "train.py"), *words], "training", environment)
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     return {"updates": max(line["step"] for line in lines)}
 
@@ -119,9 +119,8 @@ def _translate_ours(folder: Path, seed: int) -> list[str]:
 
 def _train_marian(folder: Path, request: dict[str, Any], environment: dict[str, str]) -> dict[str, Any]:
     options = request | {"save_to": str(folder / "marian")}
-    words = json.dumps({"folder": str(folder), "kind": "group_by_length", "bf16": True, "options": options})
-    command = [sys.executable, str(ROOT / "benchmarks" / "metered_training.py"), words]
-    return measure_apart(command, "Seq2SeqTrainer", environment)
+    request = {"folder": str(folder), "kind": "group_by_length", "bf16": True, "options": options}
+    return run_worker("training_worker", request, "Seq2SeqTrainer", environment)
 
 
 def _translate_with_marian(folder: Path, _: int) -> list[str]:

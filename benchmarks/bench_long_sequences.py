@@ -6,14 +6,13 @@ What long sequences cost with softmax, linear and LSH attention, and with revers
 - "depth": the same against the number of layers, of 1,024 tokens with linear attention, ordinary and reversible.
 - "position": time of a generated token against the tokens before it, with keys and values or a sum in the cache.
 
-    python benchmarks/long_sequences.py --curves "length,position"
+    python -m benchmarks.bench_long_sequences --curves "length,position"
 
 A step is forward and backward in float32 on the CPU. Time and memory of a point have a process of their own each;
 memory is the peak during a step beyond what was resident before it. Gradients of parameters are allocated before, so
 what is counted is activations, and gradients that a step holds beside those.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,9 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from measuring import OWN_PAGES, exponent, measure_apart, write_curves
-from peers import ROOT
 
+from benchmarks.harness import RELEASE_FREED_PAGES, growth_exponent, run_worker, write_curves
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 
@@ -66,7 +64,7 @@ class LongArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(LongArguments, arguments, "long_sequences.py [--flags]")
+    words, options = parse(LongArguments, arguments, "bench_long_sequences.py [--flags]")
     write_curves("long_sequences", words, options, CURVES, lambda name: measure_curve(name, options), markdown, draw)
 
 
@@ -88,14 +86,11 @@ def _point(curve: str, side: str, value: int, rounds: int) -> dict[str, float]:
         return lacking
     if curve == "position":
         return _measure(request | {"what": "token"})
-    return _measure(request | {"what": "seconds"}) | _measure(request | {"what": "mib"}, OWN_PAGES)
+    return _measure(request | {"what": "seconds"}) | _measure(request | {"what": "mib"}, RELEASE_FREED_PAGES)
 
 
 def _measure(request: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, float]:
-    command = [sys.executable, str(ROOT / "benchmarks" / "long_point.py"), json.dumps(request)]
-    return measure_apart(
-        command, str(request), {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""} | (environment or {})
-    )
+    return run_worker("long_sequences_worker", request, environment=environment)
 
 
 def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
@@ -133,7 +128,7 @@ def slope(points: Points, side: str, what: str) -> float | None:
     last = [(point["value"], point[side][what]) for point in _measured(points, what, side)[-3:]]
     if len(last) < 2 or min(y for _, y in last) <= 0.0:
         return None
-    return exponent(last)
+    return growth_exponent(last)
 
 
 def begins(points: Points, side: str, other: str, what: str) -> int | None:

@@ -1,32 +1,26 @@
 """
-One point of a curve of `long_sequences.py`, in a process of its own: seconds or MiB of a training step, or seconds of
-a generated token, in float32 on the CPU.
+Measure one point of a curve of `bench_long_sequences` in its own process: float32, on the CPU.
 
-    python benchmarks/long_point.py '{"what": "seconds", "length": 1024, "rounds": 3, "shape": {"d_model": 128, …}}'
+    python -m benchmarks.long_sequences_worker '{"what": "seconds", "length": 1024, "rounds": 3, "shape": {…}}'
 
-Whoever measures "mib" sets the environment variable MALLOC_MMAP_THRESHOLD_ to something small, as `long_sequences.py`
-does. Otherwise what is free between small tensors stays resident, and counts.
+`what` is "seconds" or "mib" of a training step, or "token" for the seconds of one generated token. Before measuring
+"mib", set the environment variables of `harness.RELEASE_FREED_PAGES`.
 """
 
 import copy
-import ctypes
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-import psutil
 import torch
-from meter import peak_bytes
 
+from benchmarks.memory_usage import peak_increase_of
 from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, new_memory
 
 TOKENS = 8  # of a round; the fastest counts
 MOMENT = 0.3  # seconds that a round takes unless one step takes more
-_CLEAR_REFS = Path("/proc/self/clear_refs")
 
 
 def measure(what: str, length: int, rounds: int, shape: dict[str, Any]) -> dict[str, float]:
@@ -37,7 +31,10 @@ def measure(what: str, length: int, rounds: int, shape: dict[str, Any]) -> dict[
     step = training_step(model, length)
     if what == "seconds":
         return {"seconds": min(best_seconds(step) for _ in range(rounds))}
-    return {"mib": peak_of(step) / 2**20, "parameters_mib": model.get_memory_footprint(return_buffers=False) / 2**20}
+    return {
+        "mib": peak_increase_of(step) / 2**20,
+        "parameters_mib": model.get_memory_footprint(return_buffers=False) / 2**20,
+    }
 
 
 def training_step(model: VanillaTransformerLongForCausalLM, length: int) -> Callable[[], None]:
@@ -86,38 +83,6 @@ def _seconds_of(step: Callable[[], None]) -> float:
     started = time.perf_counter()
     step()
     return time.perf_counter() - started
-
-
-def peak_of(step: Callable[[], None]) -> int:
-    """Bytes of resident memory that `step` has at most, beyond those before it."""
-    _give_back_what_is_free()
-    with watched_peak() as watched:
-        step()
-    return max(watched)
-
-
-@contextmanager
-def watched_peak() -> Iterator[list[int]]:
-    """By the kernel's own maximum where it can be set back, which misses nothing, else by looking again and again."""
-    try:
-        _CLEAR_REFS.write_text("5")
-    except OSError:
-        from scaling_point import watched_memory
-
-        with watched_memory() as watched:
-            yield watched
-        return
-    before = psutil.Process().memory_info().rss
-    found = [0]
-    yield found
-    found.append(peak_bytes() - before)
-
-
-def _give_back_what_is_free() -> None:
-    """With glibc, or else pages of earlier steps would be used again unseen."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,28 @@
 """The table of decoding: the same weights and as many tokens on every side, or no table."""
 
 import json
-import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks import bench_decoding
 from vanilla_transformer.training.checkpoint import save_model_folder
 
-PROGRAM = str(Path(__file__).parents[3] / "benchmarks" / "decoding.py")
 SIDES = ["Marian", "ours", "ours, int8", "CTranslate2", "CTranslate2, int8"]
 TINY = {"vocab_size": 64, "d_model": 16, "of each side": {"layers": 1, "attention_heads": 2, "ffn_dim": 16}}
 
 
 @pytest.fixture
 def benchmark(monkeypatch):
-    program = runpy.run_path(PROGRAM)
-    monkeypatch.setitem(program["main"].__globals__, "python_of", lambda name: Path(sys.executable))
-    monkeypatch.setitem(program["SIZES"], "small", TINY)
-    return program
+    monkeypatch.setattr(bench_decoding, "python_of", lambda name: Path(sys.executable))
+    monkeypatch.setitem(bench_decoding.SIZES, "small", TINY)
+    return bench_decoding
 
 
 @pytest.mark.slow
 def test_every_side_decodes_the_same_weights(benchmark, tmp_path, capsys):
-    benchmark["main"](["--sizes", "small", "--rounds", "1", "--output_file", str(tmp_path / "table.md")])
+    benchmark.main(["--sizes", "small", "--rounds", "1", "--output_file", str(tmp_path / "table.md")])
     assert capsys.readouterr().out == (tmp_path / "table.md").read_text()
     rows = json.loads((tmp_path / "table.json").read_text())
     assert [row["side"] for row in rows] == 2 * SIDES
@@ -34,11 +32,11 @@ def test_every_side_decodes_the_same_weights(benchmark, tmp_path, capsys):
 
 
 def test_other_numbers_of_tokens_are_refused(benchmark, monkeypatch):
-    model = benchmark["random_model"]("small")
+    model = benchmark.random_model("small")
     model.lm_head.bias.data[2] = 1e4  # ends at once
-    monkeypatch.setitem(benchmark["fixed"].__globals__, "random_model", lambda size: model)
+    monkeypatch.setattr(benchmark, "random_model", lambda size: model)
     with pytest.raises(ValueError, match="must give 32 tokens a sentence, but Marian, ours"):
-        benchmark["main"](["--sizes", "small", "--rounds", "1"])
+        benchmark.main(["--sizes", "small", "--rounds", "1"])
 
 
 @pytest.mark.slow
@@ -47,19 +45,19 @@ def test_a_stream_is_scored_on_every_side(benchmark, tiny_model, tiny_tokenizer,
     (tmp_path / "source").write_text("A man is sleeping.\nTwo dogs.\nGrass\n")
     (tmp_path / "target").write_text("Ein Mann schläft.\nZwei Hunde.\nGras\n")
     text = ["--sentences", str(tmp_path / "source"), "--references", str(tmp_path / "target")]
-    benchmark["main"](["--folder", str(folder), *text, "--rounds", "1"])
+    benchmark.main(["--folder", str(folder), *text, "--rounds", "1"])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| stream")]
     assert [row[1] for row in rows] == 2 * SIDES and all(len(row) == 7 for row in rows)
     with pytest.raises(ValueError, match="--sentences FILE"):
-        benchmark["main"](["--folder", str(folder)])
+        benchmark.main(["--folder", str(folder)])
 
 
 def test_the_profile_has_both_sides(benchmark, capsys):
-    benchmark["main"](["--sizes", "small", "--profile"])
+    benchmark.main(["--sizes", "small", "--profile"])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     assert 5 < len(rows) <= 12 and all(row[1].endswith("%") for row in rows)
 
 
 def test_a_name_before_the_flags_is_refused(benchmark):
     with pytest.raises(ValueError, match="got 'runs/mine'"):
-        benchmark["main"](["runs/mine"])
+        benchmark.main(["runs/mine"])

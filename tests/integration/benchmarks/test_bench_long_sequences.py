@@ -3,9 +3,9 @@
 import json
 import time
 
-import long_point
-import long_sequences
 import pytest
+
+from benchmarks import bench_long_sequences, long_sequences_worker, memory_usage
 
 
 def point(value, **sides):
@@ -23,20 +23,20 @@ def curve_of(powers, values=(2, 4, 8, 16), **more):
 
 def test_the_slope_of_a_power_law_is_its_power():
     points = curve_of({"one": 1.0, "two": 2.0, "none": 0.0})
-    found = [long_sequences.slope(points, side, "seconds") for side in ("one", "two", "none")]
+    found = [bench_long_sequences.slope(points, side, "seconds") for side in ("one", "two", "none")]
     assert found == pytest.approx([1.0, 2.0, 0.0], abs=1e-9)
 
 
 def test_the_slope_is_over_the_last_three_that_were_measured():
     points = [point(10**place, linear={"mib": mib}) for place, mib in enumerate((9.0, 1.0, 10.0, 1000.0))]
     points.append(point(10**4, linear={"needed_mib": 1.0, "available_mib": 0.5}))
-    assert long_sequences.slope(points, "linear", "mib") == pytest.approx(1.5)  # least squares through 0, 1, 3
+    assert bench_long_sequences.slope(points, "linear", "mib") == pytest.approx(1.5)  # least squares through 0, 1, 3
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 0.0]], ids=["none", "one", "nothing to take a logarithm of"])
 def test_there_is_no_slope_of_less_than_two_points(values):
     points = [point(place + 1, lsh={"mib": mib}) for place, mib in enumerate(values)]
-    assert long_sequences.slope(points, "lsh", "mib") is None
+    assert bench_long_sequences.slope(points, "lsh", "mib") is None
 
 
 @pytest.mark.parametrize(
@@ -54,14 +54,14 @@ def test_there_is_no_slope_of_less_than_two_points(values):
 def test_where_a_side_begins_to_take_less(mine, theirs, found):
     rows = zip((1, 2, 4), mine, theirs, strict=True)
     points = [point(at, lsh={"mib": one}, softmax={} if two is None else {"mib": two}) for at, one, two in rows]
-    assert long_sequences.begins(points, "lsh", "softmax", "mib") == found
+    assert bench_long_sequences.begins(points, "lsh", "softmax", "mib") == found
 
 
 def test_the_table_says_what_follows_from_it():
     powers = {"softmax (eager)": 2.0, "softmax (sdpa)": 1.0, "linear": 0.5, "lsh": 1.5}
     points = curve_of(powers, values=(1, 2, 1024))
     points[-1]["softmax (eager)"] = {"needed_mib": 2048.0, "available_mib": 1024.4}
-    lines = long_sequences.markdown("length", points)
+    lines = bench_long_sequences.markdown("length", points)
     assert lines[0].startswith("| length | softmax (eager), ms | ") and lines[0].endswith(" | lsh, MiB |")
     assert lines[3] == "| 2 | 12.0 | 6.0 | 4.2 | 8.5 | 20.0 | 10.0 | 7.1 | 14.1 |"
     assert lines[4].startswith("| 1,024 | left out | 3,072.0 |")
@@ -73,7 +73,7 @@ def test_the_table_says_what_follows_from_it():
 
 def test_a_table_of_time_alone_has_no_columns_of_memory():
     points = [point(64, softmax={"seconds": 0.002}, linear={"seconds": 0.001})]
-    assert long_sequences.markdown("position", points)[:4] == [
+    assert bench_long_sequences.markdown("position", points)[:4] == [
         "| position | softmax, ms | linear, ms |",
         "|---|---|---|",
         "| 64 | 2.0 | 1.0 |",
@@ -83,7 +83,7 @@ def test_a_table_of_time_alone_has_no_columns_of_memory():
 
 def test_layers_are_told_beside_what_their_parameters_take():
     points = curve_of({"ordinary": 1.0, "reversible": 0.0}, values=(2, 16), parameters_mib=3.0)
-    assert "Parameters take 3.0 MiB with 2 layers and 3.0 with 16." in long_sequences.markdown("depth", points)
+    assert "Parameters take 3.0 MiB with 2 layers and 3.0 with 16." in bench_long_sequences.markdown("depth", points)
 
 
 def test_the_picture_has_all_curves(tmp_path):
@@ -91,37 +91,37 @@ def test_the_picture_has_all_curves(tmp_path):
         "length": curve_of({"softmax (sdpa)": 2.0, "linear": 1.0}),
         "position": [point(64, linear={"seconds": 1})],
     }
-    long_sequences.draw(found, tmp_path / "curves.png")
+    bench_long_sequences.draw(found, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_squares_beyond_the_memory_are_left_out():
-    request = long_sequences.request_of("length", "softmax (eager)", 1024)
+    request = bench_long_sequences.request_of("length", "softmax (eager)", 1024)
     needed = 4 * 4 * 1024**2 * 2 * 3
-    assert long_sequences.lacking_memory(request, needed) == {}
-    assert long_sequences.lacking_memory(request, needed - 2**20) == {"needed_mib": 96.0, "available_mib": 95.0}
-    assert long_sequences.lacking_memory(long_sequences.request_of("length", "linear", 1024), 0) == {}
+    assert bench_long_sequences.lacking_memory(request, needed) == {}
+    assert bench_long_sequences.lacking_memory(request, needed - 2**20) == {"needed_mib": 96.0, "available_mib": 95.0}
+    assert bench_long_sequences.lacking_memory(bench_long_sequences.request_of("length", "linear", 1024), 0) == {}
 
 
 def test_buckets_grow_with_the_length():
-    shapes = [long_sequences.request_of("length", "lsh", length)["shape"] for length in (32, 256, 16384)]
+    shapes = [bench_long_sequences.request_of("length", "lsh", length)["shape"] for length in (32, 256, 16384)]
     assert [shape["num_buckets"] for shape in shapes] == [2, 8, 512]
 
 
 def test_curves_that_do_not_exist_are_refused():
     with pytest.raises(ValueError, match="must be of length, depth, position, got 'width'"):
-        long_sequences.main(["--curves", "width"])
+        bench_long_sequences.main(["--curves", "width"])
 
 
-SIDES = [(curve, side) for curve, (_, sides) in long_sequences.CURVES.items() for side in sides]
+SIDES = [(curve, side) for curve, (_, sides) in bench_long_sequences.CURVES.items() for side in sides]
 
 
 @pytest.mark.parametrize(("curve", "side"), SIDES)
 def test_a_small_point_of_every_side(curve, side, monkeypatch):
-    monkeypatch.setattr(long_sequences, "_DEPTH_LENGTH", 64)
-    monkeypatch.setattr(long_point, "MOMENT", 0.0)
-    request = long_sequences.request_of(curve, side, 3 if curve == "depth" else 65)
-    measured = {what: long_point.measure(what, rounds=1, **request) for what in _quantities(curve)}
+    monkeypatch.setattr(bench_long_sequences, "_DEPTH_LENGTH", 64)
+    monkeypatch.setattr(long_sequences_worker, "MOMENT", 0.0)
+    request = bench_long_sequences.request_of(curve, side, 3 if curve == "depth" else 65)
+    measured = {what: long_sequences_worker.measure(what, rounds=1, **request) for what in _quantities(curve)}
     assert all(found["seconds"] > 0.0 for what, found in measured.items() if what != "mib")
     if curve != "position":
         assert measured["mib"]["mib"] >= 0.0 and measured["mib"]["parameters_mib"] > 0.9
@@ -133,17 +133,17 @@ def _quantities(curve):
 
 def test_a_short_step_is_timed_more_than_once_and_a_long_one_once(monkeypatch):
     steps = []
-    assert 0.0 < long_point.best_seconds(lambda: steps.append("short") or time.sleep(0.02)) < 0.3
+    assert 0.0 < long_sequences_worker.best_seconds(lambda: steps.append("short") or time.sleep(0.02)) < 0.3
     assert len(steps) > 2
-    monkeypatch.setattr(long_point, "MOMENT", 0.01)
-    assert long_point.best_seconds(lambda: steps.append("long") or time.sleep(0.02)) >= 0.02
+    monkeypatch.setattr(long_sequences_worker, "MOMENT", 0.01)
+    assert long_sequences_worker.best_seconds(lambda: steps.append("long") or time.sleep(0.02)) >= 0.02
     assert steps.count("long") == 1
 
 
 @pytest.mark.parametrize("kernel", [True, False], ids=["by the kernel", "by looking"])
 def test_the_peak_is_of_the_step_alone(kernel, monkeypatch, tmp_path):
     if not kernel:
-        monkeypatch.setattr(long_point, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
+        monkeypatch.setattr(memory_usage, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
 
     def held(size):
         taken = bytearray(b"1") * size
@@ -151,17 +151,17 @@ def test_the_peak_is_of_the_step_alone(kernel, monkeypatch, tmp_path):
         assert len(taken) == size
 
     before = bytearray(b"1") * 2**27  # which is not the step's
-    peaks = [long_point.peak_of(lambda size=size: held(size)) for size in (2**27, 2**20)]
+    peaks = [memory_usage.peak_increase_of(lambda size=size: held(size)) for size in (2**27, 2**20)]
     assert len(before) == 2**27
     assert peaks[0] == pytest.approx(2**27, rel=0.1) and peaks[1] < 2**26
 
 
 @pytest.mark.slow
 def test_a_curve_is_written_with_its_table_and_its_picture(tmp_path, monkeypatch):
-    values, sides = long_sequences.CURVES["length"]
-    monkeypatch.setitem(long_sequences.CURVES, "length", ([16], {"linear": sides["linear"]}))
-    monkeypatch.setattr(long_sequences, "_conclusions", lambda name, points: [])
-    long_sequences.main(["--curves", "length", "--rounds", "1", "--output_dir", str(tmp_path)])
+    values, sides = bench_long_sequences.CURVES["length"]
+    monkeypatch.setitem(bench_long_sequences.CURVES, "length", ([16], {"linear": sides["linear"]}))
+    monkeypatch.setattr(bench_long_sequences, "_conclusions", lambda name, points: [])
+    bench_long_sequences.main(["--curves", "length", "--rounds", "1", "--output_dir", str(tmp_path)])
     (found,) = json.loads((tmp_path / "long_sequences.json").read_text())["length"]
     assert found["value"] == 16 and found["linear"].keys() == {"seconds", "mib", "parameters_mib"}
     assert "| 16 | " in (tmp_path / "long_sequences.md").read_text()

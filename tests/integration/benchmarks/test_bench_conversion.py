@@ -1,14 +1,10 @@
 """The table of conversions: a row for each format that is written, and for what can be read back."""
 
-import runpy
-from pathlib import Path
-
 import pytest
 
+from benchmarks.bench_conversion import main
 from vanilla_transformer.conversion import WRITERS
 from vanilla_transformer.training.checkpoint import save_model_folder
-
-main = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "conversions.py"))["main"]
 
 
 def test_the_table_has_a_row_for_each_way(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):

@@ -1,8 +1,8 @@
 """
 Resume is equality: runs that `kill -9` ends at exact places and that go on, against one that nothing stopped.
 
-    python benchmarks/resuming.py
-    python benchmarks/resuming.py --processes 1 2 4 --output resume.md
+    python -m benchmarks.bench_resume
+    python -m benchmarks.bench_resume --processes 1 2 4 --output resume.md
 
 Trains a tiny model on generated text with dropout, BPE-dropout, accumulation and a moving average, in processes of
 its own, and prints a Markdown table: a row for each place and number of processes, a column for each thing that must
@@ -22,11 +22,11 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from benchmarks.harness import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.embedded_corpus import write_corpus
 
-_ROOT = Path(__file__).parents[1]
 _ACCUMULATION = 2
 _UPDATES = 14
 _RECIPE = {
@@ -78,7 +78,7 @@ class FinishedRun:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(BenchmarkArguments, arguments, "resuming.py [--flags]")
+    words, options = parse(BenchmarkArguments, arguments, "bench_resume.py [--flags]")
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
     if min(options.processes) < 1:
@@ -110,7 +110,7 @@ def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:
 
 
 def places(straight: FinishedRun) -> dict[str, str]:
-    """Where runs are killed, in words and as `watched_training.py` takes it. Updates and batches count from 1."""
+    """Where runs are killed, in words and as `resume_worker.py` takes it. Updates and batches count from 1."""
     epochs = [line["epoch"] for line in straight.records[0][0][::_ACCUMULATION]]  # of each update
     second = epochs.index(1) + 2  # the second update of epoch 2, counted from 1
     if epochs[second - 1] != 1 or second >= _UPDATES:
@@ -128,7 +128,7 @@ def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]
     record = folder.with_name(f"{folder.name}.{place}.record")
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else [])]
-    command += [str(_ROOT / "benchmarks" / "watched_training.py"), str(record), place, *_flags(folder)]
+    command += ["-m", "benchmarks.resume_worker", str(record), place, *_flags(folder)]
     ended = subprocess.run(command, env=_environment(folder.parent), capture_output=True, text=True)
     expected = 0 if place == "never" else -9
     if ended.returncode != expected:
@@ -139,7 +139,7 @@ def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)}
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     if environment.pop("PYTHONDONTWRITEBYTECODE", None):  # or each of thirty processes compiles what it imports
         environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     return environment

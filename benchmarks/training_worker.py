@@ -1,7 +1,7 @@
 """
-One side of `training.py` in a process of its own, so that its peak memory is its own.
+One side of `bench_training.py` in a process of its own, so that its peak memory is its own.
 
-    python benchmarks/metered_training.py '{"folder": …, "kind": …, "bf16": …, "options": …}'
+    python -m benchmarks.training_worker '{"folder": …, "kind": …, "bf16": …, "options": …}'
 
 Trains until the time is over and prints what was measured as JSON.
 """
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from meter import Meter, TimeIsOver
 from transformers import (
     AutoTokenizer,
     DataCollatorForSeq2Seq,
@@ -23,6 +22,7 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
+from benchmarks.throughput_meter import Meter, TimeIsOver
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,

@@ -2,16 +2,15 @@
 
 import importlib
 import json
-import runpy
 from pathlib import Path
 
 import pytest
 import yaml
 from accelerate.state import AcceleratorState
 
+from benchmarks import bench_ablations
 from vanilla_transformer.embedded_corpus import write_corpus
 
-ROOT = Path(__file__).parents[3]
 TINY = {
     "vocab_size": 300,
     "max_tokens": 256,
@@ -32,17 +31,16 @@ TINY = {
 
 
 @pytest.fixture
-def choices(monkeypatch):
+def calls(monkeypatch):
     """The benchmark, with scripts called in this process, which has imported what takes seconds."""
-    names = runpy.run_path(str(ROOT / "benchmarks" / "choices.py"))
-    names["calls"] = []
+    calls = []
 
     def call(script, *arguments):
-        names["calls"].append(script)
+        calls.append(script)
         importlib.import_module(f"vanilla_transformer.cli.{Path(script).stem}").main(arguments)
 
-    monkeypatch.setitem(names["main"].__globals__, "_call", call)
-    yield names
+    monkeypatch.setattr(bench_ablations, "_call", call)
+    yield calls
     AcceleratorState._reset_state(reset_partial_state=True)  # it keeps the first precision that was asked for
 
 
@@ -60,10 +58,10 @@ def arguments(tmp_path):
 
 
 @pytest.mark.slow
-def test_each_choice_is_trained_once_and_compared_with_the_recipe(choices, arguments, tmp_path, capsys):
+def test_each_choice_is_trained_once_and_compared_with_the_recipe(calls, arguments, tmp_path, capsys):
     arguments += ["--max_steps", "4", "--change", "label_smoothing=0", "--change", "dropout=0+vocab_size=290"]
-    choices["main"](arguments)
-    assert choices["calls"].count("train.py") == 3 and choices["calls"].count("evaluate.py") == 6
+    bench_ablations.main(arguments)
+    assert calls.count("train.py") == 3 and calls.count("evaluate.py") == 6
     results = json.loads((tmp_path / "out" / "choices.json").read_text())
     rows = {row["choice"]: row for row in results["rows"]}
     others = [f"the recipe, {kind}" for kind in ("last checkpoint alone", "moving average", "best validation")]
@@ -75,18 +73,18 @@ def test_each_choice_is_trained_once_and_compared_with_the_recipe(choices, argum
     assert (config["dropout"], config["vocab_size"]) == (0.0, 290)
     table = (tmp_path / "out" / "choices.md").read_text()
     assert table in capsys.readouterr().out and "| label_smoothing=0 | 4 |" in table
-    choices["calls"].clear()
-    choices["main"]([*arguments, "--change", "seed=1"])
-    assert choices["calls"] == ["train.py", "evaluate.py"]
+    calls.clear()
+    bench_ablations.main([*arguments, "--change", "seed=1"])
+    assert calls == ["train.py", "evaluate.py"]
     with pytest.raises(ValueError, match="max_steps was 4, where 5 is asked for"):
-        choices["main"]([*arguments, "--max_steps", "5"])
+        bench_ablations.main([*arguments, "--max_steps", "5"])
 
 
 @pytest.mark.parametrize(
     "change, message",
     [("dropuot=0.1", "There is no flag 'dropuot'. Did you mean 'dropout'"), ("dropout", "FLAG=VALUE")],
 )
-def test_a_change_that_cannot_work_is_refused_before_anything_is_trained(choices, arguments, change, message):
+def test_a_change_that_cannot_work_is_refused_before_anything_is_trained(calls, arguments, change, message):
     with pytest.raises(ValueError, match=message):
-        choices["main"]([*arguments, "--max_steps", "4", "--change", change])
-    assert choices["calls"] == []
+        bench_ablations.main([*arguments, "--max_steps", "4", "--change", change])
+    assert calls == []

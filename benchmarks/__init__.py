@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m benchmarks.bench_decoding` and so on. Nothing else imports this package."""

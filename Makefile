@@ -1,17 +1,22 @@
-# Everything that a user or CI does. `make demo` and `make test` need nothing but Python 3.11+ (the pinned numpy does) and make.
+# The commands of users and CI. `make demo` and `make test` need only make and Python 3.11 or later (for the pinned numpy).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 READY_DEV := $(VENV)/.ready-dev
-# Bytecode of the few modules that are used is compiled as they are imported: that halves the time to install.
+OLDEST := .venv-oldest
+NEWEST := .venv-newest
+# Two workers; the tests of a file stay in one of them and share its fixtures.
+IN_PARALLEL := --numprocesses 2 --dist loadfile
+PYTEST := $(BIN)/python -m pytest $(IN_PARALLEL)
+# Installing takes half the time without compiling; Python compiles each module at its first import.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
-# Two busy threads that wait for each other must not spin on a machine that others use as well.
+# Waiting threads sleep instead of spinning, since other processes may need the cores.
 export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-slow check style benchmark resume-table dist clean
+.PHONY: help demo test test-unit test-slow test-oldest test-newest check style benchmark resume-table dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -24,18 +29,39 @@ $(READY_DEV): $(READY)
 	$(INSTALL) --editable ".[dev]"
 	touch $@
 
-demo: $(READY) ## Train on the embedded English-German corpus, score, translate and draw (less than five minutes)
+# uv, unlike pip, can resolve to the lowest releases that the requirements admit.
+$(OLDEST)/.ready: setup.py
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet uv
+	$(OLDEST)/bin/uv pip install --python $(OLDEST)/bin/python --resolution lowest-direct --editable ".[test]"
+	touch $@
+
+$(NEWEST)/.ready: setup.py
+	$(PYTHON) -m venv --clear $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable ".[test]"
+	touch $@
+
+demo: $(READY) ## Train on the bundled English-German corpus, score, translate and plot (less than five minutes)
 	$(BIN)/python scripts/demo.py --output_dir runs/demo --overwrite_output_dir
 
-test: $(READY_DEV) ## Style, types and the fast tests
+test: $(READY_DEV) ## Style, types, unit and integration tests (at most 12 minutes on two cores)
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow" tests/unit tests/integration
 	$(BIN)/python tools/check_bytecode.py
 
-test-slow: $(READY_DEV) ## The tests that take minutes, the library's own common tests among them
+test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
+	$(PYTEST) -m "not slow" tests/unit
+
+test-slow: $(READY_DEV) ## The tests that take minutes, with transformers' own common model tests
 	$(BIN)/python -m pytest -m slow
 
-check: $(READY_DEV) ## Style and types, changing nothing
+test-oldest: $(OLDEST)/.ready ## The unit tests with the oldest releases that setup.py admits (downloads about 3 GB)
+	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -m "not slow" tests/unit
+
+test-newest: $(NEWEST)/.ready ## The unit tests with the newest releases on the package index (downloads about 3 GB)
+	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) -m "not slow" tests/unit
+
+check: $(READY_DEV) ## Check style, types and prose without changing a file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -47,12 +73,12 @@ style: $(READY_DEV) ## Format the code
 benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
 	env -u OMP_WAIT_POLICY $(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
 
-resume-table: $(READY) ## Kill runs at exact places and compare what goes on with what was never stopped
+resume-table: $(READY) ## Kill training runs, resume them and compare the results with uninterrupted runs
 	$(BIN)/python -m benchmarks.bench_resume
 
 dist: $(READY) ## Build the wheel and the source distribution
 	$(INSTALL) build
 	$(BIN)/python -m build
 
-clean: ## Remove the environment, caches and builds; runs stay
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+clean: ## Remove environments, caches and builds, but keep runs
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -17,7 +17,7 @@ ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
 PAGE = [*SERVE, *PLOTS, "gradio>=5"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *MARIAN, *CTRANSLATE2, *ONNX, *SERVE, *PAGE]
-TESTS = ["pytest>=8", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
+TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 
 setup(
     name="vanilla-transformer",

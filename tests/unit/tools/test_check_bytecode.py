@@ -1,14 +1,11 @@
 """The check that the bytecode of the environment can be read."""
 
-import importlib.util
 import py_compile
 from pathlib import Path
 
 import pytest
 
-SPEC = importlib.util.spec_from_file_location("check_bytecode", Path(__file__).parents[2] / "tools/check_bytecode.py")
-check_bytecode = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(check_bytecode)
+from tools import check_bytecode
 
 
 @pytest.fixture

@@ -67,10 +67,10 @@ def compare_translators(original: Translator, converted: Translator, sentences: 
     return Comparison(len(sentences), identical, None, seconds[0] / seconds[1])
 
 
-def batches(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str], tensors: str) -> Iterator[dict[str, Any]]:
-    """`input_ids` and `attention_mask` of `BATCH_SIZE` sentences at a time, as `tensors` (`"pt"` or `"np"`)."""
+def batches(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Iterator[dict[str, torch.Tensor]]:
+    """Yield `input_ids` and `attention_mask` of `BATCH_SIZE` sentences at a time."""
     for start in range(0, len(sentences), BATCH_SIZE):
-        batch = tokenizer(list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors=tensors)
+        batch = tokenizer(list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors="pt")
         yield {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
 
 
@@ -83,7 +83,7 @@ def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Transl
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         model.eval()
         rows: list[list[int]] = []
-        for inputs in batches(tokenizer, sentences, "pt"):
+        for inputs in batches(tokenizer, sentences):
             rows += model.generate(**inputs, **options).tolist()
         return [[token for token in row if token not in special] for row in rows]
 
@@ -105,7 +105,7 @@ def largest_logit_difference(
 ) -> float:
     """Over all tokens that the original generates for `sentences`, and all entries of the vocabulary."""
     worst = 0.0
-    for inputs in batches(tokenizer, sentences, "pt"):
+    for inputs in batches(tokenizer, sentences):
         tokens = original.eval().generate(**inputs, **_greedy_options(original))
         kept = tokens.ne(original.config.pad_token_id)
         kept[:, 0] = True  # Marian starts with padding

@@ -1,0 +1,50 @@
+"""Parity of exported ONNX graphs in ONNX Runtime with the model in PyTorch."""
+
+import pytest
+import torch
+from transformers import GenerationMixin
+from transformers.exporters import ExportedModel
+
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.conversion.onnx import DECODER, DECODER_WITH_PAST, ENCODER, to_onnx
+from vanilla_transformer.training.checkpoint import save_model_folder
+
+SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1", ""]
+
+
+def run_graphs(folder):
+    """Return a `forward` that runs the graphs instead of the PyTorch decoder, for `GenerationMixin.generate`."""
+    graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
+
+    def forward(encoder_outputs, decoder_input_ids, attention_mask, past_key_values=None, **kwargs):
+        inputs = {"encoder_outputs": encoder_outputs, "attention_mask": attention_mask}
+        if past_key_values is None or past_key_values.get_seq_length() == 0:
+            return graphs[DECODER](**inputs, decoder_input_ids=decoder_input_ids)
+        return graphs[DECODER_WITH_PAST](
+            **inputs, decoder_input_ids=decoder_input_ids, past_key_values=past_key_values
+        )
+
+    return graphs[ENCODER], forward
+
+
+def assert_onnx_parity(config, tokenizer, folder):
+    """Export a random model into `folder` and compare greedy and beam search, tokens and scores."""
+    torch.manual_seed(0)
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    ours = save_model_folder(model, tokenizer, folder / "ours")
+
+    comparison = to_onnx(ours, folder / "onnx", SENTENCES)
+    assert (comparison.sentences, comparison.identical) == (5, 5)
+
+    encoder, forward = run_graphs(folder / "onnx")
+    for sentences in (SENTENCES[:1], SENTENCES):  # a batch of one as well
+        inputs = tokenizer(sentences, padding=True, return_tensors="pt")
+        inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+        options = {"num_beams": 4, "num_return_sequences": 4, "max_new_tokens": 12, "early_stopping": True}
+        options |= {"output_scores": True, "return_dict_in_generate": True}
+        expected = GenerationMixin.generate(model, **inputs, **options)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(model, "forward", forward)
+            outputs = GenerationMixin.generate(model, encoder_outputs=encoder(**inputs), **inputs, **options)
+        assert outputs.sequences.tolist() == expected.sequences.tolist()
+        torch.testing.assert_close(outputs.sequences_scores, expected.sequences_scores, atol=1e-4, rtol=1e-4)

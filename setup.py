@@ -27,7 +27,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     # Recipes and cards lie at the top of the repository, where they are edited, and in the wheel inside the package.
     packages=[
         *find_packages(include=["vanilla_transformer", "vanilla_transformer.*"]),

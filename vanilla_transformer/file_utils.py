@@ -1,13 +1,17 @@
 """Atomic writes: a reader sees the old or the new content of a file or folder, never part of it."""
 
+import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from filelock import FileLock
 from safetensors import SafetensorError
+
+logger = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -56,3 +60,32 @@ def write_text_atomically(path: str | Path, text: str) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None]) -> Path:
+    """
+    Return the folder `name` of a cache, filled by `write` if it does not exist yet.
+
+    If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once
+    it is complete, so a killed process leaves no incomplete entry.
+
+    Raises:
+        OSError: `cache_dir` cannot be written.
+    """
+    folder = Path(cache_dir) / name
+    if folder.is_dir():
+        return folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
+        ) from error
+    with FileLock(f"{folder}.lock"):
+        for leftover in folder.parent.glob(f".{name}.*"):  # its writer is dead, or it would hold the lock
+            logger.info(f"Removing the unfinished {leftover}.")
+            shutil.rmtree(leftover, ignore_errors=True)
+        if not folder.is_dir():
+            with atomic_folder(folder) as aside:
+                write(aside)
+    return folder

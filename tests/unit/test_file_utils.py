@@ -3,10 +3,12 @@
 import os
 import stat
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vanilla_transformer.file_utils import atomic_folder, write_text_atomically
+from vanilla_transformer.file_utils import atomic_folder, cached_folder, write_text_atomically
 
 
 def test_atomic_folder_leaves_nothing_after_an_error(tmp_path):
@@ -79,3 +81,40 @@ def test_write_text_atomically_writes_into_a_pipe(tmp_path):
     reader.join(timeout=10)
     assert received == ["text"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_cached_folder_is_written_once(tmp_path):
+    written = []
+
+    def write(folder):
+        written.append(folder)
+        (folder / "a").write_text("text")
+
+    for _ in range(2):
+        assert (cached_folder(tmp_path, "entry", write) / "a").read_text() == "text"
+    assert len(written) == 1
+
+
+def test_cached_folder_leaves_nothing_if_writing_fails(tmp_path):
+    def fail(folder):
+        (folder / "a").write_text("half")
+        raise ValueError("in the middle")
+
+    with pytest.raises(ValueError, match="in the middle"):
+        cached_folder(tmp_path, "entry", fail)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_cached_folder_is_written_by_one_of_several_threads(tmp_path):
+    written = []
+
+    def write(folder):
+        written.append(folder)
+        (folder / "a").write_text("half")
+        time.sleep(0.2)
+        (folder / "a").write_text("whole")
+
+    with ThreadPoolExecutor(4) as threads:
+        entries = [threads.submit(cached_folder, tmp_path, "entry", write) for _ in range(4)]
+        assert [(entry.result() / "a").read_text() for entry in entries] == ["whole"] * 4
+    assert len(written) == 1

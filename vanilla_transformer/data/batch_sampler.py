@@ -14,13 +14,9 @@ from torch.utils.data import Sampler
 
 from .corpus import Corpus
 from .tokenized_corpus import EncodedPair
+from .tuning import STEPS_PER_NEIGHBORHOOD, STEPS_SHARING_REMAINDER
 
 IGNORED_LABEL = -100  # the library's mark of positions without a label
-# Among how many neighbouring updates batches are exchanged, for those of one update to cost the same.
-_STEPS_EXCHANGING = 4
-# Into how many updates a remainder is worked, for none to be much smaller than the others.
-_STEPS_SHARING_REMAINDER = 16
-
 Lengths = Sequence[int] | np.ndarray
 Batch = dict[str, torch.Tensor]
 
@@ -177,7 +173,7 @@ def _share_remainder(
     """Cuts the last batches anew, for `number` of them to be there in all, the new ones of like size."""
     # Behind batch `first` there must be a pair for each batch that is to come.
     spare = np.flatnonzero(bounds - np.arange(len(bounds)) <= len(longest) - number)
-    first = max(0, min(number - divisor * _STEPS_SHARING_REMAINDER, int(spare[-1])))
+    first = max(0, min(number - divisor * STEPS_SHARING_REMAINDER, int(spare[-1])))
     rest = longest[bounds[first] :]
     budget = _least_budget(rest, number - first, max_tokens)
     again = _halve_largest(_fill(rest, budget), number - first)
@@ -208,7 +204,7 @@ def _padded(lengths: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def _group(cost: np.ndarray, batches_per_step: int) -> np.ndarray:
     """Batches of like cost among neighbours, which are of like length, `(steps, batches_per_step)`."""
-    neighbourhood = np.arange(len(cost)) // (batches_per_step * _STEPS_EXCHANGING)
+    neighbourhood = np.arange(len(cost)) // (batches_per_step * STEPS_PER_NEIGHBORHOOD)
     return np.lexsort((cost, neighbourhood)).reshape(-1, batches_per_step)
 
 

@@ -16,9 +16,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 from .cleaning import Overlap
 from .corpus import Corpus
 from .tokenized_corpus import EncodedPairs, map_texts
-
-# Of as many words the segmentation without a drop is remembered: the first of a corpus are its frequent ones.
-_REMEMBERED_WORDS = 200_000
+from .tuning import CACHED_WORDS
 
 Word = tuple[int, ...]
 
@@ -83,7 +81,7 @@ class BpeDropout:
         undropped = self._undropped.get(word)
         if undropped is None:
             undropped = self._merge(word, _Draws(0.0, ""))
-            if len(self._undropped) < _REMEMBERED_WORDS:
+            if len(self._undropped) < CACHED_WORDS:
                 self._undropped[word] = undropped
         merges = len(word) - len(undropped)  # one draw for each, as long as none is dropped
         return undropped if draws.all_remain(merges) else self._merge(word, draws)

@@ -1,7 +1,6 @@
-"""
-Which pairs of a corpus are left out, and the report of it; and how much held-out text the training text contains.
+"""Rules that drop pairs of a corpus, the report of what they dropped, and the overlap with held-out text.
 
-Each rule is a pure function. A pair that several rules would drop counts for the first of them in `RULES`.
+Each rule is a pure function. A pair that breaks several rules counts for the first of them in `RULES`.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,9 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from .readers import CorpusSpec, SentencePair, blank_side, has_invalid_unicode, invalid_unicode, spell_out
+from .readers import (
+    CorpusSpec,
+    SentencePair,
+    blank_side_error,
+    escape_invalid_unicode,
+    has_invalid_unicode,
+    invalid_unicode_error,
+)
 
-# In the order in which they apply: what needs a pair's text alone, then all pairs, then their tokens.
+# In the order in which they apply: rules on the text of one pair, on all pairs, and on tokens.
 RULES = {
     "invalid_unicode": "not valid Unicode",
     "empty": "without text on a side",
@@ -28,7 +34,7 @@ _EXAMPLE_CHARACTERS = 100
 
 @dataclass(frozen=True)
 class CleaningRules:
-    """What a recipe wants to be dropped. See `DataArguments` for the fields."""
+    """The rules that a recipe enables. See `DataArguments` for the fields."""
 
     drop_empty: bool = False
     drop_invalid_unicode: bool = False
@@ -39,41 +45,41 @@ class CleaningRules:
 
     @classmethod
     def from_arguments(cls, arguments: Any) -> "CleaningRules":
-        """The rules among the fields of `DataArguments`."""
+        """Take the rules from the fields of `DataArguments`."""
         return cls(**{item.name: getattr(arguments, item.name) for item in fields(cls)})
 
     @property
-    def of_text(self) -> dict[str, bool]:
-        """Those that need no tokens."""
+    def on_text(self) -> dict[str, bool]:
+        """Return the rules that need no tokens."""
         return {name: value for name, value in asdict(self).items() if name.startswith("drop_")}
 
 
 @dataclass
 class CleaningReport:
-    """How many pairs were read and how many each rule dropped, with the first few of them."""
+    """Numbers of pairs read and dropped by each rule, with the first few examples."""
 
     read: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
     examples: dict[str, list[list[str]]] = field(default_factory=dict)
 
     def add(self, rule: str, pairs: Sequence[SentencePair], count: int | None = None) -> None:
-        """Counts `count` pairs (by default those given) that a rule dropped; `pairs` are the first of them."""
+        """Count `count` pairs (by default `len(pairs)`) that a rule dropped; `pairs` holds the first of them."""
         self.dropped[rule] = self.dropped.get(rule, 0) + (len(pairs) if count is None else count)
         examples = self.examples.setdefault(rule, [])
-        examples += [[_shown(side) for side in pair] for pair in pairs[: _EXAMPLES - len(examples)]]
+        examples += [[_abbreviate(side) for side in pair] for pair in pairs[: _EXAMPLES - len(examples)]]
 
     @property
     def kept(self) -> int:
-        """Pairs that no rule dropped."""
+        """Return the number of pairs that no rule dropped."""
         return self.read - sum(self.dropped.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as JSON values."""
         return asdict(self) | {"kept": self.kept}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "CleaningReport":
-        """The inverse of `to_dict`."""
+        """Build a report from the result of `to_dict`."""
         return cls(**{item.name: values[item.name] for item in fields(cls)})
 
     def __str__(self) -> str:
@@ -86,30 +92,30 @@ class CleaningReport:
         return "\n".join(lines)
 
 
-def nothing_left(report: CleaningReport) -> ValueError:
-    """The error for cleaning that drops everything."""
+def nothing_left_error(report: CleaningReport) -> ValueError:
+    """Return the error for rules that drop every pair."""
     return ValueError(f"Cleaning must leave some pairs of the training text, got none. {report}")
 
 
-def _shown(text: str) -> str:
-    """Text for a report: short, on one line, and with what is not valid Unicode spelt out."""
+def _abbreviate(text: str) -> str:
+    """Shorten text to one line for a report, with escape sequences for invalid Unicode."""
     text = " ".join(text.split())
     text = text if len(text) <= _EXAMPLE_CHARACTERS else text[:_EXAMPLE_CHARACTERS] + " …"
-    return spell_out(text)
+    return escape_invalid_unicode(text)
 
 
 def is_invalid_unicode(pair: SentencePair) -> bool:
-    """A side cannot be written as UTF-8."""
+    """Return whether UTF-8 cannot encode a side."""
     return has_invalid_unicode(pair.source) or has_invalid_unicode(pair.target)
 
 
 def is_empty(pair: SentencePair) -> bool:
-    """A side has no text."""
+    """Return whether a side has no text."""
     return not (pair.source and pair.target)
 
 
 def is_identical(pair: SentencePair) -> bool:
-    """The translation is the source itself."""
+    """Return whether the translation equals the source."""
     return pair.source == pair.target
 
 
@@ -117,28 +123,30 @@ def clean_text(
     spec: CorpusSpec, pairs: Iterable[tuple[int, SentencePair]], rules: CleaningRules, report: CleaningReport
 ) -> Iterator[SentencePair]:
     """
-    The pairs of a corpus, given with their line numbers, that the rules on single pairs keep. Lines blank on both
-    sides are never kept, nor are a dataset's rows without text on a side, which its reader cannot mend.
+    Yield the pairs that the rules on single pairs keep, from pairs with their line numbers.
+
+    Lines blank on both sides are always dropped, and so are a dataset's rows without text on a side, which its user
+    cannot edit.
 
     Raises:
         ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it.
     """
     for number, pair in pairs:
         report.read += 1
-        rule = _text_rule(pair, rules)
+        rule = _broken_rule(pair, rules)
         if rule is None:
             yield pair
             continue
         if rule == "invalid_unicode" and not rules.drop_invalid_unicode:
             side = 0 if has_invalid_unicode(pair.source) else 1
-            raise invalid_unicode(number, spec.place(side), pair[side])
+            raise invalid_unicode_error(number, spec.location(side), pair[side])
         if rule == "empty" and any(pair) and not (rules.drop_empty or spec.dataset is not None):
-            raise blank_side(number, spec.place(0 if not pair.source else 1))
+            raise blank_side_error(number, spec.location(0 if not pair.source else 1))
         report.add(rule, [pair])
 
 
-def _text_rule(pair: SentencePair, rules: CleaningRules) -> str | None:
-    """The first rule on text alone that a pair breaks."""
+def _broken_rule(pair: SentencePair, rules: CleaningRules) -> str | None:
+    """Return the first rule on text that a pair breaks."""
     if is_invalid_unicode(pair):
         return "invalid_unicode"
     if is_empty(pair):
@@ -146,21 +154,21 @@ def _text_rule(pair: SentencePair, rules: CleaningRules) -> str | None:
     return "identical" if rules.drop_identical and is_identical(pair) else None
 
 
-def pair_digest(pair: SentencePair) -> bytes:
-    """16 bytes that stand for a pair. The length keeps ("ab", "c") and ("a", "bc") apart."""
+def hash_pair(pair: SentencePair) -> bytes:
+    """Return a 16-byte hash of a pair. The length of the source tells ("ab", "c") from ("a", "bc")."""
     source = pair.source.encode()
     return blake2b(b"%d %s%s" % (len(source), source, pair.target.encode()), digest_size=16).digest()
 
 
-def find_duplicates(digests: bytes | bytearray) -> np.ndarray:
+def find_duplicates(hashes: bytes | bytearray) -> np.ndarray:
     """
-    Which pairs are the same as an earlier one: a mask of shape `(pairs,)`, True for every copy but the first.
+    Return a mask of shape `(pairs,)` that is True for each pair equal to an earlier one.
 
     Args:
-        digests: The 16 bytes of each pair, one after the other. Sorting them takes a quarter of a set's memory.
+        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a set's memory.
     """
-    first, second = np.frombuffer(digests, dtype=np.uint64).reshape(-1, 2).T
-    order = np.lexsort((second, first))  # stable, so that the earliest of equals comes first
+    first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
+    order = np.lexsort((second, first))  # stable: the earliest of equal pairs comes first
     repeated = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
     duplicates = np.zeros(len(order), dtype=bool)
     duplicates[order[1:]] = repeated
@@ -168,34 +176,31 @@ def find_duplicates(digests: bytes | bytearray) -> np.ndarray:
 
 
 def is_too_long(source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: int) -> np.ndarray:
-    """A mask of the pairs with more than `max_length` tokens on a side, EOS counted."""
+    """Return a mask of the pairs with more than `max_length` tokens on a side, including EOS."""
     return np.maximum(source_lengths, target_lengths) > max_length
 
 
-def is_unequal(source_lengths: np.ndarray, target_lengths: np.ndarray, max_ratio: float) -> np.ndarray:
-    """A mask of the pairs with a side of more than `max_ratio` times the tokens of the other, EOS counted."""
+def is_unbalanced(source_lengths: np.ndarray, target_lengths: np.ndarray, max_ratio: float) -> np.ndarray:
+    """Return a mask of the pairs with one side more than `max_ratio` times as long as the other, in tokens."""
     return np.maximum(source_lengths, target_lengths) > max_ratio * np.minimum(source_lengths, target_lengths)
 
 
 def find_dropped_by_length(
     source_lengths: np.ndarray, target_lengths: np.ndarray, rules: CleaningRules
 ) -> dict[str, np.ndarray]:
-    """For each rule on tokens a mask of shape `(pairs,)`: what it drops and no rule before it."""
+    """Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop."""
     masks = {}
     if rules.max_length is not None:
         masks["max_length"] = is_too_long(source_lengths, target_lengths, rules.max_length)
     if rules.max_length_ratio is not None:
-        unequal = is_unequal(source_lengths, target_lengths, rules.max_length_ratio)
-        masks["max_length_ratio"] = unequal & ~masks.get("max_length", np.zeros_like(unequal))
+        unbalanced = is_unbalanced(source_lengths, target_lengths, rules.max_length_ratio)
+        masks["max_length_ratio"] = unbalanced & ~masks.get("max_length", np.zeros_like(unbalanced))
     return masks
 
 
 @dataclass
 class Overlap:
-    """
-    How many of `pairs` held-out pairs have their source, their target, and both as one pair, in the training text;
-    with the first few of those whose source it has.
-    """
+    """How many of `pairs` held-out pairs occur in the training text: by source, by target, and as a whole pair."""
 
     pairs: int
     sources: int
@@ -212,7 +217,7 @@ class Overlap:
 
 
 class OverlapCounter:
-    """Counts which held-out pairs occur in training text that comes piece by piece."""
+    """Count which held-out pairs occur in training text that arrives in pieces."""
 
     def __init__(self, held_out_pairs: Sequence[SentencePair]):
         self.held_out_pairs = held_out_pairs
@@ -224,7 +229,7 @@ class OverlapCounter:
         self._seen_pairs: set[SentencePair] = set()
 
     def add(self, training_pairs: Iterable[SentencePair]) -> None:
-        """Looks for the held-out text in more training text."""
+        """Search more training text for the held-out text."""
         for pair in training_pairs:
             if pair.source in self.sources:
                 self._seen_sources.add(pair.source)
@@ -234,12 +239,12 @@ class OverlapCounter:
                 self._seen_pairs.add(pair)
 
     def overlap(self) -> Overlap:
-        """What has been found until now."""
+        """Return the overlap with all training text added so far."""
         known = [pair for pair in self.held_out_pairs if pair.source in self._seen_sources]
         return Overlap(
             pairs=len(self.held_out_pairs),
             sources=len(known),
             targets=sum(pair.target in self._seen_targets for pair in self.held_out_pairs),
             both=sum(pair in self._seen_pairs for pair in self.held_out_pairs),
-            examples=[[_shown(side) for side in pair] for pair in known[:_EXAMPLES]],
+            examples=[[_abbreviate(side) for side in pair] for pair in known[:_EXAMPLES]],
         )

@@ -1,4 +1,8 @@
-"""What the training loop asks a corpus for: the pairs of epoch n, with every corpus of a mix as often as it weighs."""
+"""Tokenized training text in numbered epochs, with every corpus of a mix as often as its weight says.
+
+`datasets.interleave_datasets` does not replace the mixing: it samples corpora until one or all of them end, so it
+cannot yield each pair exactly `weight` times per epoch.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -9,22 +13,28 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from .cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter, find_dropped_by_length, nothing_left
+from .cleaning import (
+    CleaningReport,
+    CleaningRules,
+    Overlap,
+    OverlapCounter,
+    find_dropped_by_length,
+    nothing_left_error,
+)
 from .readers import SentencePair
 from .tokenized_corpus import EncodedPairs
-
-_ROWS_AT_ONCE = 10_000
+from .tuning import ROWS_PER_BATCH
 
 
 class Corpus(ABC):
     """
-    Training text, cleaned and encoded, in numbered epochs.
+    Training text, cleaned and tokenized, in numbered epochs.
 
     Attributes:
         texts (`datasets.Dataset`):
-            Columns `source`, `target` and `corpus` (the number in the mix). `texts.select(pairs.rows)` is the text of
-            `pairs = epoch(n)`, the epoch asked for last.
-        report (`CleaningReport`): What cleaning dropped.
+            Columns `source`, `target` and `corpus` (its number in the mix). `texts.select(pairs.rows)` is the text of
+            `pairs = epoch(n)` for the most recent call of `epoch`.
+        report (`CleaningReport`): The pairs that cleaning dropped.
     """
 
     texts: datasets.Dataset
@@ -32,25 +42,24 @@ class Corpus(ABC):
 
     @abstractmethod
     def epoch(self, number: int) -> EncodedPairs:
-        """The pairs of an epoch, a function of its number alone: a resumed run gets what it would have come to."""
+        """Return the pairs of an epoch. They depend on its number alone, so a resumed run gets the same pairs."""
 
     @property
     @abstractmethod
     def overlaps(self) -> dict[str, Overlap]:
-        """By name of the held-out text, such as "validation": how much of it the training text contains."""
+        """Return how much of each held-out set, such as "validation", the training text contains."""
 
     @property
     @abstractmethod
     def max_source_length(self) -> int:
-        """Tokens of the longest source sentence, for the model's configuration."""
+        """Return the number of tokens of the longest source sentence, for the model's configuration."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Cleaning and overlap, for JSON."""
+        """Return the results of cleaning and the overlaps as JSON values."""
         overlaps = {name: vars(overlap) for name, overlap in self.overlaps.items()}
         return {"cleaning": self.report.to_dict(), "overlap": overlaps}
 
     def __str__(self) -> str:
-        """Cleaning and overlap, for people."""
         overlaps = [f"Overlap with {name} text: {overlap}" for name, overlap in self.overlaps.items()]
         return "\n".join([f"Training text: {self.report}", *overlaps])
 
@@ -59,13 +68,10 @@ class TokenizedCorpus(Corpus):
     """
     Training pairs on disk, memory-mapped.
 
-    A subclass that tokenises otherwise in each epoch (BPE-dropout) overrides `epoch`: the text of the pairs that this
-    one returns is `texts.select(pairs.rows)`, and `EncodedPairs(encode_texts(text, encode))` encodes it anew.
-
     Args:
-        pairs (`EncodedPairs`): Encoded rows of `texts`, those that cleaning has kept.
-        weights (`Sequence[float]`): For each corpus of the mix, how many times its pairs come in an epoch.
-        seed (`int`): Of the draw of pairs where a weight is no whole number.
+        pairs (`EncodedPairs`): The encoded rows of `texts` that cleaning kept.
+        weights (`Sequence[float]`): For each corpus of the mix, how many times its pairs occur in an epoch.
+        seed (`int`): Seed of the sampling of pairs if a weight is not an integer.
     """
 
     def __init__(
@@ -88,7 +94,7 @@ class TokenizedCorpus(Corpus):
         if all(weight == 1 for weight in self.weights):
             return self.pairs
         corpora = self.texts.data.column("corpus").to_numpy()[self.pairs.rows]
-        return self.pairs.select(epoch_rows(corpora, self.weights, self.seed, number))
+        return self.pairs.select(sample_epoch(corpora, self.weights, self.seed, number))
 
     @property
     def overlaps(self) -> dict[str, Overlap]:
@@ -99,32 +105,32 @@ class TokenizedCorpus(Corpus):
         return int(self.pairs.source_lengths.max())
 
 
-def epoch_rows(corpora: np.ndarray, weights: Sequence[float], seed: int, epoch: int) -> np.ndarray:
+def sample_epoch(corpora: np.ndarray, weights: Sequence[float], seed: int, epoch: int) -> np.ndarray:
     """
-    Which rows make up an epoch, in growing order.
+    Return the indices of the rows of an epoch, in ascending order.
 
     Args:
         corpora (`np.ndarray` of shape `(rows,)`): The number of each row's corpus.
-        weights: By number of the corpus. Weight w has each of its n rows ⌊w⌋ times, and a random (w − ⌊w⌋)·n of them,
-            rounded, once more; which ones is a function of `seed` and `epoch`.
+        weights: Weights by the number of the corpus. With weight w, each of the n rows of a corpus occurs ⌊w⌋ times,
+            and (w − ⌊w⌋)·n of them, rounded and sampled as a function of `seed` and `epoch`, occur once more.
     """
     random = np.random.default_rng((seed, epoch))
-    rows = []
+    indices = []
     for corpus, weight in enumerate(weights):
-        own = np.flatnonzero(corpora == corpus)
-        rows.append(np.repeat(own, int(weight)))
-        rows.append(random.permutation(own)[: round((weight - int(weight)) * len(own))])
-    return np.sort(np.concatenate(rows))
+        rows = np.flatnonzero(corpora == corpus)
+        indices.append(np.repeat(rows, int(weight)))
+        indices.append(random.permutation(rows)[: round((weight - int(weight)) * len(rows))])
+    return np.sort(np.concatenate(indices))
 
 
 def drop_by_length(
     pairs: EncodedPairs, texts: datasets.Dataset, rules: CleaningRules, report: CleaningReport
 ) -> EncodedPairs:
     """
-    The pairs that the rules on tokens keep; the others are counted in `report`.
+    Drop the pairs that break the rules on lengths in tokens, and count them in `report`.
 
     Raises:
-        ValueError: none is left.
+        ValueError: no pair is left.
     """
     kept = np.ones(len(pairs), dtype=bool)
     for rule, mask in find_dropped_by_length(pairs.source_lengths, pairs.target_lengths, rules).items():
@@ -133,14 +139,14 @@ def drop_by_length(
         report.add(rule, list(map(SentencePair, first["source"], first["target"])), count=len(rows))
         kept &= ~mask
     if not kept.any():
-        raise nothing_left(report)
+        raise nothing_left_error(report)
     return pairs if kept.all() else pairs.select(kept)
 
 
 def find_held_out(texts: datasets.Dataset, counter: OverlapCounter) -> Iterator[SentencePair]:
-    """The pairs of `texts` of which the counter's held-out text has a side: few, and found by Arrow among millions."""
+    """Yield the training pairs that share a side with the counter's held-out text, found by Arrow."""
     sources, targets = (pa.array(sorted(side), pa.string()) for side in (counter.sources, counter.targets))
-    for table in texts.with_format("arrow").iter(_ROWS_AT_ONCE):
+    for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
         known = pa.compute.or_(
             pa.compute.is_in(table["source"], value_set=sources), pa.compute.is_in(table["target"], value_set=targets)
         )

@@ -1,12 +1,16 @@
-"""From what a recipe says about the corpora to what the training loop reads; all that took time is cached."""
+"""Load the text of a recipe and tokenize it: `texts = load_texts(data)`, `corpus = tokenize(texts, tokenizer, seed)`.
+
+Cleaned text and token ids are cached by content, so a second run starts at once. Streams are neither cached nor
+written to disk.
+"""
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import datasets
 import numpy as np
@@ -14,11 +18,11 @@ import pyarrow as pa
 from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 from .arguments import DataArguments, corpus_specs
 from .bpe_dropout import BpeDropoutCorpus
-from .cache import cached, digest, file_digests
 from .cleaning import (
     CleaningReport,
     CleaningRules,
@@ -26,127 +30,146 @@ from .cleaning import (
     OverlapCounter,
     clean_text,
     find_duplicates,
-    nothing_left,
-    pair_digest,
+    hash_pair,
+    nothing_left_error,
 )
 from .corpus import Corpus, TokenizedCorpus, drop_by_length, find_held_out
 from .readers import (
     CorpusSpec,
+    OpenCorpus,
     SentencePair,
-    check_files,
-    compression,
-    load_split,
+    content_key,
     load_splits,
+    open_corpus,
     read_pairs,
     read_text_files,
 )
 from .streaming import StreamedCorpus, StreamedTexts
-from .tokenized_corpus import Encode, EncodedPairs, cached_encoding, open_arrow_files, tokenizer_key
+from .tokenized_corpus import Encode, EncodedPairs, encode_texts_cached, hash_json, hash_tokenizer, open_arrow_files
+from .tuning import ROWS_PER_BATCH
 
-_FORMAT = 1  # of the cached text; another number makes all old entries unknown
+_FORMAT = 1  # of the cached text; another number invalidates all older entries
 _SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
-_ROWS_AT_ONCE = 10_000
 _REPORT_FILE = "report.json"
 
 
-class CachedTexts(NamedTuple):
-    """Cleaned text, memory-mapped, with the report of it and what stands for its content."""
+@dataclass(frozen=True)
+class CachedTexts:
+    """
+    Cleaned training text, memory-mapped.
+
+    Attributes:
+        dataset (`datasets.Dataset`): Columns `source`, `target` and `corpus` (its number in the mix).
+        key (`str`): A hash of the content.
+    """
 
     dataset: datasets.Dataset
     report: CleaningReport
     key: str
 
+    def first_window(self) -> datasets.Dataset:
+        """Return all of the text; see `StreamedTexts.first_window`."""
+        return self.dataset
 
-def open_corpus(data: DataArguments, tokenizer: PreTrainedTokenizerBase, seed: int) -> Corpus:
+
+@dataclass(frozen=True)
+class Texts:
     """
-    The training pairs of a recipe, with BPE-dropout where it asks for that.
+    The text of a recipe before tokenization.
+
+    Attributes:
+        training: The training text, cleaned by the rules that need no tokens.
+        validation, test: Held-out pairs, maybe none.
+        cache_dir (`Path`): Folder of everything cached.
+    """
+
+    data: DataArguments
+    training: CachedTexts | StreamedTexts
+    validation: Sequence[SentencePair]
+    test: Sequence[SentencePair]
+    cache_dir: Path
+
+    @property
+    def held_out(self) -> dict[str, Sequence[SentencePair]]:
+        """Return the held-out pairs by their name, without empty sets."""
+        return {name: pairs for name in ("validation", "test") if (pairs := getattr(self, name))}
+
+    def sentences(self) -> Iterator[str]:
+        """Yield every training sentence of both sides; of a stream, those of the first window."""
+        for table in self.training.first_window().with_format("arrow").iter(ROWS_PER_BATCH):
+            yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
+
+
+def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
+    """
+    Read and clean the text of a recipe. Each file is opened and hashed once.
+
+    Args:
+        cache_dir (`str`): Used instead of the recipe's `cache_dir`.
 
     Raises:
-        OSError, ValueError: as `prepare_corpus`; or BPE-dropout is asked for, and the tokenizer is of another kind.
+        OSError: a file or dataset is missing or cannot be read.
+        ValueError: a corpus has another form than its spec says (with file and line), or cleaning leaves nothing.
     """
-    corpus = prepare_corpus(data, tokenizer, seed)
-    if not data.bpe_dropout:
-        return corpus
-    return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens)
+    specs, rules = corpus_specs(data), CleaningRules.from_arguments(data)
+    folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
+    validation, test = _read_validation_pairs(data), _read_test_pairs(data)
+    training: CachedTexts | StreamedTexts
+    if data.stream:
+        training = StreamedTexts(specs, rules, data.stream_window)
+    else:
+        training = _load_training_texts(specs, rules, folder)
+    return Texts(data, training, validation, test, folder)
 
 
-def prepare_corpus(
-    data: DataArguments,
+def tokenize(
+    texts: Texts,
     tokenizer: PreTrainedTokenizerBase,
     seed: int,
-    cache_dir: str | Path | None = None,
     num_proc: int | None = None,
     encode: Encode | None = None,
 ) -> Corpus:
     """
-    The training pairs of a recipe: read, cleaned, encoded, and cached by content, so that a second call begins at
-    once. Streams are neither cached nor written anywhere.
+    Tokenize the training text, with BPE-dropout if the recipe requests it.
 
     Args:
-        seed (`int`): Of the draw of pairs where a weight is no whole number.
-        cache_dir (`str`): In place of the recipe's `cache_dir`.
-        num_proc (`int`): Processes that tokenise. By default all cores, where there is work for them.
-        encode: In place of `encode_sentences` with `tokenizer`, which stands for its result in the cache all the same.
+        seed (`int`): Seed of BPE-dropout, and of the sampling of pairs if a weight is not an integer.
+        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
+        encode: Used instead of `encode_sentences` with `tokenizer`. The cache identifies both by `tokenizer`.
 
     Raises:
-        OSError: a file or dataset is missing or cannot be read.
-        ValueError: a corpus is not what it must be (with its file and line), or cleaning leaves nothing.
+        ValueError: the rules on lengths leave nothing, or BPE-dropout does not support the tokenizer.
+        OSError: the cache cannot be written.
     """
-    specs, rules = corpus_specs(data), CleaningRules.from_arguments(data)
-    encode = encode or partial(encode_sentences, tokenizer)
-    held_out = {"validation": read_validation_pairs(data), "test": read_test_pairs(data)}
-    held_out = {name: sentences for name, sentences in held_out.items() if sentences}
-    if data.stream:
-        return StreamedCorpus(StreamedTexts(specs, rules, data.stream_window), encode, held_out, num_proc)
-    folder = cache_folder(data, cache_dir)
-    texts = _cached_texts(specs, rules, folder)
-    encoded = cached_encoding(texts.dataset, texts.key, encode, tokenizer_key(tokenizer), folder, num_proc)
-    pairs = drop_by_length(EncodedPairs(encoded), texts.dataset, rules, texts.report)
-    overlaps = {name: _cached_overlap(texts, sentences, folder) for name, sentences in held_out.items()}
-    return TokenizedCorpus(texts.dataset, pairs, [spec.weight for spec in specs], seed, texts.report, overlaps)
+    data, encode = texts.data, encode or partial(encode_sentences, tokenizer)
+    corpus: Corpus
+    if isinstance(texts.training, StreamedTexts):
+        corpus = StreamedCorpus(texts.training, encode, texts.held_out, num_proc)
+    else:
+        encoded = encode_texts_cached(
+            texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
+        )
+        corpus = _build_corpus(texts, texts.training, EncodedPairs(encoded), seed)
+    return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens) if data.bpe_dropout else corpus
 
 
-def read_training_texts(data: DataArguments, cache_dir: Path) -> tuple[datasets.Dataset, str]:
-    """
-    The training text, cleaned as far as that needs no tokens, in columns `source` and `target`, and what stands for
-    its content; of a stream, the first window.
-
-    Raises:
-        OSError, ValueError: as `prepare_corpus`.
-    """
-    specs, rules = corpus_specs(data), CleaningRules.from_arguments(data)
-    if data.stream:
-        window = StreamedTexts(specs, rules, data.stream_window).read(0)
-        return window, digest(window._fingerprint)  # that of what is held in memory stands for its content
-    texts = _cached_texts(specs, rules, cache_dir)
-    return texts.dataset, texts.key
+def _build_corpus(texts: Texts, training: CachedTexts, pairs: EncodedPairs, seed: int) -> TokenizedCorpus:
+    rules, weights = CleaningRules.from_arguments(texts.data), [spec.weight for spec in corpus_specs(texts.data)]
+    report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
+    pairs = drop_by_length(pairs, training.dataset, rules, report)
+    overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
+    return TokenizedCorpus(training.dataset, pairs, weights, seed, report, overlaps)
 
 
-def iterate_sentences(texts: datasets.Dataset) -> Iterator[str]:
-    """Every sentence of both sides."""
-    for table in texts.with_format("arrow").iter(_ROWS_AT_ONCE):
-        yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
-
-
-def read_validation_pairs(data: DataArguments) -> list[SentencePair]:
-    """
-    The validation pairs of a recipe: of its files, or of its dataset's split `validation`; otherwise none.
-
-    Raises:
-        OSError, ValueError: as `read_text_files`; or the dataset has no such split.
-    """
+def _read_validation_pairs(data: DataArguments) -> list[SentencePair]:
+    """Read the validation files, or the dataset's split `validation`, which must exist."""
     if data.validation_source and data.validation_target:
         return read_text_files(data.validation_source, data.validation_target)
     return [] if data.dataset is None else _read_split(data, "validation")
 
 
-def read_test_pairs(data: DataArguments) -> list[SentencePair]:
-    """
-    The test pairs of a recipe: of its files, or of its dataset's split `test`, where there is one; otherwise none.
-
-    Raises:
-        OSError, ValueError: as `read_text_files`.
-    """
+def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
+    """Read the test files, or the dataset's split `test` if it exists."""
     if data.test_source and data.test_target:
         return read_text_files(data.test_source, data.test_target)
     if data.dataset is None or "test" not in load_splits(data.dataset, data.stream):
@@ -156,61 +179,48 @@ def read_test_pairs(data: DataArguments) -> list[SentencePair]:
 
 def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
     spec = CorpusSpec(dataset=data.dataset, split=split, **data.languages)
-    return [pair for pair in read_pairs(spec, streaming=data.stream) if all(pair)]
+    with open_corpus(spec, streaming=data.stream) as corpus:
+        return [pair for pair in read_pairs(corpus) if all(pair)]
 
 
-def cache_folder(data: DataArguments, cache_dir: str | Path | None = None) -> Path:
-    """Where the recipe's cache lies, or `cache_dir` in its place."""
-    return Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
-
-
-def _cached_texts(specs: list[CorpusSpec], rules: CleaningRules, cache_dir: Path) -> CachedTexts:
-    """The cleaned text of all corpora, from the cache where it is there."""
-    key = digest(_FORMAT, [_content(spec) for spec in specs], rules.of_text)
-    folder = cached(cache_dir, f"texts-{key}", partial(_write_texts, specs=specs, rules=rules))
+def _load_training_texts(specs: list[CorpusSpec], rules: CleaningRules, cache_dir: Path) -> CachedTexts:
+    """Return the cleaned text of all corpora; read and clean it only if the cache does not hold it."""
+    with ExitStack() as stack:
+        corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
+        key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], rules.on_text)
+        folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules))
     report = CleaningReport.from_dict(json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))
     return CachedTexts(open_arrow_files(folder), report, key)
 
 
-def _content(spec: CorpusSpec) -> list[Any]:
-    """What stands for a corpus: its content, and what decides how that is read. Neither names nor times of files."""
-    languages = [spec.source_language, spec.target_language]
-    if spec.dataset is None:
-        check_files(spec)
-        return [spec.format, *map(compression, spec.files), *languages, *file_digests(spec.files)]
-    rows = load_split(spec)
-    files = [file["filename"] for file in rows.cache_files]
-    # A dataset small enough to be held in memory has no files, but a fingerprint.
-    return ["dataset", *languages, *(file_digests(files) or [rows._fingerprint])]
-
-
-def _write_texts(folder: Path, specs: list[CorpusSpec], rules: CleaningRules) -> None:
-    """Reads and cleans all corpora, holding no more of their text in memory than one batch."""
-    report, digests = CleaningReport(), bytearray()
+def _write_texts(folder: Path, corpora: list[OpenCorpus], rules: CleaningRules) -> None:
+    """Read and clean all corpora, with one batch of text in memory at a time."""
+    report, hashes = CleaningReport(), bytearray()
     with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
-        for number, spec in enumerate(specs):
-            numbered = tqdm(enumerate(read_pairs(spec), start=1), f"Reading {spec.name}", unit=" pairs", delay=1)
-            for batch in _batches(clean_text(spec, numbered, rules, report)):
+        for number, corpus in enumerate(corpora):
+            name = corpus.spec.name
+            numbered = tqdm(enumerate(read_pairs(corpus), start=1), f"Reading {name}", unit=" pairs", delay=1)
+            for batch in _batched(clean_text(corpus.spec, numbered, rules, report)):
                 if rules.drop_duplicates:
-                    digests += b"".join(map(pair_digest, batch))
+                    hashes += b"".join(map(hash_pair, batch))
                 sources, targets = zip(*batch, strict=True)
-                corpora = pa.array(np.full(len(batch), number, dtype=np.int32))
-                file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), corpora], schema=_SCHEMA))
+                numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
+                file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
     if not report.kept:
-        raise nothing_left(report)
+        raise nothing_left_error(report)
     if rules.drop_duplicates:
-        _drop_duplicates(folder / "texts.arrow", find_duplicates(digests), report)
+        _drop_duplicates(folder / "texts.arrow", find_duplicates(hashes), report)
     (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
 
 
-def _batches(pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
+def _batched(pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
     pairs = iter(pairs)
-    while batch := list(islice(pairs, _ROWS_AT_ONCE)):
+    while batch := list(islice(pairs, ROWS_PER_BATCH)):
         yield batch
 
 
 def _drop_duplicates(path: Path, duplicates: np.ndarray, report: CleaningReport) -> None:
-    """Writes the file anew, without the rows where `duplicates` is True."""
+    """Rewrite the file without the rows where `duplicates` is True."""
     if not duplicates.any():
         return
     all_rows = path.replace(path.with_suffix(".all"))
@@ -230,13 +240,13 @@ def _drop_duplicates(path: Path, duplicates: np.ndarray, report: CleaningReport)
     all_rows.unlink()
 
 
-def _cached_overlap(texts: CachedTexts, held_out: list[SentencePair], cache_dir: Path) -> Overlap:
-    """How much of the held-out text is in the training text, from the cache where it is there."""
+def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path) -> Overlap:
+    """Count how much of the held-out text the training text contains, or return the cached count."""
 
     def write(folder: Path) -> None:
         counter = OverlapCounter(held_out)
         counter.add(find_held_out(texts.dataset, counter))
         (folder / _REPORT_FILE).write_text(json.dumps(asdict(counter.overlap())), encoding="utf-8")
 
-    folder = cached(cache_dir, f"overlap-{digest(_FORMAT, texts.key, held_out)}", write)
+    folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
     return Overlap(**json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))

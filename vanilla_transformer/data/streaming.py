@@ -1,8 +1,8 @@
-"""
-Corpora that outgrow the disk: epoch n is the n-th window of an endless stream, read and tokenised as it is needed.
+"""Corpora too large for the disk: epoch n is the n-th window of an endless stream, tokenized when it is needed.
 
-A window is counted in lines as they are read, before cleaning, so that a run resumed at window n skips lines without
-tokenising them and gets the pairs that it would have come to.
+A window is counted in lines before cleaning, so a run resumed at window n skips lines without tokenizing them and gets
+the same pairs. `datasets.interleave_datasets` and a stateful data loader do not replace this: a resumed
+`IterableDataset` loses the content of its shuffle buffer, so the run would not continue with the same pairs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,38 +11,54 @@ from itertools import chain
 import datasets
 import numpy as np
 
-from .cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter, clean_text, nothing_left
+from .cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter, clean_text, nothing_left_error
 from .corpus import Corpus, drop_by_length, find_held_out
-from .readers import CorpusSpec, SentencePair, read_pairs
-from .tokenized_corpus import Encode, EncodedPairs, encode_texts
+from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
+from .tokenized_corpus import Encode, EncodedPairs, encode_texts, hash_json
 
 
 class StreamedTexts:
     """
     The cleaned text of a mix of streams, window by window.
 
-    Of each window every corpus gives the share that its weight is of all weights, and starts again when it ends:
-    window n has pairs n·s to (n + 1)·s of a corpus with a share of s pairs.
+    Every corpus contributes to each window in proportion to its weight and restarts at its end: window n holds pairs
+    n·s to (n + 1)·s of a corpus with a share of s pairs.
     """
 
     def __init__(self, specs: Sequence[CorpusSpec], rules: CleaningRules, window: int):
         self.specs = specs
         self.rules = rules
-        self.shares = share_window([spec.weight for spec in specs], window)
+        self.shares = split_window([spec.weight for spec in specs], window)
         self.report = CleaningReport()
         self._streams = [EndlessPairs(spec) for spec in specs]
+        self._last: tuple[int, datasets.Dataset] | None = None
 
     def read(self, number: int) -> datasets.Dataset:
         """
-        Window `number`: columns `source`, `target` and `corpus`, in memory.
+        Return window `number` in memory: columns `source`, `target` and `corpus`.
 
         Raises:
-            ValueError, OSError: what `read_pairs` and `clean_text` raise; or cleaning leaves nothing.
+            ValueError, OSError: as raised by `read_pairs` and `clean_text`; or cleaning leaves nothing.
         """
+        if self._last is None or self._last[0] != number:
+            self._last = None  # two windows would need twice the memory
+            self._last = number, self._read_window(number)
+        return self._last[1]
+
+    def first_window(self) -> datasets.Dataset:
+        """Return window 0, on which a tokenizer is trained."""
+        return self.read(0)
+
+    @property
+    def key(self) -> str:
+        """Return a hash of the first window."""
+        return hash_json(self.first_window()._fingerprint)  # hashes the content of an in-memory dataset
+
+    def _read_window(self, number: int) -> datasets.Dataset:
         shares = [list(self._read_share(corpus, number)) for corpus in range(len(self.specs))]
         pairs = list(chain.from_iterable(shares))
         if not pairs:
-            raise nothing_left(self.report)
+            raise nothing_left_error(self.report)
         corpora = np.repeat(np.arange(len(shares)), [len(share) for share in shares])
         sources, targets = zip(*pairs, strict=True)
         return datasets.Dataset.from_dict({"source": sources, "target": targets, "corpus": corpora})
@@ -53,9 +69,9 @@ class StreamedTexts:
         return clean_text(self.specs[corpus], pairs, self.rules, self.report)
 
 
-def share_window(weights: Sequence[float], window: int) -> list[int]:
+def split_window(weights: Sequence[float], window: int) -> list[int]:
     """
-    How many of `window` pairs each corpus gives: in proportion to its weight, at least one, `window` in all.
+    Split a window of pairs in proportion to the weights of the corpora, with at least one pair for each.
 
     Raises:
         ValueError: there are more corpora than pairs in the window.
@@ -64,20 +80,20 @@ def share_window(weights: Sequence[float], window: int) -> list[int]:
         raise ValueError(
             f"`stream_window` must have a pair of each of the {len(weights)} corpora, got a window of {window}."
         )
-    # One for each, and the rest by the largest remainders.
+    # One pair for each corpus, and the rest by the largest remainders.
     exact = np.asarray(weights) / sum(weights) * (window - len(weights))
     shares = np.floor(exact).astype(int)
-    most = np.argsort(shares - exact, kind="stable")[: window - len(weights) - shares.sum()]
-    shares[most] += 1
+    largest = np.argsort(shares - exact, kind="stable")[: window - len(weights) - shares.sum()]
+    shares[largest] += 1
     return (shares + 1).tolist()
 
 
 class EndlessPairs:
-    """A corpus that starts again when it ends, with each pair's line number. Reading on is cheaper than going back."""
+    """A corpus that restarts at its end and yields pairs with their line numbers. Going back restarts it."""
 
     def __init__(self, spec: CorpusSpec):
         self.spec = spec
-        self.length: int | None = None  # known once it has ended
+        self.length: int | None = None  # known after the first pass
         self._restart()
 
     def _restart(self) -> None:
@@ -85,20 +101,21 @@ class EndlessPairs:
         self._pairs = self._open()
 
     def _open(self) -> Iterator[tuple[int, SentencePair]]:
-        return enumerate(read_pairs(self.spec, streaming=True), start=1)
+        with open_corpus(self.spec, streaming=True) as corpus:
+            yield from enumerate(read_pairs(corpus), start=1)
 
     def read(self, first: int, count: int) -> Iterator[tuple[int, SentencePair]]:
-        """Pairs `first` to `first + count` of the endless stream."""
-        self._go_to(first)
+        """Yield pairs `first` to `first + count` of the endless stream."""
+        self._seek(first)
         for _ in range(count):
             yield self._next()
 
-    def _go_to(self, position: int) -> None:
+    def _seek(self, position: int) -> None:
         if position < self.position:
             self._restart()
         while self.position < position:
             self._next()
-            if self.length is not None:  # whole passes end where they began
+            if self.length is not None:  # skip whole passes
                 self.position += (position - self.position) // self.length * self.length
 
     def _next(self) -> tuple[int, SentencePair]:
@@ -117,8 +134,7 @@ class StreamedCorpus(Corpus):
     """
     Training pairs from a stream: `epoch(n)` is window n.
 
-    `texts` are those of the window read last; `report` and `overlaps` count all windows that this process has read.
-    A subclass that tokenises otherwise in each epoch overrides `encode_window`.
+    `texts` is the text of the most recent window; `report` and `overlaps` count all windows read by this process.
     """
 
     def __init__(
@@ -133,21 +149,17 @@ class StreamedCorpus(Corpus):
         self.num_proc = num_proc
         self.report = stream.report
         self._counters = {name: OverlapCounter(pairs) for name, pairs in held_out.items()}
-        self._read: tuple[int, EncodedPairs] | None = None
+        self._last: tuple[int, EncodedPairs] | None = None
 
     def epoch(self, number: int) -> EncodedPairs:
-        if self._read is None or self._read[0] != number:
-            self._read = None  # two windows at once would need the memory of two
+        if self._last is None or self._last[0] != number:
+            self._last = None  # two windows would need twice the memory
             self.texts = self.stream.read(number)
             for counter in self._counters.values():
                 counter.add(find_held_out(self.texts, counter))
-            encoded = EncodedPairs(self.encode_window(number))
-            self._read = number, drop_by_length(encoded, self.texts, self.stream.rules, self.report)
-        return self._read[1]
-
-    def encode_window(self, number: int) -> datasets.Dataset:
-        """Token ids of `texts`, which is window `number`, row for row."""
-        return encode_texts(self.texts, self.encode, self.num_proc)
+            encoded = EncodedPairs(encode_texts(self.texts, self.encode, self.num_proc))
+            self._last = number, drop_by_length(encoded, self.texts, self.stream.rules, self.report)
+        return self._last[1]
 
     @property
     def overlaps(self) -> dict[str, Overlap]:

@@ -1,5 +1,6 @@
-"""Pairs as token ids in Arrow tables: memory-mapped or in memory, made on all cores with a bar that shows progress."""
+"""Sentence pairs as token ids in Arrow tables, memory-mapped or in memory, tokenized on all cores."""
 
+import hashlib
 import json
 import os
 import tempfile
@@ -14,18 +15,17 @@ import numpy as np
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
-from .cache import cached, digest, file_digests
-from .readers import SentencePair
+from .readers import SentencePair, hash_files
+from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 
 # Token ids of each text, every one ending with EOS.
 Encode = Callable[[list[str]], list[list[int]]]
 
-_FORMAT = 1  # of an entry's files; another number makes all old entries unknown
+_FORMAT = 1  # of the cached files; another number invalidates all older entries
 _FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
-_ROWS_A_PROCESS = 50_000  # below so many a second process costs more time than it saves
-_ROWS_A_WRITE = 10_000
 
 
 class EncodedPair(NamedTuple):
@@ -37,12 +37,12 @@ class EncodedPair(NamedTuple):
 
 class EncodedPairs(Sequence[EncodedPair]):
     """
-    Rows of a table of encoded pairs, in any order and any number of times.
+    Rows of a table of encoded pairs, in any order and with repetitions.
 
     Args:
         dataset (`datasets.Dataset`):
-            Columns `input_ids` and `labels`, as [`encode_texts`] makes them. It stays where it is, on disk or not.
-        rows (`np.ndarray` of shape `(pairs,)`): Which of its rows these are. By default all.
+            Columns `input_ids` and `labels`, as returned by [`encode_texts`]. The data is not copied.
+        rows (`np.ndarray` of shape `(pairs,)`): The rows to use. By default all.
 
     `source_lengths` and `target_lengths`, of shape `(pairs,)`, count tokens with EOS.
     """
@@ -72,11 +72,11 @@ class EncodedPairs(Sequence[EncodedPair]):
         return EncodedPair(self._sources[row], self._targets[row])
 
     def select(self, indices: np.ndarray) -> "EncodedPairs":
-        """Some of these pairs, by their numbers or by a mask."""
+        """Select pairs by their indices or by a boolean mask."""
         return EncodedPairs(self.dataset, self.rows[indices])
 
     def __getstate__(self) -> dict[str, Any]:
-        # A memory-mapped dataset travels to another process as the names of its files, its arrays would as copies.
+        # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled as copies.
         return {"dataset": self.dataset, "rows": self.rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -85,7 +85,7 @@ class EncodedPairs(Sequence[EncodedPair]):
 
 
 class _TokenColumn:
-    """Fast access to a column of lists, without a copy: `datasets` takes a tenth of a millisecond for each row."""
+    """Fast zero-copy access to a column of lists: indexing a `datasets.Dataset` takes 0.1 ms per row."""
 
     def __init__(self, column: pa.ChunkedArray):
         self._values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
@@ -98,20 +98,27 @@ class _TokenColumn:
         return self._values[chunk][first:end].tolist()
 
     def lengths(self) -> np.ndarray:
-        """Tokens of each row, shape `(rows,)`."""
+        """Return the number of tokens of each row, shape `(rows,)`."""
         return np.concatenate([np.diff(offsets) for offsets in self._offsets] or [[]]).astype(np.int32)
+
+
+def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
+    """Return the token ids of each pair, both sides ending with EOS."""
+    sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
+    targets = encode_sentences(tokenizer, [pair.target for pair in pairs])
+    return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 
 def encode_texts(
     texts: datasets.Dataset, encode: Encode, num_proc: int | None = None, file: Path | None = None
 ) -> datasets.Dataset:
     """
-    Token ids of the columns `source` and `target`, row for row.
+    Tokenize the columns `source` and `target`, row by row.
 
     Args:
-        encode: Token ids of texts; given to other processes, so that it must be possible to pickle it.
-        num_proc (`int`): How many processes share the work. By default all cores, where there is work for them.
-        file (`Path`): Write there, or to several files of like name. By default nothing is written.
+        encode: A picklable function that returns the token ids of texts.
+        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
+        file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
     """
     return map_texts(texts, partial(_encode_batch, encode=encode), num_proc, file)
 
@@ -123,20 +130,20 @@ def map_texts(
     file: Path | None = None,
     with_indices: bool = False,
 ) -> datasets.Dataset:
-    """What `encode_texts` does, by a function of whole batches of columns and, if it is asked for, of row numbers."""
-    cores = num_proc or min(usable_cores(), len(texts) // _ROWS_A_PROCESS)
+    """Tokenize as `encode_texts` does, by a function of batches of columns and, optionally, of row indices."""
+    processes = num_proc or min(usable_cores(), len(texts) // MIN_ROWS_PER_PROCESS)
     return texts.map(
         encode_batch,
         with_indices=with_indices,
         batched=True,
         remove_columns=texts.column_names,
         features=datasets.Features(_FEATURES),
-        num_proc=cores if cores > 1 else None,
-        writer_batch_size=_ROWS_A_WRITE,
+        num_proc=processes if processes > 1 else None,
+        writer_batch_size=ROWS_PER_BATCH,
         keep_in_memory=file is None,
         cache_file_name=None if file is None else str(file),
         load_from_cache_file=False,
-        new_fingerprint=digest(str(file)),  # without it the function is hashed, the tokenizer and all
+        new_fingerprint=hash_json(str(file)),  # without it `datasets` would hash the function and its tokenizer
         desc="Tokenizing",
     )
 
@@ -146,47 +153,45 @@ def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def cached_encoding(
+def encode_texts_cached(
     texts: datasets.Dataset, texts_key: str, encode: Encode, encode_key: str, cache_dir: Path, num_proc: int | None
 ) -> datasets.Dataset:
     """
-    What `encode_texts` gives, memory-mapped, from the cache where it is there.
+    Return the result of `encode_texts`, memory-mapped, and compute it only if the cache does not hold it.
 
     Args:
-        texts_key, encode_key (`str`): What stands for the content of `texts`, and for `encode`.
+        texts_key, encode_key (`str`): Hashes that identify the content of `texts`, and `encode`.
     """
 
     def write(folder: Path) -> None:
         encode_texts(texts, encode, num_proc, folder / "encoded.arrow")
 
-    return open_arrow_files(cached(cache_dir, f"encoded-{digest(_FORMAT, texts_key, encode_key)}", write))
+    return open_arrow_files(cached_folder(cache_dir, f"encoded-{hash_json(_FORMAT, texts_key, encode_key)}", write))
 
 
 def open_arrow_files(folder: Path) -> datasets.Dataset:
-    """The Arrow files of a folder as one memory-mapped dataset, in the order of their names."""
+    """Open the Arrow files of a folder, sorted by name, as one memory-mapped dataset."""
     return datasets.concatenate_datasets(
         [datasets.Dataset.from_file(str(path)) for path in sorted(folder.glob("*.arrow"))]
     )
 
 
-def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
-    """Token ids of each pair, both sides ending with EOS."""
-    sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
-    targets = encode_sentences(tokenizer, [pair.target for pair in pairs])
-    return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
+def hash_json(*values: Any) -> str:
+    """Return a hash of JSON values; equal values have equal hashes in every process."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def tokenizer_key(tokenizer: PreTrainedTokenizerBase) -> str:
-    """What stands for a tokenizer: two with the same key give the same ids."""
+def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Return a hash that two tokenizers share only if they give the same token ids."""
     symbol = tokenizer.eos_token_id
     if not tokenizer.is_fast:
         with tempfile.TemporaryDirectory() as folder:
             files = sorted({Path(path) for path in tokenizer.save_pretrained(folder)})
-            return digest(symbol, [path.name for path in files], file_digests(files))
+            return hash_json(symbol, [path.name for path in files], hash_files(files))
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    # What the last call set, not what the tokenizer is.
-    return digest(symbol, {name: value for name, value in state.items() if name not in ("padding", "truncation")})
+    # Padding and truncation are settings of the last call, not of the tokenizer.
+    return hash_json(symbol, {name: value for name, value in state.items() if name not in ("padding", "truncation")})

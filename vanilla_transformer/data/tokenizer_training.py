@@ -1,4 +1,4 @@
-"""The tokenizer of a run: loaded where one is named, trained on the corpus where not, and checked either way."""
+"""Train the tokenizer of a run on its text, or load the one that its recipe names, and check it."""
 
 from pathlib import Path
 from typing import Any
@@ -8,42 +8,39 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .arguments import DataArguments
-from .cache import cached, digest
-from .prepare_data import cache_folder, iterate_sentences, read_training_texts
-from .tokenized_corpus import tokenizer_key
+from .prepare_data import Texts
+from .tokenized_corpus import hash_json, hash_tokenizer
 
-_FORMAT = 1  # of a cached tokenizer; another number makes all old ones unknown
-_MIN_FREQUENCY = 2  # pairs seen more rarely are not merged
+_FORMAT = 1  # of a cached tokenizer; another number invalidates all older entries
+_MIN_FREQUENCY = 2  # rarer pairs are not merged
 
 
-def prepare_tokenizer(
-    data: DataArguments, name: str | None = None, cache_dir: str | Path | None = None
-) -> PreTrainedTokenizerBase:
+def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> PreTrainedTokenizerBase:
     """
-    The tokenizer of a recipe: the one that it names, or a joint one trained on its text, of which there is one for all
-    processes and later starts, since it is cached by what it is made of.
+    Load the tokenizer that the recipe names, or train a joint one on its text.
+
+    A trained tokenizer is cached by its text and options, so all processes and later runs share it.
 
     Args:
-        name (`str`): In place of the recipe's `tokenizer`.
-        cache_dir (`str`): In place of the recipe's `cache_dir`.
+        name (`str`): Used instead of the recipe's `tokenizer`.
 
     Raises:
-        ValueError: the tokenizer lacks a padding or an EOS token; or processes have trained different ones, since
-            they see other files; or as `VanillaTransformerTokenizer.train_from_iterator`.
+        ValueError: the tokenizer lacks a padding or an EOS token, processes with different files have trained
+            different ones, or `VanillaTransformerTokenizer.train_from_iterator` raises it.
         OSError: there is no such tokenizer.
     """
-    name = name or data.tokenizer
+    name = name or texts.data.tokenizer
     if name is not None:
         return _load(name)
-    tokenizer = _load(str(_trained(data, cache_folder(data, cache_dir))))
-    _check_is_that_of_all_processes(tokenizer)
+    tokenizer = _load(_train_cached(texts))
+    _check_same_on_all_processes(tokenizer)
     return tokenizer
 
 
-def _load(name: str) -> PreTrainedTokenizerBase:
+def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
@@ -57,28 +54,28 @@ def _load(name: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def _trained(data: DataArguments, cache_dir: Path) -> Path:
-    """The folder of a tokenizer trained on a recipe's text, from the cache where it is there."""
-    texts, texts_key = read_training_texts(data, cache_dir)
+def _train_cached(texts: Texts) -> Path:
+    """Return the folder of a tokenizer trained on the text; train it only if the cache does not hold it."""
+    data = texts.data
     options: dict[str, Any] = {
         "vocab_size": data.vocab_size,
         "model": data.tokenizer_model,
         "min_frequency": _MIN_FREQUENCY,
     }
-    key = digest(_FORMAT, tokenizers.__version__, texts_key, options)
+    key = hash_json(_FORMAT, tokenizers.__version__, texts.training.key, options)
 
     def write(folder: Path) -> None:
-        VanillaTransformerTokenizer.train_from_iterator(iterate_sentences(texts), **options).save_pretrained(folder)
+        VanillaTransformerTokenizer.train_from_iterator(texts.sentences(), **options).save_pretrained(folder)
 
-    return cached(cache_dir, f"tokenizer-{key}", write)
+    return cached_folder(texts.cache_dir, f"tokenizer-{key}", write)
 
 
-def _check_is_that_of_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Where processes do not see the same files each may have trained a tokenizer of its own."""
+def _check_same_on_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that processes which do not share their files have trained the same tokenizer."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return
     keys = [""] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(keys, tokenizer_key(tokenizer))
+    torch.distributed.all_gather_object(keys, hash_tokenizer(tokenizer))
     if len(set(keys)) > 1:
         raise ValueError(
             f"All processes must have one tokenizer, got {len(set(keys))} different ones. Give each the same "
@@ -88,8 +85,9 @@ def _check_is_that_of_all_processes(tokenizer: PreTrainedTokenizerBase) -> None:
 
 def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | None]:
     """
-    Special tokens for a configuration. The decoder starts with the tokenizer's start symbol, or with padding where it
-    has none (as Marian does).
+    Return the special tokens for a configuration.
+
+    The decoder starts with the tokenizer's BOS token, or with padding if it has none (as in Marian).
     """
     start = tokenizer.pad_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
     return {
@@ -102,8 +100,10 @@ def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | Non
 
 def check_tokenizer_fits(tokenizer: PreTrainedTokenizerBase, config: VanillaTransformerConfig) -> None:
     """
+    Check that tokenizer and model fit together.
+
     Raises:
-        ValueError: the tokenizer knows tokens that the model has no embedding for, or their special tokens differ.
+        ValueError: the tokenizer has tokens without an embedding in the model, or their special tokens differ.
     """
     if len(tokenizer) > config.vocab_size:
         raise ValueError(

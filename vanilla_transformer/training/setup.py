@@ -12,11 +12,14 @@ from accelerate.utils import TorchDynamoPlugin, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.corpus import Corpus
-from vanilla_transformer.data.prepare_data import open_corpus, read_validation_pairs
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.tokenizer_training import check_tokenizer_fits, prepare_tokenizer, special_token_ids
+from vanilla_transformer.data.tokenizer_training import (
+    check_tokenizer_fits,
+    load_or_train_tokenizer,
+    special_token_ids,
+)
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -55,15 +58,15 @@ def build_parts(recipe: Recipe) -> RunParts:
         check_same_run(state.progress.recipe, flatten(recipe))
     accelerator = _make_accelerator(recipe)
     set_seed(recipe.optimization.seed)
-    tokenizer = _find_tokenizer(recipe.data, checkpoint)
-    corpus = open_corpus(recipe.data, tokenizer, recipe.optimization.seed)
-    validation_pairs = read_validation_pairs(recipe.data)
+    texts = load_texts(recipe.data)
+    tokenizer = load_or_train_tokenizer(texts, checkpoint)
+    corpus = tokenize(texts, tokenizer, recipe.optimization.seed)
     model = build_model(recipe, tokenizer, corpus.max_source_length)
     if recipe.optimization.attn_implementation is not None:
         model.set_attn_implementation(recipe.optimization.attn_implementation)
     if checkpoint is not None:
         load_weights(model, load_model_weights(checkpoint))
-    return RunParts(recipe, accelerator, model, tokenizer, corpus, validation_pairs, state)
+    return RunParts(recipe, accelerator, model, tokenizer, corpus, texts.validation, state)
 
 
 def _find_checkpoint(recipe: Recipe) -> Path | None:
@@ -89,11 +92,6 @@ def _make_accelerator(recipe: Recipe) -> Accelerator:
         project_dir=output.output_dir,
         dynamo_plugin=TorchDynamoPlugin(backend="inductor", dynamic=True) if options.torch_compile else None,
     )
-
-
-def _find_tokenizer(data: DataArguments, checkpoint: Path | None) -> PreTrainedTokenizerBase:
-    """That of the checkpoint which a run goes on from, or the recipe's."""
-    return prepare_tokenizer(data, None if checkpoint is None else str(checkpoint))
 
 
 def build_model(

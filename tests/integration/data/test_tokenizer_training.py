@@ -9,8 +9,9 @@ import pytest
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data import tokenizer_training as tokenizing
 from vanilla_transformer.data.arguments import DataArguments
-from vanilla_transformer.data.tokenized_corpus import tokenizer_key
-from vanilla_transformer.data.tokenizer_training import prepare_tokenizer
+from vanilla_transformer.data.prepare_data import load_texts
+from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 
 
 @pytest.fixture
@@ -26,7 +27,7 @@ def recipe(corpus, tmp_path):
 
 @pytest.fixture
 def prepare(monkeypatch):
-    """`prepare_tokenizer`, which says whether it has trained."""
+    """Return a function that loads or trains a tokenizer, and reports whether it has trained."""
     train = VanillaTransformerTokenizer.train_from_iterator
     calls = []
     monkeypatch.setattr(
@@ -35,9 +36,9 @@ def prepare(monkeypatch):
         lambda texts, **options: calls.append(options) or train(texts, **options),
     )
 
-    def call(data, *arguments, **options):
+    def call(data, *arguments, cache_dir=None):
         calls.clear()
-        return prepare_tokenizer(data, *arguments, **options), bool(calls)
+        return load_or_train_tokenizer(load_texts(data, cache_dir), *arguments), bool(calls)
 
     return call
 
@@ -67,26 +68,28 @@ def test_what_a_tokenizer_is_made_of_is_what_it_is_known_by(recipe, prepare, cor
     assert prepare(recipe())[1]
 
 
-def test_a_tokenizer_that_is_named_is_loaded_and_no_text_is_read(recipe, prepare, tiny_tokenizer, tmp_path):
+def test_a_tokenizer_that_is_named_is_loaded(recipe, prepare, tiny_tokenizer, tmp_path):
     tiny_tokenizer.save_pretrained(tmp_path / "saved")
-    nowhere = {"train_source": "nowhere.a", "train_target": "nowhere.b"}
-    named, trained = prepare(recipe(tokenizer=str(tmp_path / "saved"), **nowhere))
-    assert not trained and tokenizer_key(named) == tokenizer_key(tiny_tokenizer)
-    instead, _ = prepare(recipe(tokenizer="nowhere", **nowhere), str(tmp_path / "saved"))
-    assert tokenizer_key(instead) == tokenizer_key(tiny_tokenizer)
+    named, trained = prepare(recipe(tokenizer=str(tmp_path / "saved")))
+    assert not trained and hash_tokenizer(named) == hash_tokenizer(tiny_tokenizer)
+    instead, _ = prepare(recipe(tokenizer="nowhere"), tmp_path / "saved")
+    assert hash_tokenizer(instead) == hash_tokenizer(tiny_tokenizer)
+    with pytest.raises(OSError, match="`tokenizer` must be a folder or a Hub name of one, got nowhere"):
+        prepare(recipe(tokenizer="nowhere"))
 
 
 PROCESS = """
 import json, sys, torch
 from vanilla_transformer.data.arguments import DataArguments
-from vanilla_transformer.data.tokenized_corpus import tokenizer_key
-from vanilla_transformer.data.tokenizer_training import prepare_tokenizer
+from vanilla_transformer.data.prepare_data import load_texts
+from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 rank, rendezvous, options = int(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
 torch.distributed.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=2)
-print(tokenizer_key(prepare_tokenizer(DataArguments(**options))))
+print(hash_tokenizer(load_or_train_tokenizer(load_texts(DataArguments(**options)))))
 options["train_source"] = options["train_target"] if rank else options["train_source"]  # a node with other files
 try:
-    prepare_tokenizer(DataArguments(**options))
+    load_or_train_tokenizer(load_texts(DataArguments(**options)))
 except ValueError as error:
     print(error)
 """

@@ -15,12 +15,12 @@ from vanilla_transformer.data.cleaning import (
     clean_text,
     find_dropped_by_length,
     find_duplicates,
+    hash_pair,
     is_empty,
     is_identical,
     is_invalid_unicode,
     is_too_long,
-    is_unequal,
-    pair_digest,
+    is_unbalanced,
 )
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 
@@ -53,7 +53,7 @@ def test_max_length_is_of_the_longer_side():
 
 
 def test_the_ratio_is_of_the_longer_side_to_the_shorter_and_may_be_reached():
-    assert is_unequal(np.array([6, 2, 7, 2]), np.array([2, 6, 2, 7]), 3.0).tolist() == [False, False, True, True]
+    assert is_unbalanced(np.array([6, 2, 7, 2]), np.array([2, 6, 2, 7]), 3.0).tolist() == [False, False, True, True]
 
 
 def test_rules_on_tokens_count_a_pair_for_the_first_of_them():
@@ -101,7 +101,7 @@ def test_rows_of_a_dataset_without_text_are_always_dropped_and_counted():
 
 def test_every_copy_but_the_first_is_a_duplicate():
     pairs = [("a", "b"), ("c", "d"), ("a", "b"), ("a", "d"), ("a", "b")]
-    digests = b"".join(pair_digest(SentencePair(*pair)) for pair in pairs)
+    digests = b"".join(hash_pair(SentencePair(*pair)) for pair in pairs)
     assert find_duplicates(digests).tolist() == [False, False, True, False, True]
 
 
@@ -113,8 +113,8 @@ def test_one_pair_of_each_is_no_duplicate(numbers):
 
 
 def test_the_sides_of_a_pair_do_not_run_together():
-    assert pair_digest(SentencePair("ab", "c")) != pair_digest(SentencePair("a", "bc"))
-    assert len(pair_digest(SentencePair("a", "b"))) == 16
+    assert hash_pair(SentencePair("ab", "c")) != hash_pair(SentencePair("a", "bc"))
+    assert len(hash_pair(SentencePair("a", "b"))) == 16
 
 
 def test_the_report_says_for_each_rule_how_many_and_which():

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter
-from vanilla_transformer.data.corpus import TokenizedCorpus, drop_by_length, epoch_rows, find_held_out
+from vanilla_transformer.data.corpus import TokenizedCorpus, drop_by_length, find_held_out, sample_epoch
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs
 
@@ -22,18 +22,18 @@ WEIGHTS = st.floats(0.01, 4.0)
 )
 def test_no_pair_is_lost_or_comes_more_often_than_its_weight_allows(corpora, weights, seed, epoch):
     corpora = np.array(corpora)
-    rows = epoch_rows(corpora, weights, seed, epoch)
+    rows = sample_epoch(corpora, weights, seed, epoch)
     times = np.bincount(rows, minlength=len(corpora))
     for corpus, weight in enumerate(weights):
         own = times[corpora == corpus]
         assert np.all((own >= int(weight)) & (own <= int(np.ceil(weight))))
         assert abs(own.sum() - weight * len(own)) <= 0.5 + 1e-9
-    assert np.array_equal(rows, epoch_rows(corpora, weights, seed, epoch))
+    assert np.array_equal(rows, sample_epoch(corpora, weights, seed, epoch))
 
 
 def test_each_epoch_and_each_seed_draws_other_pairs():
     corpora = np.zeros(100, dtype=int)
-    epochs = {tuple(epoch_rows(corpora, [0.5], seed, epoch)) for seed in range(3) for epoch in range(3)}
+    epochs = {tuple(sample_epoch(corpora, [0.5], seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(epochs) == 9 and {len(epoch) for epoch in epochs} == {50}
 
 

@@ -1,5 +1,6 @@
 """From a recipe to pairs: mixes, cleaning over all of them, and a cache that knows when it holds the answer."""
 
+import io
 import os
 
 import datasets
@@ -7,15 +8,10 @@ import pytest
 
 from vanilla_transformer.data import prepare_data as preparation
 from vanilla_transformer.data.arguments import DataArguments
-from vanilla_transformer.data.prepare_data import (
-    iterate_sentences,
-    prepare_corpus,
-    read_test_pairs,
-    read_training_texts,
-    read_validation_pairs,
-)
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 
@@ -40,16 +36,16 @@ def recipe(tmp_path):
 
 @pytest.fixture
 def prepare(tiny_tokenizer, monkeypatch):
-    """`prepare_corpus`, which says whether it has tokenised."""
+    """Return a function that loads and tokenizes, and reports whether it has tokenized."""
 
-    def call(data, tokenizer=tiny_tokenizer, **options):
+    def call(data, tokenizer=tiny_tokenizer, cache_dir=None):
         calls = []
 
         def encode(texts):
             calls.append(len(texts))
             return encode_sentences(tokenizer, texts)
 
-        corpus = prepare_corpus(data, tokenizer, seed=0, encode=encode, **options)
+        corpus = tokenize(load_texts(data, cache_dir), tokenizer, seed=0, encode=encode)
         return corpus, bool(calls)
 
     return call
@@ -57,7 +53,7 @@ def prepare(tiny_tokenizer, monkeypatch):
 
 def test_the_pairs_are_those_of_the_files(recipe, tiny_tokenizer, tmp_path):
     files = {"train_source": str(tmp_path / "a.en"), "train_target": str(tmp_path / "a.de")}
-    corpus = prepare_corpus(recipe(corpora=None, **files), tiny_tokenizer, seed=0)
+    corpus = tokenize(load_texts(recipe(corpora=None, **files)), tiny_tokenizer, seed=0)
     expected = encode_pairs(tiny_tokenizer, read_text_files(tmp_path / "a.en", tmp_path / "a.de"))
     assert list(corpus.epoch(0)) == expected
     assert corpus.max_source_length == max(len(pair.source) for pair in expected)
@@ -127,7 +123,7 @@ def test_writing_that_was_interrupted_is_begun_anew(recipe, prepare, tiny_tokeni
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        prepare_corpus(recipe(), tiny_tokenizer, seed=0, encode=fail)
+        tokenize(load_texts(recipe()), tiny_tokenizer, seed=0, encode=fail)
     corpus, tokenised = prepare(recipe())
     assert tokenised and len(corpus.epoch(0)) == 6
 
@@ -168,9 +164,9 @@ def test_overlap_with_held_out_text_is_counted_and_a_change_of_it_is_seen(recipe
     assert counts(corpus) == {"validation": (1, 1, 0), "test": (3, 3, 3)} and not tokenised
 
 
-def test_texts_for_a_tokenizer_are_both_sides_cleaned(recipe, tmp_path):
+def test_texts_for_a_tokenizer_are_both_sides_cleaned(recipe):
     def sentences(data):
-        return list(iterate_sentences(read_training_texts(data, tmp_path / "cache")[0]))
+        return list(load_texts(data).sentences())
 
     cleaned = ["one", "eins", "two", "zwei", "three three", "drei drei", "four", "vier", "one", "ein"]
     assert sentences(recipe(drop_duplicates=True)) == cleaned
@@ -215,7 +211,7 @@ def test_cleaning_that_leaves_nothing_is_refused(recipe, prepare, tmp_path):
 
 
 def test_more_pairs_than_a_batch_keep_their_order(recipe, prepare, tmp_path, monkeypatch):
-    monkeypatch.setattr(preparation, "_ROWS_AT_ONCE", 4)
+    monkeypatch.setattr(preparation, "ROWS_PER_BATCH", 4)
     pairs = [f"s{number % 8}\tt{number % 8}" for number in range(19)]
     (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")
     data = recipe(corpora=[{"file": str(tmp_path / "many.tsv")}])
@@ -226,13 +222,27 @@ def test_more_pairs_than_a_batch_keep_their_order(recipe, prepare, tmp_path, mon
 
 
 def test_held_out_pairs_are_those_of_files_or_else_of_the_dataset(recipe, tmp_path):
-    assert read_validation_pairs(recipe()) == [SentencePair("one", "eins"), SentencePair("five", "fünf")]
-    assert read_test_pairs(recipe()) == []
-    assert read_validation_pairs(recipe(validation_source=None, validation_target=None)) == []
+    assert load_texts(recipe()).validation == [SentencePair("one", "eins"), SentencePair("five", "fünf")]
+    assert load_texts(recipe()).test == []
+    assert load_texts(recipe(validation_source=None, validation_target=None)).validation == []
     rows = {"translation": [{"en": "one", "de": "eins"}]}
     datasets.DatasetDict({"train": datasets.Dataset.from_dict(rows)}).save_to_disk(tmp_path / "saved")
     dataset = {"dataset": str(tmp_path / "saved"), "source_language": "en", "target_language": "de"}
-    assert len(read_validation_pairs(recipe(corpora=None, **dataset))) == 2
-    assert read_test_pairs(recipe(corpora=None, **dataset)) == []
+    assert len(load_texts(recipe(corpora=None, **dataset)).validation) == 2
+    assert load_texts(recipe(corpora=None, **dataset)).test == []
     with pytest.raises(ValueError, match="must have a split 'validation', it has 'train'"):
-        read_validation_pairs(DataArguments(**dataset))
+        load_texts(DataArguments(**dataset))
+
+
+def test_load_texts_opens_each_file_once(recipe, tiny_tokenizer, tmp_path, monkeypatch):
+    opened, open_file = [], io.open
+    monkeypatch.setattr(
+        io, "open", lambda file, *options, **names: opened.append(str(file)) or open_file(file, *options, **names)
+    )
+    files = sorted(str(tmp_path / name) for name in ("a.de", "a.en", "b.tsv", "v.de", "v.en"))
+    for stream in (False, True):
+        opened.clear()
+        texts = load_texts(recipe(stream=stream, stream_window=4, vocab_size=270))
+        load_or_train_tokenizer(texts)
+        tokenize(texts, tiny_tokenizer, seed=0).epoch(0)
+        assert sorted(name for name in opened if name in files) == files

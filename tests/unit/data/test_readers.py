@@ -9,7 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from vanilla_transformer.data.readers import CorpusSpec, SentencePair, read_lines, read_pairs, read_text_files
+from vanilla_transformer.data.readers import (
+    CorpusSpec,
+    SentencePair,
+    open_corpus,
+    read_lines,
+    read_pairs,
+    read_text_files,
+)
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
@@ -25,6 +32,11 @@ def write(tmp_path):
         return path
 
     return write_file
+
+
+def parse(spec, **options):
+    with open_corpus(spec, **options) as corpus:
+        return list(read_pairs(corpus))
 
 
 def test_line_n_is_paired_with_line_n(write):
@@ -80,21 +92,21 @@ def dataset(tmp_path):
 
 
 def test_a_saved_dataset_is_read(dataset):
-    assert list(read_pairs(CorpusSpec(dataset=dataset, **LANGUAGES))) == [*PAIRS, SentencePair("", "drei")]
+    assert parse(CorpusSpec(dataset=dataset, **LANGUAGES)) == [*PAIRS, SentencePair("", "drei")]
 
 
 def test_a_missing_split_or_language_is_named_with_those_there_are(dataset):
     with pytest.raises(ValueError, match="split 'test', it has 'train'"):
-        list(read_pairs(CorpusSpec(dataset=dataset, split="test", **LANGUAGES)))
+        parse(CorpusSpec(dataset=dataset, split="test", **LANGUAGES))
     with pytest.raises(ValueError, match="no language 'fr', it has 'en', 'de'"):
-        list(read_pairs(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"})))
+        parse(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"}))
 
 
 def test_a_dataset_without_translations_is_refused(tmp_path):
     folder = tmp_path / "dataset"
     datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["one"]})}).save_to_disk(folder)
     with pytest.raises(ValueError, match="column 'translation', it has 'text'"):
-        list(read_pairs(CorpusSpec(dataset=str(folder), **LANGUAGES)))
+        parse(CorpusSpec(dataset=str(folder), **LANGUAGES))
 
 
 def test_both_sides_end_with_eos(tiny_tokenizer):
@@ -110,20 +122,20 @@ def pack(ending, text):
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 def test_text_files_are_unpacked_while_they_are_read(write, ending):
     source, target = write("a.en" + ending, pack(ending, "one\ntwo\n")), write("a.de", "eins\nzwei\n")
-    assert list(read_pairs(CorpusSpec(source=str(source), target=str(target)))) == PAIRS
+    assert parse(CorpusSpec(source=str(source), target=str(target))) == PAIRS
     assert read_text_files(source, target) == PAIRS
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
 def test_a_tsv_has_source_and_target_side_by_side(write, ending):
     path = write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))
-    assert list(read_pairs(CorpusSpec(file=str(path)))) == PAIRS
+    assert parse(CorpusSpec(file=str(path))) == PAIRS
 
 
 def test_quotation_marks_in_a_tsv_are_text_and_a_missing_side_is_blank(write):
     path = write("a.tsv", '"one\t"eins"\n\tzwei\n\n')
     expected = [SentencePair('"one', '"eins"'), SentencePair("", "zwei"), SentencePair("", "")]
-    assert list(read_pairs(CorpusSpec(file=str(path)))) == expected
+    assert parse(CorpusSpec(file=str(path))) == expected
 
 
 @pytest.mark.parametrize(
@@ -136,7 +148,7 @@ def test_rows_may_name_their_sides_in_three_ways(write, tmp_path, rows):
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
     for place in ({"file": str(lines)}, {"file": str(tmp_path / "a.parquet")}, {"dataset": str(tmp_path / "saved")}):
-        assert list(read_pairs(CorpusSpec(**place, **LANGUAGES))) == PAIRS
+        assert parse(CorpusSpec(**place, **LANGUAGES)) == PAIRS
 
 
 def test_a_null_is_a_blank_side(write, tmp_path):
@@ -144,7 +156,7 @@ def test_a_null_is_a_blank_side(write, tmp_path):
     lines = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     for path in (lines, tmp_path / "a.parquet"):
-        assert list(read_pairs(CorpusSpec(file=str(path)))) == [SentencePair("one", ""), PAIRS[1]]
+        assert parse(CorpusSpec(file=str(path))) == [SentencePair("one", ""), PAIRS[1]]
 
 
 def test_a_dataset_of_the_hub_has_a_configuration_and_can_be_streamed(monkeypatch):
@@ -157,18 +169,18 @@ def test_a_dataset_of_the_hub_has_a_configuration_and_can_be_streamed(monkeypatc
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     spec = CorpusSpec(dataset="wmt14:de-en", **LANGUAGES)
-    assert list(read_pairs(spec)) == list(read_pairs(spec, streaming=True)) == PAIRS
+    assert parse(spec) == parse(spec, streaming=True) == PAIRS
     assert asked == [("wmt14", "de-en", False), ("wmt14", "de-en", True)]
 
 
 def test_millions_of_lines_are_not_read_for_the_first(write):
     """Numbers of lines that differ are found at the end, so that what comes before has been yielded."""
-    pairs = read_pairs(
-        CorpusSpec(source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei")))
-    )
-    assert [next(pairs), next(pairs)] == PAIRS
-    with pytest.raises(ValueError, match="got 4 in .*a.en and 2 in .*a.de"):
-        next(pairs)
+    spec = CorpusSpec(source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei")))
+    with open_corpus(spec) as corpus:
+        pairs = read_pairs(corpus)
+        assert [next(pairs), next(pairs)] == PAIRS
+        with pytest.raises(ValueError, match="got 4 in .*a.en and 2 in .*a.de"):
+            next(pairs)
 
 
 @pytest.mark.parametrize(
@@ -181,23 +193,23 @@ def test_millions_of_lines_are_not_read_for_the_first(write):
         ("a.jsonl", '{"source": "a", "target": 3}\n', "must hold sentences, got 3"),
         ("a.jsonl", '{"a": "b"}\n', "must have a column 'translation', it has 'a'"),
         ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}\n', "needs `source_language` and `target_language`"),
-        ("a.parquet", "text", "a.parquet must be a Parquet file"),
-        ("a.tsv.gz", "text", "a.tsv.gz must be a whole .gz file"),
-        ("a.tsv.gz", gzip.compress(b"one\teins\n" * 99)[:-12], "a.tsv.gz must be a whole .gz file"),
-        ("a.tsv.xz", "text", "a.tsv.xz must be a whole .xz file"),
+        ("a.parquet", "text", "a.parquet: it must be a Parquet file"),
+        ("a.tsv.gz", "text", "a.tsv.gz: the .gz file is truncated or corrupt"),
+        ("a.tsv.gz", gzip.compress(b"one\teins\n" * 99)[:-12], "a.tsv.gz: the .gz file is truncated or corrupt"),
+        ("a.tsv.xz", "text", "a.tsv.xz: the .xz file is truncated or corrupt"),
         ("a.tsv", "", "a.tsv is empty"),
     ],
 )
 def test_what_a_file_does_not_hold_is_named_with_its_place(write, name, content, message):
     path = write(name, content)
     with pytest.raises(ValueError, match=message):
-        list(read_pairs(CorpusSpec(file=str(path))))
+        parse(CorpusSpec(file=str(path)))
 
 
 def test_a_column_that_holds_no_text_is_refused(tmp_path):
     pa.parquet.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="must hold sentences, but it has a column of type int64"):
-        list(read_pairs(CorpusSpec(file=str(tmp_path / "a.parquet"))))
+        parse(CorpusSpec(file=str(tmp_path / "a.parquet")))
 
 
 @pytest.mark.parametrize(

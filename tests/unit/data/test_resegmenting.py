@@ -4,13 +4,13 @@ import pytest
 
 from tests.tiny_runs import flags
 from vanilla_transformer import VanillaTransformerTokenizer
-from vanilla_transformer.data.prepare_data import open_corpus
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.training.arguments import parse_recipe
 
 
 def opened(corpus, tokenizer, cache, **changes):
     data = parse_recipe(flags(corpus, corpus / "out", cache_dir=cache, **changes)).data
-    return open_corpus(data, tokenizer, seed=0)
+    return tokenize(load_texts(data), tokenizer, seed=0)
 
 
 @pytest.fixture

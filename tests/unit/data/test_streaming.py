@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vanilla_transformer.data.cleaning import CleaningRules
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
-from vanilla_transformer.data.streaming import EndlessPairs, StreamedCorpus, StreamedTexts, share_window
+from vanilla_transformer.data.streaming import EndlessPairs, StreamedCorpus, StreamedTexts, split_window
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 
@@ -29,7 +29,7 @@ def test_any_way_to_a_place_in_the_stream_gives_the_same_pairs(places):
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=5), st.integers(5, 1000))
 def test_shares_fill_the_window_in_proportion_to_the_weights(weights, window):
-    shares = share_window(weights, window)
+    shares = split_window(weights, window)
     assert sum(shares) == window and min(shares) >= 1
     exact = [weight / sum(weights) * (window - len(weights)) + 1 for weight in weights]
     assert all(abs(share - part) < 1 + 1e-6 for share, part in zip(shares, exact, strict=True))
@@ -37,7 +37,7 @@ def test_shares_fill_the_window_in_proportion_to_the_weights(weights, window):
 
 def test_a_window_needs_a_pair_of_each_corpus():
     with pytest.raises(ValueError, match="a pair of each of the 2 corpora, got a window of 1"):
-        share_window([1, 1], 1)
+        split_window([1, 1], 1)
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Pairs as token ids: what the tokenizer gives, however many processes share the work, on disk or in memory."""
 
+import os
 import pickle
 from functools import partial
 
@@ -8,14 +9,15 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizer
 
-from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.readers import SentencePair, hash_files
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
-    cached_encoding,
     encode_pairs,
     encode_texts,
+    encode_texts_cached,
+    hash_json,
+    hash_tokenizer,
     open_arrow_files,
-    tokenizer_key,
 )
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
@@ -82,21 +84,21 @@ def test_a_second_start_does_not_tokenise_again(texts, encode, tmp_path):
         calls.append(len(sentences))
         return encode(sentences)
 
-    first = cached_encoding(texts, "text", counted, "tokenizer", tmp_path, 1)
+    first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
     assert calls == [len(PAIRS)] * 2  # both sides
-    again = cached_encoding(texts, "text", counted, "tokenizer", tmp_path, 1)
+    again = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
     assert len(calls) == 2 and list(EncodedPairs(again)) == list(EncodedPairs(first))
-    cached_encoding(texts, "other text", counted, "tokenizer", tmp_path, 1)
-    cached_encoding(texts, "text", counted, "other tokenizer", tmp_path, 1)
+    encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path, 1)
+    encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path, 1)
     assert len(calls) == 6
 
 
 def test_a_tokenizer_is_known_by_what_it_does_not_by_how_it_was_called_last(tiny_tokenizer):
-    key = tokenizer_key(tiny_tokenizer)
+    key = hash_tokenizer(tiny_tokenizer)
     tiny_tokenizer(["a", "a b"], padding=True, truncation=True, max_length=2)
-    assert tokenizer_key(tiny_tokenizer) == key
+    assert hash_tokenizer(tiny_tokenizer) == key
     other = type(tiny_tokenizer).train_from_iterator(["a b c"], vocab_size=260)
-    assert tokenizer_key(other) != key
+    assert hash_tokenizer(other) != key
 
 
 class Letters(PreTrainedTokenizer):
@@ -124,4 +126,16 @@ class Letters(PreTrainedTokenizer):
 
 
 def test_a_tokenizer_without_a_fast_form_is_known_by_its_files():
-    assert tokenizer_key(Letters("ab")) == tokenizer_key(Letters("ab")) != tokenizer_key(Letters("abc"))
+    assert hash_tokenizer(Letters("ab")) == hash_tokenizer(Letters("ab")) != hash_tokenizer(Letters("abc"))
+
+
+def test_hash_files_depends_on_the_content_alone(tmp_path):
+    for name, text in (("a", "text"), ("b", "text"), ("c", "texts")):
+        (tmp_path / name).write_text(text)
+    os.utime(tmp_path / "b", (0, 0))
+    first, second, third = hash_files(tmp_path / name for name in "abc")
+    assert first == second != third
+
+
+def test_hash_json_ignores_the_order_of_keys():
+    assert hash_json({"a": 1, "b": [None]}) == hash_json({"b": [None], "a": 1}) != hash_json({"a": 1, "b": []})

@@ -1,0 +1,12 @@
+"""Tuning constants of the data pipeline. They change speed and memory, and no result but the order of batches."""
+
+# Rows that are read, cleaned, written or searched at a time.
+ROWS_PER_BATCH = 10_000
+# With fewer rows a second process costs more time than it saves.
+MIN_ROWS_PER_PROCESS = 50_000
+# BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus are frequent ones.
+CACHED_WORDS = 200_000
+# Batches are exchanged among this many neighboring steps, so that the batches of one step have about the same size.
+STEPS_PER_NEIGHBORHOOD = 4
+# The remainder of an epoch is spread over this many steps, so that no step is much smaller than the others.
+STEPS_SHARING_REMAINDER = 16

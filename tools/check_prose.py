@@ -33,6 +33,8 @@ ALLOWED: dict[str, set[str]] = {}
 
 _BE = "(?:is|are|was|were|be|been|being)"
 _OWN = "(?:one's|its|their|our|your|my|his|her)"
+# "a folder of its own", but not "the path of its own folder"
+_NO_NOUN = r"(?=\s*(?:[^\w\s]|\Z|(?:and|or|in|with|that|which|for|to|is|are|where|when|as|at|by|on|from|if)\b))"
 TURNS = {
     r"behind": "after; beyond; next to",
     r"anew": "again",
@@ -47,7 +49,7 @@ TURNS = {
     r"(?:as it came out|as they came out)": "unchanged; as generated",
     r"what (?:is|are|was|were|has|have|had)": "use a noun: the missing files, not what is missing",
     r"what an?": "use a noun: a user's steps, not what a user does",
-    rf"of {_OWN} own": "own, custom, separate: its own folder, not a folder of its own",
+    rf"of {_OWN} own{_NO_NOUN}": "own, custom, separate: its own folder, not a folder of its own",
     r"the one\b[^.;:]{1,60}?\bthe other": "the first … the second",
     r"the other way (?:round|around)": "vice versa; the reverse",
     r"all the same": "still; anyway",

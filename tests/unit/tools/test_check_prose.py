@@ -21,6 +21,7 @@ def phrases(text):
         ("the run goes on", "goes on"),
         ("It prints what is missing.", "what is"),
         ("a folder of its own", "of its own"),
+        ("a process of its own and a folder", "of its own"),
         ("the one is read, the other written", "the one is read, the other"),
         ("Normalise the rows", "Normalise"),
         ("Detokenised text", "Detokenised"),
@@ -41,6 +42,7 @@ def test_find_reports_banned_phrases(text, phrase):
         "https://example.org/behaviour",
         "A precise, otherwise noisy exercise: revise the four hours of promised analysis.",
         "the one sentence. In the other file",
+        "the path of your own recipe",
         "Modeling labels, tokenized and normalized.",
     ],
 )

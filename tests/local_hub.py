@@ -1,6 +1,6 @@
-"""
-As much of the Hub as its real client needs to create repositories, commit to them and download from them, on the
-loopback address. Nothing is checked beyond what the tests ask; everything is kept in memory.
+"""A Hub on the loopback address: the requests that the real client needs to create, commit to and read repositories.
+
+Everything is kept in memory.
 """
 
 import base64
@@ -20,7 +20,7 @@ _LARGE = ".safetensors"
 
 @dataclass
 class Commit:
-    """The files of a repository at one moment: the content of each by its path."""
+    """A commit: the content of each file by its path."""
 
     oid: str
     files: dict[str, bytes]
@@ -29,7 +29,7 @@ class Commit:
 
 @dataclass
 class Repository:
-    """Commits by their hash, and what each branch or tag stands for."""
+    """Commits by hash, and the commit of each branch or tag."""
 
     private: bool = False
     commits: dict[str, Commit] = field(default_factory=dict)
@@ -47,10 +47,11 @@ class Repository:
 
 
 class LocalHub:
-    """
-    The state of the server, which tests look into, and its faults, which they set.
+    """State of the server, for tests to inspect, and faults, for tests to set.
 
-    `broken_uploads` large files are cut off in the middle; `requests` are the methods and paths so far.
+    Attributes:
+        broken_uploads: Number of uploads of large files whose connection will break.
+        requests: Methods and paths of all requests.
     """
 
     def __init__(self) -> None:
@@ -65,7 +66,7 @@ class LocalHub:
 
 
 class _Refusal(Exception):
-    """An answer that is not 200, in the words of the Hub."""
+    """An error response with the status and code of the Hub."""
 
     def __init__(self, status: HTTPStatus, code: str, message: str):
         self.status, self.code, self.message = status, code, message
@@ -73,7 +74,7 @@ class _Refusal(Exception):
 
 @contextmanager
 def running_hub():
-    """A hub that answers until the block ends."""
+    """Run a Hub until the block ends."""
     hub = LocalHub()
 
     class Handler(_Handler):
@@ -94,7 +95,7 @@ def running_hub():
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One request; the method below that its path fits answers it."""
+    """Handle one request by the method that matches its path in `_ROUTES`."""
 
     protocol_version = "HTTP/1.1"
     hub: LocalHub
@@ -133,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.close()
 
     def _read(self) -> bytes:
-        """The body, which the client may have sent in chunks."""
+        """Return the body, which may be chunked."""
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length") or 0))
         parts = []

@@ -1,4 +1,4 @@
-"""Model folders that are fit to be published."""
+"""Model folders that can be published."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ CARDS = Path(__file__).parents[1] / "model_card"
 
 
 def add_card(folder, location=None):
-    """Renders the card of `folder` in it, as `render-card` does."""
+    """Write the card of a model folder, as `render-card` does, and return the folder."""
     card = render_card(
         folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3", location=location
     )

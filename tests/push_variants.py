@@ -1,6 +1,4 @@
-"""
-Run by path: pushes each model folder in FOLDER to the Hub under its own name, or, as someone without this package,
-loads each of them from there and prints its class and its output for three tokens.
+"""Push each model folder in FOLDER to the Hub, or load each one without this package and print its outputs as JSON.
 
     python push_variants.py push|load FOLDER NAMESPACE
 """

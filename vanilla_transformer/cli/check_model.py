@@ -18,10 +18,10 @@ class CheckArguments:
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(CheckArguments, arguments, "check-model FOLDER [--trust_remote_code]")
     folder = require_one_model(words)
-    from vanilla_transformer.publishing.checks import check_folder, failures, table
+    from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
 
-    outcomes = check_folder(folder, options.trust_remote_code)
-    print(table(outcomes))
-    failed = failures(outcomes)
+    results = check_folder(folder, options.trust_remote_code)
+    print(format_results(results))
+    failed = failed_checks(results)
     if failed:
-        raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(outcomes)} checks failed.")  # status 1
+        raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1

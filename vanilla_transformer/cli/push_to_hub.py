@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(PushArguments, arguments, "push-to-hub FOLDER USER/NAME [--flags]")
     if len(words) != 2:
         raise ValueError(f"Name a model folder and its place on the Hub (user/name), got {len(words)} names.")
-    from vanilla_transformer.publishing.checks import table
+    from vanilla_transformer.publishing.checks import format_results
     from vanilla_transformer.publishing.push import push_folder
 
     folder, repo_id = words
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str]) -> None:
         message=options.message,
         token=options.token,
         trust_remote_code=options.trust_remote_code,
-        report=lambda outcomes: print(table(outcomes)),
+        report=lambda results: print(format_results(results)),
     )
     print(f"Published: {url}")
 

@@ -1,1 +1,1 @@
-"""What a model folder needs before others get it."""
+"""Model cards, checks and upload of a trained model."""

@@ -1,4 +1,4 @@
-"""The model card: a template filled with what training and evaluation recorded, and facts that only people know."""
+"""Render the model card from a template, the records of training and evaluation, and a file of facts."""
 
 import json
 import math
@@ -14,25 +14,24 @@ from transformers import AutoConfig, GenerationConfig
 
 from .staging import CARD_NAME, publishable_files, sha256
 
-# What training and evaluation leave in a run's folder.
+# Records of training and evaluation in a run's folder.
 _METRICS, _RECIPE, _CORPUS, _MACHINE = "metrics.jsonl", "recipe.json", "corpus.json", "machine.json"
 _EVALUATIONS = "evaluations"
 
 _UNKNOWN = "unknown"
 _FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
 _FACTS |= {"validation_text", "example", "limits"}
-_FACTS_OF_DATA = {"name", "licence"}
+_CORPUS_FACTS = {"name", "license"}
 _LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenised BLEU"}
 _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
 def read_facts(path: str | Path) -> dict[str, Any]:
-    """
-    What no run can know about a model, from a YAML file.
+    """Read the facts about a model that training cannot record, such as its languages, from a YAML file.
 
     Raises:
         OSError: there is no such file.
-        ValueError: a fact is missing, or there is one that no card shows.
+        ValueError: a fact is missing or unknown.
     """
     facts = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
     if not isinstance(facts, dict):
@@ -41,16 +40,18 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         )
     _check_names(path, facts, _FACTS)
     if not isinstance(facts["data"], list) or not all(isinstance(corpus, dict) for corpus in facts["data"]):
-        raise ValueError(f"`data` in {path} must be a list of corpora, each with a `name` and a `licence`.")
+        raise ValueError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
     for corpus in facts["data"]:
-        _check_names(path, corpus, _FACTS_OF_DATA)
+        _check_names(path, corpus, _CORPUS_FACTS)
     return facts
 
 
 def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str]) -> None:
+    if "licence" in given:
+        raise ValueError(f"The fact 'licence' in {path} is called 'license' now.")
     for names, problem in ((known - given.keys(), "lacks"), (given.keys() - known, "has the unknown fact")):
         if names:
-            raise ValueError(f"The file of facts {path} {problem} {min(names)!r}. Write 'unknown' where it is.")
+            raise ValueError(f"The file of facts {path} {problem} {min(names)!r}. Facts may be 'unknown'.")
 
 
 def render_card(
@@ -61,15 +62,14 @@ def render_card(
     run: str | Path | None = None,
     location: str | None = None,
 ) -> ModelCard:
-    """
-    The card of the model in `folder`. What was not recorded is said to be unknown.
+    """Render the card of the model in `folder`. Values that were not recorded are shown as "unknown".
 
     Args:
         facts: See [`read_facts`].
         template: A Jinja template such as `model_card/template.md`.
         version: The version of the package that trained the model.
-        run: The folder with what training and evaluation recorded; by default that of the model.
-        location: Where others find the model, such as `"user/name"`; by default the folder.
+        run: The folder with the records of training and evaluation; by default `folder`.
+        location: The model's name on the Hub, such as `"user/name"`; by default `folder`.
 
     Raises:
         ValueError, OSError: the folder holds no model.
@@ -96,15 +96,15 @@ def render_card(
         hardware=_read_json(run / _MACHINE).get("hardware", _UNKNOWN),
         versions=_versions(_read_json(run / _MACHINE)),
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)),
-        results=[{**row, "signature": _in_a_cell(row["signature"])} for row in results],
-        mistakes=[_in_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
+        results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
+        mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
         recipe=json.dumps(recipe, indent=2) if recipe else _UNKNOWN,
         hashes=[(path.name, sha256(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )
 
 
 def hashes_in_card(text: str) -> dict[str, str]:
-    """The SHA-256 of each file that a card lists."""
+    """Return the SHA-256 of each file that the text of a card lists, by file name."""
     return dict(_HASH.findall(text))
 
 
@@ -134,7 +134,7 @@ def _card_data(facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], v
 
 
 def _validation_results(facts: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What training measured at its end; it draws no resamples, so that there is no interval."""
+    """Return the scores of the last validation, which have no confidence interval."""
     return [
         _result(facts["validation_text"], metric, recorded[metric], None, recorded[f"{metric}_signature"])
         for metric in ("bleu", "chrf")
@@ -143,7 +143,7 @@ def _validation_results(facts: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
 
 def _test_results(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """What `evaluate --name` recorded."""
+    """Return the scores recorded by `evaluate --name`."""
     return [
         _result(evaluation["name"], metric, found["score"], found["margin"], found["signature"])
         for evaluation in evaluations
@@ -163,7 +163,7 @@ def _result(text: str, metric: str, score: float, margin: float | None, signatur
 
 
 def _last_validation(run: Path) -> dict[str, Any]:
-    """The last line of the metrics that a validation wrote; it is of the final model."""
+    """Return the last validation entry of the metrics, which is the final model's."""
     metrics = run / _METRICS
     lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
     validations = [entry for entry in map(json.loads, lines) if "validation_loss" in entry]
@@ -183,10 +183,10 @@ def _pairs(corpus: Mapping[str, Any]) -> str:
 
 
 def _overlap(corpus: Mapping[str, Any]) -> list[str]:
-    """A sentence for each text that training compared with its own."""
+    """Return a sentence on each validation or test text that training compared with its training text."""
     return [
-        f"Of the {found['pairs']:,} {name} pairs {found['both']:,} are in the training text, {found['sources']:,} of "
-        f"the source and {found['targets']:,} of the target sentences."
+        f"Of the {found['pairs']:,} {name} pairs, {found['both']:,} are in the training text; so are "
+        f"{found['sources']:,} source and {found['targets']:,} target sentences."
         for name, found in corpus.get("overlap", {}).items()
     ]
 
@@ -195,17 +195,17 @@ def _versions(machine: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {number}" for name, number in machine.get("versions", {}).items()) or _UNKNOWN
 
 
-def _in_a_cell(text: str) -> str:
-    """A bar would end the cell of the table, even within code; a line break the row."""
+def _escape_cell(text: str) -> str:
+    """Escape bars, which end a table cell even within code, and replace line breaks, which end the row."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _in_cells(mistake: Mapping[str, Any]) -> dict[str, str]:
-    return {name: _in_a_cell(str(mistake[name])) for name in ("source", "translation", "reference")}
+def _escape_cells(mistake: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _escape_cell(str(mistake[name])) for name in ("source", "translation", "reference")}
 
 
 def _count_parameters(folder: Path) -> int:
-    """Parameters in the weights; tied ones are there once."""
+    """Count the parameters in the weight files, tied ones once."""
     count = 0
     for path in publishable_files(folder):
         if path.suffix == ".safetensors":
@@ -220,7 +220,7 @@ def _shape(config: Any) -> str:
 
 
 def describe_decoding(generation_config: GenerationConfig) -> str:
-    """What `generate()` does by default, in words."""
+    """Describe the default decoding of `generate()` in words."""
     parts = [f"beam {generation_config.num_beams or 1}", f"α = {generation_config.length_penalty}"]
     margin = getattr(generation_config, "max_new_tokens_beyond_source", None)
     if margin is not None:

@@ -1,4 +1,4 @@
-"""A checked model folder onto the Hub, in one commit."""
+"""Upload a checked model folder to the Hub in one commit."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -6,12 +6,12 @@ from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard
 
-# HTTPError is that of whichever client this release of the library is built on.
+# HTTPError is the error class of the HTTP client that this release of huggingface_hub is built on.
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, RepositoryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from .checks import Outcome, check_folder, failures
-from .staging import CARD_NAME, publishable_files, stage
+from .checks import CheckResult, check_folder, failed_checks
+from .staging import CARD_NAME, stage
 
 
 def push_folder(
@@ -24,45 +24,45 @@ def push_folder(
     message: str | None = None,
     token: str | None = None,
     trust_remote_code: bool = False,
-    report: Callable[[Sequence[Outcome]], None] = lambda outcomes: None,
+    report: Callable[[Sequence[CheckResult]], None] = lambda results: None,
 ) -> str:
-    """
-    Publishes a model folder: its files are copied aside, checked there, and uploaded as one commit, so that whoever
-    downloads gets all of the old model or all of the new one. What is on the Hub and not in the folder is deleted.
+    """Publish a model folder: copy its files aside, check the copy, and upload it in one commit.
+
+    A download gets all of the old model or all of the new one. Files on the Hub that the folder lacks are deleted.
 
     Args:
-        repo_id: `"user/name"`. It is created where there is none.
-        card: Makes the model card of the copy; by default the folder's own is published.
-        private: Create it so that only you see it; without effect on one that exists.
-        revision: A branch other than `main`; created where there is none.
+        repo_id: `"user/name"`. The repository is created if it does not exist.
+        card: Renders the model card of the copy; by default the folder's own card is published.
+        private: Create a private repository; an existing one does not change.
+        revision: Branch to push to, created if it does not exist; by default `main`.
         trust_remote_code: See [`check_folder`].
-        report: Is given the outcome of the checks before anything is sent.
+        report: Called with the results of the checks before anything is uploaded.
 
     Returns:
-        The address of the commit.
+        The URL of the commit.
 
     Raises:
-        ValueError: a check failed, and nothing has been sent; or `repo_id` is not a name.
-        OSError: there is no such folder; or the Hub was not reached, or refused. Nothing is changed there then, except
-            that the repository may have been created.
+        ValueError: a check failed, or `repo_id` is not a valid name. Nothing has been uploaded.
+        OSError: there is no such folder, or the Hub cannot be reached or refuses. The repository may have been
+            created, but its content has not changed.
     """
     _check_name(repo_id)
     with tempfile.TemporaryDirectory() as parent:
         staged = stage(folder, Path(parent) / "model")
         if card is not None:
             card(staged).save(staged / CARD_NAME)
-        outcomes = check_folder(staged, trust_remote_code)
-        report(outcomes)
-        failed = [f"{one.name} ({one.detail})" for one in failures(outcomes)]
+        results = check_folder(staged, trust_remote_code)
+        report(results)
+        failed = [f"{result.name} ({result.detail})" for result in failed_checks(results)]
         if failed:
-            raise ValueError(f"{folder} is not published, since it fails {len(failed)} checks: {'; '.join(failed)}.")
+            raise ValueError(f"{folder} was not published; it fails {len(failed)} checks: {'; '.join(failed)}.")
         return _upload(staged, repo_id, private, revision, message or f"Upload {repo_id.split('/')[-1]}", token)
 
 
 def _check_name(repo_id: str) -> None:
     validate_repo_id(repo_id)
     if repo_id.count("/") != 1:
-        raise ValueError(f"The name of a repository must be like 'user/name', got {repo_id!r}.")
+        raise ValueError(f"The repository must be named 'user/name', got {repo_id!r}.")
 
 
 def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, message: str, token: str | None) -> str:
@@ -71,16 +71,17 @@ def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, mes
         api.create_repo(repo_id, private=private, exist_ok=True)
         if revision is not None:
             api.create_branch(repo_id, branch=revision, exist_ok=True)
-        files = publishable_files(staged)
-        kept = {path.name for path in files} | {".gitattributes"}
-        there = api.list_repo_files(repo_id, revision=revision)
+        # Not `upload_folder(delete_patterns=...)`: with hf_xet it splits an upload into several commits after a failed
+        # or slow one (huggingface_hub 2.4), so that a download in between would get a mixture of two models.
+        files = {path.name: path for path in sorted(staged.iterdir())}
+        obsolete = set(api.list_repo_files(repo_id, revision=revision)) - {*files, ".gitattributes"}
         operations = [
-            *(CommitOperationAdd(path_in_repo=path.name, path_or_fileobj=path) for path in files),
-            *(CommitOperationDelete(path_in_repo=name) for name in there if name not in kept),
+            *(CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in files.items()),
+            *(CommitOperationDelete(path_in_repo=name) for name in sorted(obsolete)),
         ]
         return str(api.create_commit(repo_id, operations, commit_message=message, revision=revision).commit_url)
     except (HfHubHTTPError, HTTPError, RuntimeError) as error:
-        # An upload that fails comes wrapped in a RuntimeError; another kind of those is nobody's network.
+        # A failed upload raises a RuntimeError caused by an HTTPError; any other RuntimeError is not the network's.
         fault = error.__cause__ if isinstance(error, RuntimeError) else error
         if not isinstance(fault, HTTPError):
             raise
@@ -88,17 +89,17 @@ def _upload(staged: Path, repo_id: str, private: bool, revision: str | None, mes
 
 
 def _explain(error: Exception, repo_id: str) -> str:
-    """What went wrong between here and the Hub, and what to do."""
+    """Return a message that says what failed and what to do."""
     response = getattr(error, "response", None)
     status = None if response is None else response.status_code
     if isinstance(error, RepositoryNotFoundError | RevisionNotFoundError) or status in (401, 403):
         return (
             f"The Hub does not let you write to {repo_id} ({status}). Log in with `hf auth login`, with a token that "
-            "may write there, or choose a name of your own."
+            "may write there, or choose another name."
         )
     if status is None:
         return (
-            f"The Hub could not be reached, or the connection broke ({type(error).__name__}: {error}). Nothing of "
-            f"{repo_id} has changed; push again."
+            f"The Hub could not be reached, or the connection broke ({type(error).__name__}: {error}). The content of "
+            f"{repo_id} has not changed; push again."
         )
-    return f"The Hub refused to take {repo_id} ({status}: {error}). Nothing there has changed."
+    return f"The Hub refused {repo_id} ({status}: {error}). Its content has not changed."

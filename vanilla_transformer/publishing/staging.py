@@ -1,5 +1,6 @@
-"""Which files of a model folder others get, and a copy of just those."""
+"""The files of a model folder that are published, and a copy of only these."""
 
+import hashlib
 import inspect
 import json
 import re
@@ -7,7 +8,6 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from huggingface_hub.utils.sha import sha_fileobj
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import (
     CONFIG_NAME,
@@ -19,14 +19,14 @@ from transformers.utils import (
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 
 CARD_NAME = "README.md"
-# The directory of the modules that travel.
+# The folder of the modules that are saved with a checkpoint.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
-# A folder lacks none of these, nor its code, and has one of each of the others: weights in several files have an index
-# in place of the one file, and tokenizers of converted models are those of Marian (SentencePiece) and FSMT.
+# A model folder needs all of the first names, and one name of each of the other two groups: sharded weights have an
+# index, and converted models may have the tokenizer of Marian (SentencePiece) or FSMT.
 _REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json")
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 _TOKENIZERS = ("tokenizer.json", "source.spm", "merges.txt")
-# What other libraries write as pickle, which runs what it says as soon as it is read.
+# Files that other libraries write with pickle, which runs arbitrary code when it is loaded.
 PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
@@ -37,9 +37,10 @@ _OPTIONAL_NAMES = (
 
 
 def code_names(folder: Path) -> tuple[str, ...]:
-    """
-    The modules that the library copies beside the model of `folder`: those of its classes, and what these import. The
-    paper's model is assumed where the folder does not say.
+    """Return the names of the modules that transformers saves with the model of `folder`.
+
+    These are the modules of its `auto_map` and their relative imports. A folder without an `auto_map` counts as an
+    encoder-decoder.
     """
     classes = VanillaTransformerConfig.travelling_code["auto_map"]
     with suppress(OSError, ValueError):
@@ -50,30 +51,31 @@ def code_names(folder: Path) -> tuple[str, ...]:
 
 
 def publishable_files(folder: str | Path) -> list[Path]:
-    """
-    The files of `folder` that belong to a published model, by name. Checkpoints, metrics and recipes stay at home: the
-    card tells what they hold.
+    """Return the files of `folder` that belong to a published model, sorted by name.
+
+    Checkpoints, metrics and recipes are not published; the card summarizes them.
 
     Raises:
         NotADirectoryError: there is no such folder.
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise NotADirectoryError(f"There must be a model folder to publish, got {folder}, which is none.")
+        raise NotADirectoryError(f"There is no model folder {folder}.")
     code = code_names(folder)
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and (path.name in code or _belongs(path.name))]
+    return [
+        path for path in sorted(folder.iterdir()) if path.is_file() and (path.name in code or _is_known(path.name))
+    ]
 
 
 def missing_files(folder: str | Path) -> list[str]:
-    """Names of what a published model cannot do without and `folder` does not have."""
+    """Return the names of required files that `folder` lacks."""
     names = {path.name for path in publishable_files(folder)}
-    first_of_none = [choice[0] for choice in (_WEIGHTS, _TOKENIZERS) if not names & set(choice)]
-    required = (*_REQUIRED_NAMES, *code_names(Path(folder)))
-    return [*first_of_none, *(name for name in required if name not in names)]
+    missing = [group[0] for group in (_WEIGHTS, _TOKENIZERS) if not names & set(group)]
+    return missing + [name for name in (*_REQUIRED_NAMES, *code_names(Path(folder))) if name not in names]
 
 
 def stage(folder: str | Path, destination: Path) -> Path:
-    """Copies what is to be published of `folder` into the fresh folder `destination`."""
+    """Copy the publishable files of `folder` into the new folder `destination`."""
     files = publishable_files(folder)
     destination.mkdir(parents=True)
     for path in files:
@@ -82,11 +84,11 @@ def stage(folder: str | Path, destination: Path) -> Path:
 
 
 def sha256(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file in hexadecimal digits."""
     with path.open("rb") as file:
-        return sha_fileobj(file).hex()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _belongs(name: str) -> bool:
+def _is_known(name: str) -> bool:
     known = {*_WEIGHTS, *_TOKENIZERS, *_REQUIRED_NAMES, *_OPTIONAL_NAMES}
     return name in known or _SHARD.fullmatch(name) is not None

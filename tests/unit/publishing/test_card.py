@@ -1,4 +1,4 @@
-"""The card says what was recorded, and that the rest is unknown."""
+"""The model card shows recorded values and "unknown" for all others."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ def render(folder):
     return render_card(folder, read_facts(CARDS / "multi30k_en_de.yaml"), CARDS / "template.md", version="1.2.3")
 
 
-def test_the_card_shows_what_training_recorded(folder, tiny_model):
+def test_render_card_shows_the_records_of_training(folder, tiny_model):
     entry = {"step": 1234, "minutes": 5.4, "validation_loss": 1.0, "bleu": 36.789, "bleu_signature": "nrefs:1|x"}
     (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
     (folder / "recipe.json").write_text(json.dumps({"dropout": 0.3}))
@@ -34,11 +34,11 @@ def test_the_card_shows_what_training_recorded(folder, tiny_model):
     (folder / "corpus.json").write_text(json.dumps(corpus))
     card = render(folder)
     for shown in (
-        "| updates, minutes | 1,234, 5 |",
+        "| training steps, minutes | 1,234, 5 |",
         "| hardware | 2 CPU cores |",
         "| software | torch 2.13.0 |",
         "1,100 of 1,200 pairs (dropped: 100 duplicates).",
-        "Of the 50 test pairs 1 are in the training text, 3 of the source and 2 of the target sentences.",
+        "Of the 50 test pairs, 1 are in the training text; so are 3 source and 2 target sentences.",
         r"| BLEU | 36.79 | unknown | `nrefs:1\|x` |",
         '"dropout": 0.3',
         "beam 4, α = 0.6",
@@ -50,8 +50,8 @@ def test_the_card_shows_what_training_recorded(folder, tiny_model):
     assert result.metric_args == {"signature": "nrefs:1|x", "interval_95": "unknown"}
 
 
-def test_the_card_shows_what_evaluation_recorded(folder, tmp_path, capsys):
-    """By the command that records it: scores with intervals, and the worst translations in the limits."""
+def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
+    """`evaluate --name` records scores with intervals and the worst translations."""
     texts = {"source": "A man is sleeping.\nTwo dogs | run.\n", "target": "Ein Mann schläft.\nZwei Hunde laufen.\n"}
     files = []
     for name, text in texts.items():
@@ -67,51 +67,51 @@ def test_the_card_shows_what_evaluation_recorded(folder, tmp_path, capsys):
     assert r"| Two dogs \| run. |" in card.text, "a bar must not end the cell"
 
 
-def test_the_card_lists_each_file_with_its_hash(folder):
+def test_render_card_lists_each_file_with_its_hash(folder):
     listed = hashes_in_card(render(folder).content)
     assert listed.keys() == {path.name for path in publishable_files(folder)}
     assert listed["config.json"] == hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
 
 
-def test_what_was_not_recorded_is_unknown(folder):
+def test_render_card_shows_missing_records_as_unknown(folder):
     card = render(folder)
-    for name in ("updates, minutes | unknown, unknown", "hardware | unknown", "software | unknown"):
+    for name in ("training steps, minutes | unknown, unknown", "hardware | unknown", "software | unknown"):
         assert f"| {name} |" in card.text
-    assert "Read and kept: unknown." in card.text and "training text is unknown" in card.text
+    assert "Kept for training: unknown." in card.text and "training text is unknown" in card.text
     assert card.data.eval_results is None
 
 
-def test_the_metadata_is_what_the_hub_reads(folder):
+def test_render_card_writes_the_metadata_of_the_hub(folder):
     data = render(folder).data.to_dict()
     assert data["pipeline_tag"] == "translation" and data["library_name"] == "transformers"
     assert data["language"] == ["en", "de"] and data["license"] == "other"
 
 
 @pytest.mark.parametrize("path", FACTS, ids=lambda path: path.name)
-def test_every_shipped_file_of_facts_is_complete(path):
+def test_read_facts_accepts_every_shipped_file(path):
     assert all(read_facts(path).values())
 
 
-def test_a_missing_and_an_unknown_fact_are_named(tmp_path):
+def test_read_facts_names_a_missing_or_unknown_fact(tmp_path):
     text = (CARDS / "demo.yaml").read_text()
     (tmp_path / "facts.yaml").write_text(text.replace("example:", "exmaple:"))
     with pytest.raises(ValueError, match="lacks 'example'"):
         read_facts(tmp_path / "facts.yaml")
-    (tmp_path / "facts.yaml").write_text(text + "colour: red\n")
-    with pytest.raises(ValueError, match="unknown fact 'colour'"):
+    (tmp_path / "facts.yaml").write_text(text + "color: red\n")
+    with pytest.raises(ValueError, match="unknown fact 'color'"):
         read_facts(tmp_path / "facts.yaml")
 
 
-def test_facts_of_another_form_are_refused(tmp_path):
+def test_read_facts_refuses_other_structures(tmp_path):
     (tmp_path / "facts.yaml").write_text("- a list")
     with pytest.raises(ValueError, match="must hold a mapping .* got list"):
         read_facts(tmp_path / "facts.yaml")
     text = (CARDS / "demo.yaml").read_text()
-    (tmp_path / "facts.yaml").write_text(text.replace("    licence:", "    license:"))
-    with pytest.raises(ValueError, match="lacks 'licence'"):
+    (tmp_path / "facts.yaml").write_text(text.replace("    license:", "    licence:"))
+    with pytest.raises(ValueError, match="'licence' in .* is called 'license' now"):
         read_facts(tmp_path / "facts.yaml")
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path):
+def test_render_card_refuses_a_folder_without_a_model(tmp_path):
     with pytest.raises(ValueError, match="Unrecognized model in"):
         render(tmp_path)

@@ -1,9 +1,8 @@
-"""
-What a published model must do, checked on the code and the weights of its folder, as others get them.
+"""Checks of a published model's behavior, on the code and the weights of its folder, as users without the package get.
 
-`checks.py` runs this file by its path, in a process in which this package cannot be imported, so that it must not
-import it either: `python behaviour.py FOLDER`, with a list of sentences as JSON on standard input and an answer as
-JSON on standard output.
+`checks.py` runs this file by its path in a process that cannot import this package, so nothing here may import it:
+`python behavior.py FOLDER` reads a JSON list of sentences from standard input and writes its results as JSON to
+standard output.
 """
 
 import json
@@ -14,13 +13,12 @@ from typing import Any
 
 import torch
 
-# Sums come out in another order in another batch; nothing else may differ. Relative to the largest logit.
+# Relative to the largest logit. Batches of another size sum in another order; nothing else may differ.
 _TOLERANCE = 1e-4
 _SOURCE_LENGTHS = (3, 12, 7)
 _TARGET_LENGTH = 8
-# Far ones too: the angles of section 3.5 lose digits in float32.
-_POSITIONS = (0, 1, 2, 7, 50, 333, 1000)
-_ROUND_TRIP = (
+_POSITIONS = (0, 1, 2, 7, 50, 333, 1000)  # large ones too, because the angles of section 3.5 lose digits in float32
+_ROUND_TRIP_TEXTS = (
     "A man is sleeping.",
     "„Schön“, sagte sie — für 3,50 € (ohne Öl)!",
     "two  spaces, a tab\tand </s> in the text",
@@ -28,106 +26,108 @@ _ROUND_TRIP = (
 )
 
 
-class Failed(Exception):
-    """A check found what must not be; the text says what."""
+class CheckFailed(Exception):
+    """Raised by a check; the message says what was found."""
 
 
-def check_behaviour(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
-    """
-    An outcome, `{"name", "passed", "detail"}`, of each check of this file.
-
-    Args:
-        model: A sequence-to-sequence model, in float32.
-        tokenizer: Its tokenizer.
-    """
-    model.eval()
-    return [outcome(name, check, model, tokenizer) for name, check in _CHECKS.items()]
-
-
-def outcome(name: str, check: Callable[..., str], *arguments: Any) -> dict[str, Any]:
-    """What one check says: its detail, or why it failed. An error of any kind is a failure."""
+def run_check(name: str, check: Callable[..., str], *arguments: Any) -> dict[str, Any]:
+    """Run a check and return `{"name", "passed", "detail"}`. An exception of any kind is a failure."""
     try:
         return {"name": name, "passed": True, "detail": check(*arguments)}
-    except Failed as failure:
+    except CheckFailed as failure:
         detail = str(failure)
     except Exception as error:
         detail = f"{type(error).__name__}: {' '.join(str(error).split())}"
     return {"name": name, "passed": False, "detail": detail}
 
 
+def check_behavior(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
+    """Run all checks of a loaded model and return a result for each, see [`run_check`].
+
+    Args:
+        model: An encoder-decoder model in float32.
+        tokenizer: Its tokenizer.
+    """
+    model.eval()
+    return [run_check(name, check, model, tokenizer) for name, check in _CHECKS.items()]
+
+
 @torch.no_grad()
-def check_future(model: Any, tokenizer: Any) -> str:
-    """Section 3.2.3: no position sees a later one, wherever the target begins to differ."""
-    inputs = _inputs(model)
+def check_causal_mask(model: Any, tokenizer: Any) -> str:
+    """Check that no target position attends to a later one (section 3.2.3): changed tokens change no earlier logit."""
+    inputs = _make_inputs(model)
     logits = model(**inputs).logits  # (B, T, V)
     worst = 0.0
     for position in range(1, _TARGET_LENGTH):
         changed = inputs["decoder_input_ids"].clone()
-        changed[:, position:] = changed.roll(1, dims=0)[:, position:]  # those of another sentence
+        changed[:, position:] = changed.roll(1, dims=0)[:, position:]  # tokens of another sentence
         other = model(**{**inputs, "decoder_input_ids": changed}).logits
-        worst = max(worst, _difference(logits[:, :position], other[:, :position]))
-    return _close(worst, "logits of target positions before a changed token differ")
+        worst = max(worst, _relative_difference(logits[:, :position], other[:, :position]))
+    return _require_close(worst, "logits of target positions before a changed token differ")
 
 
 @torch.no_grad()
 def check_padding(model: Any, tokenizer: Any) -> str:
-    """A sentence's logits are the same alone as beside longer ones, with a mask and with one derived from padding."""
-    inputs = _inputs(model)
+    """Check that a sentence has the same logits alone and in a padded batch, with a mask and without one."""
+    inputs = _make_inputs(model)
     unmasked = {name: tensor for name, tensor in inputs.items() if name != "attention_mask"}
-    together = model(**inputs).logits
-    worst = _difference(together, model(**unmasked).logits)
+    batched = model(**inputs).logits
+    worst = _relative_difference(batched, model(**unmasked).logits)
     for row, length in enumerate(_SOURCE_LENGTHS):
         alone = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
         alone["input_ids"] = alone["input_ids"][:, :length]
         alone["attention_mask"] = alone["attention_mask"][:, :length]
-        worst = max(worst, _difference(model(**alone).logits, together[row : row + 1]))
-    return _close(worst, "logits of a sentence in a padded batch and alone differ")
+        worst = max(worst, _relative_difference(model(**alone).logits, batched[row : row + 1]))
+    return _require_close(worst, "logits of a sentence in a padded batch and alone differ")
 
 
 @torch.no_grad()
 def check_cache(model: Any, tokenizer: Any) -> str:
-    """Token by token with a cache gives what all tokens at once give."""
-    inputs = _inputs(model)
+    """Check that decoding token by token with a cache gives the logits of one forward pass."""
+    inputs = _make_inputs(model)
     targets = inputs.pop("decoder_input_ids")
-    whole = model(**inputs, decoder_input_ids=targets).logits
+    expected = model(**inputs, decoder_input_ids=targets).logits
     past, steps = None, []
     for position in range(targets.shape[1]):
         step = targets[:, position : position + 1]
         outputs = model(**inputs, decoder_input_ids=step, past_key_values=past, use_cache=True)
         past = outputs.past_key_values
         steps.append(outputs.logits)
-    return _close(_difference(torch.cat(steps, dim=1), whole), "logits with a cache and without one differ")
+    return _require_close(
+        _relative_difference(torch.cat(steps, dim=1), expected), "logits with a cache and without one differ"
+    )
 
 
-def check_ties(model: Any, tokenizer: Any) -> str:
-    """Section 3.4: one matrix for what the configuration ties."""
+def check_tied_weights(model: Any, tokenizer: Any) -> str:
+    """Check that weights which the configuration ties are one tensor (section 3.4)."""
     config = model.config
     if not config.tie_word_embeddings:
-        return "the configuration ties nothing"
+        return "the configuration ties no weights"
     matrices = {"the output projection": model.lm_head.weight}
     if config.share_encoder_decoder_embeddings:
         matrices["the source embedding"] = model.model.encoder.embed_tokens.weight
     target = model.model.decoder.embed_tokens.weight
     for name, matrix in matrices.items():
         if matrix is not target:
-            raise Failed(f"{name} must be the target embedding itself, but is another tensor")
+            raise CheckFailed(f"{name} must be the target embedding itself, but is another tensor")
     return f"{len(matrices) + 1} uses of one matrix"
 
 
 def check_positions(model: Any, tokenizer: Any) -> str:
-    """Section 3.5, computed anew in Python's floats."""
+    """Compare sinusoidal positions with section 3.5, computed in Python's double precision."""
     config = model.config
     if config.position_embedding_type != "sinusoidal":
         return f"{config.position_embedding_type} positions"
     expected = torch.tensor([_sinusoid(position, config) for position in _POSITIONS])
     for stack in (model.model.encoder, model.model.decoder):
-        difference = _difference(stack.embed_positions(torch.tensor([_POSITIONS]))[0], expected)
+        difference = _relative_difference(stack.embed_positions(torch.tensor([_POSITIONS]))[0], expected)
         if not difference < _TOLERANCE:
-            raise Failed(f"positions differ from section 3.5 by {difference:.2g}")
+            raise CheckFailed(f"positions differ from section 3.5 by {difference:.2g}")
     return f"section 3.5, {config.sinusoid_layout}"
 
 
 def _sinusoid(position: int, config: Any) -> list[float]:
+    """Return the encoding of one position (section 3.5), `d_model` values."""
     angles = [position / 10000 ** (feature / config.d_model) for feature in range(0, config.d_model, 2)]
     if config.sinusoid_layout == "halves":
         return [*map(math.sin, angles), *map(math.cos, angles)]
@@ -135,53 +135,53 @@ def _sinusoid(position: int, config: Any) -> list[float]:
 
 
 def check_tokenizer(model: Any, tokenizer: Any) -> str:
-    """
-    It has no token that the model has not, the same special ones, and gives texts back as they were; those of
-    converted models need not do that, since not every text is in their vocabulary.
+    """Check that the tokenizer fits the model: the vocabulary size, the special tokens, and round trips of texts.
+
+    Tokenizers of converted models may fail round trips, because their vocabulary does not cover every text.
     """
     config = model.config
     largest = max(tokenizer.get_vocab().values())
     if largest >= config.vocab_size:
-        raise Failed(f"the tokenizer has the id {largest}, the model a vocabulary of {config.vocab_size}")
+        raise CheckFailed(f"the tokenizer has the id {largest}, the model a vocabulary of {config.vocab_size}")
     for name in ("pad_token_id", "eos_token_id"):
         if getattr(tokenizer, name) != getattr(config, name):
-            raise Failed(
+            raise CheckFailed(
                 f"{name} is {getattr(tokenizer, name)} in the tokenizer, {getattr(config, name)} in the model"
             )
-    back = tokenizer.batch_decode(tokenizer(list(_ROUND_TRIP))["input_ids"], skip_special_tokens=True)
-    changed = [(text, decoded) for text, decoded in zip(_ROUND_TRIP, back, strict=True) if decoded != text]
+    decoded = tokenizer.batch_decode(tokenizer(list(_ROUND_TRIP_TEXTS))["input_ids"], skip_special_tokens=True)
+    changed = [(text, back) for text, back in zip(_ROUND_TRIP_TEXTS, decoded, strict=True) if back != text]
     if changed and tokenizer.is_fast:
-        raise Failed(f"{changed[0][0]!r} comes back as {changed[0][1]!r}")
-    same = len(back) - len(changed)
-    return f"{largest + 1} entries of {config.vocab_size}, {same} of {len(back)} texts come back as they were"
+        raise CheckFailed(f"{changed[0][0]!r} is decoded as {changed[0][1]!r}")
+    unchanged = len(decoded) - len(changed)
+    return f"{largest + 1} of {config.vocab_size} entries used, {unchanged} of {len(decoded)} texts decoded unchanged"
 
 
 def check_generation(model: Any, tokenizer: Any) -> str:
-    """What `generate()` does by default is valid, and fits the model and the tokenizer."""
+    """Check that the generation config is valid and has the model's special tokens, and that `generate()` runs."""
     generation = model.generation_config
     generation.validate(strict=True)
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         if getattr(generation, name) != getattr(model.config, name):
-            raise Failed(f"{name} is {getattr(generation, name)}, that of the model {getattr(model.config, name)}")
-    inputs = _inputs(model)
+            raise CheckFailed(f"{name} is {getattr(generation, name)}, the model's is {getattr(model.config, name)}")
+    inputs = _make_inputs(model)
     model.generate(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], max_new_tokens=2)
     return f"beam {generation.num_beams or 1}, length penalty {generation.length_penalty}"
 
 
 _CHECKS = {
-    "future tokens": check_future,
-    "padding and batches": check_padding,
+    "causal mask": check_causal_mask,
+    "padding": check_padding,
     "cache": check_cache,
-    "ties": check_ties,
+    "tied weights": check_tied_weights,
     "positions": check_positions,
     "tokenizer": check_tokenizer,
     "generation": check_generation,
 }
-BEHAVIOUR_NAMES = tuple(_CHECKS)
+BEHAVIOR_CHECKS = tuple(_CHECKS)
 
 
-def _inputs(model: Any) -> dict[str, torch.Tensor]:
-    """Sources of three lengths, padded, and targets, of random tokens that are not special; the same every time."""
+def _make_inputs(model: Any) -> dict[str, torch.Tensor]:
+    """Return padded sources of three lengths and targets, of random non-special tokens, the same on every call."""
     config = model.config
     special = {config.pad_token_id, config.eos_token_id, config.bos_token_id, config.decoder_start_token_id}
     plain = [token for token in range(min(config.vocab_size, config.decoder_vocab_size)) if token not in special]
@@ -195,19 +195,23 @@ def _inputs(model: Any) -> dict[str, torch.Tensor]:
     return {"input_ids": sources, "attention_mask": mask, "decoder_input_ids": targets}
 
 
-def _difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    """The largest difference, relative to the largest value where that is over 1."""
-    return float((one - other).abs().max() / other.abs().max().clamp(min=1.0))
+def _relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """Return the largest absolute difference, divided by the largest expected value if that exceeds 1."""
+    return float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
 
 
-def _close(difference: float, problem: str) -> str:
-    if not difference <= _TOLERANCE:  # NaN is not close either
-        raise Failed(f"{problem} by {difference:.2g} of the largest")
+def _require_close(difference: float, problem: str) -> str:
+    if not difference <= _TOLERANCE:  # so that NaN fails
+        raise CheckFailed(f"{problem} by {difference:.2g} of the largest")
     return f"largest difference {difference:.1g}"
 
 
-def check_standing_alone(folder: str, loaded: dict[str, Any]) -> str:
-    """Everything loads with transformers alone, by the folder's own code, and not without leave."""
+def check_loading(folder: str, loaded: dict[str, Any]) -> str:
+    """Check that everything loads with transformers alone, from the folder's own code, and only if that is trusted.
+
+    Args:
+        loaded: Gets the loaded "model", "tokenizer" and "pipeline".
+    """
     from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
 
     try:
@@ -216,7 +220,7 @@ def check_standing_alone(folder: str, loaded: dict[str, Any]) -> str:
         if "trust_remote_code" not in str(error):
             raise
     else:
-        raise Failed("the configuration loads without `trust_remote_code`, so that the folder's code is not used")
+        raise CheckFailed("the configuration loads without `trust_remote_code`, so the folder's code is not used")
     trusted = {"trust_remote_code": True}
     AutoModel.from_pretrained(folder, **trusted)
     loaded["model"] = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, **trusted)
@@ -225,20 +229,20 @@ def check_standing_alone(folder: str, loaded: dict[str, Any]) -> str:
     parts = (loaded["model"].config, loaded["model"], loaded["pipeline"])
     for name in (type(part).__module__ for part in parts):
         if not name.startswith("transformers_modules."):
-            raise Failed(f"{name} is not code of the folder")
+            raise CheckFailed(f"{name} is not code of the folder")
     return "loads with transformers alone and `trust_remote_code=True`"
 
 
 def main(folder: str, sentences: Sequence[str]) -> dict[str, Any]:
-    """Loads `folder` as someone without this package does, checks it, and translates `sentences`."""
+    """Load `folder` as a user without this package does, check it, and translate `sentences`."""
     sys.modules["vanilla_transformer"] = None  # type: ignore[assignment]  # importing it fails from here on
     loaded: dict[str, Any] = {}
-    outcomes = [outcome("stands alone", check_standing_alone, folder, loaded)]
+    results = [run_check("loads without the package", check_loading, folder, loaded)]
     translations = None
-    if outcomes[0]["passed"]:
-        outcomes += check_behaviour(loaded["model"], loaded["tokenizer"])
+    if results[0]["passed"]:
+        results += check_behavior(loaded["model"], loaded["tokenizer"])
         translations = [answer["translation_text"] for answer in loaded["pipeline"](list(sentences))]
-    return {"outcomes": outcomes, "translations": translations}
+    return {"results": results, "translations": translations}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
-"""
-Run by path: loads a model as someone without this package does, in each way there is, and prints what it translates.
+"""Load a model from the Hub in every way without this package, and print its translations as JSON.
 
-    python as_others_do.py NAME REVISION < sentences.json
+python load_from_hub.py NAME REVISION < sentences.json
 """
 
 import json

@@ -1,8 +1,6 @@
-"""
-Run by path, with this package: pushes the model in FOLDER to NAME by the library's own methods, loads it again from
-there in each way, and prints what it translates. No trust is asked for.
+"""Push a model with `push_to_hub` of transformers, load it again with this package, and print its translations.
 
-    python as_owners_do.py FOLDER NAME < sentences.json
+python push_with_library.py FOLDER NAME < sentences.json
 """
 
 import json

@@ -1,0 +1,42 @@
+"""Checks before publishing that load the folder in a new process without this package."""
+
+from tests.publishable import add_card
+from vanilla_transformer.publishing import checks
+from vanilla_transformer.publishing.behavior import BEHAVIOR_CHECKS
+
+
+def failed(results):
+    return {result.name: result.detail for result in checks.failed_checks(results)}
+
+
+def test_check_folder_passes_a_good_folder_without_this_package(folder, capfd):
+    results = checks.check_folder(folder)
+    assert not failed(results)
+    assert {
+        "files",
+        "no pickle",
+        "weights",
+        "card",
+        "hashes",
+        "code",
+        "loads without the package",
+        "same translations",
+    } <= {one.name for one in results}
+    assert set(BEHAVIOR_CHECKS) <= {one.name for one in results}
+
+
+def test_check_folder_finds_trusted_code_that_cannot_load(folder):
+    (folder / "pipeline_vanilla_transformer.py").unlink()
+    found = failed(checks.check_folder(folder, trust_remote_code=True))
+    assert "pipeline_vanilla_transformer" in found["loads without the package"]
+    assert set(BEHAVIOR_CHECKS) <= found.keys(), "checks that did not run must not pass"
+
+
+def test_check_folder_finds_translations_that_differ_from_this_package(folder):
+    path = folder / "pipeline_vanilla_transformer.py"
+    code = path.read_text(encoding="utf-8")
+    assert "text.strip() for text" in code
+    path.write_text(code.replace("text.strip() for text", "text.strip() + '!' for text"), encoding="utf-8")
+    found = failed(checks.check_folder(add_card(folder), trust_remote_code=True))
+    assert found.keys() == {"same translations"}
+    assert "with this package and" in found["same translations"]

@@ -1,0 +1,15 @@
+"""The checks before publishing, on the attentions that the default tests leave out."""
+
+import pytest
+
+from tests.model_variants import build_variant
+from tests.publishable import add_card
+from vanilla_transformer.cli import main
+from vanilla_transformer.training.checkpoint import save_model_folder
+
+
+@pytest.mark.parametrize("attention", ["linear", "softmax"])
+def test_check_model_passes_long_translation_models(attention, tiny_tokenizer, tmp_path, capsys):
+    model = build_variant(f"AutoModelForSeq2SeqLM-{attention}")
+    folder = add_card(save_model_folder(model, tiny_tokenizer, tmp_path / "model"))
+    assert main(["check-model", str(folder)]) == 0, capsys.readouterr().out

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.batcher import Limits
 
 from .arguments import parse, require_one_model
 

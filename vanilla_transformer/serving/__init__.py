@@ -1,1 +1,1 @@
-"""A model over HTTP: requests that arrive together are translated together."""
+"""HTTP service and web page for a translation model."""

@@ -1,18 +1,18 @@
-"""A page to try a model on (`pip install 'vanilla-transformer[page]'`)."""
+"""Web page to try a model (`pip install 'vanilla-transformer[page]'`)."""
 
 import os
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # nobody is told that the page is used
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # do not report usage to Gradio
 
 import gradio as gr
 from fastapi import FastAPI
 
 from .batcher import Batcher
 
-_HYPOTHESES = 4
+_NUM_HYPOTHESES = 4
 Answer = tuple[str, list[list[str | int]], str | None]
 
 
@@ -22,15 +22,15 @@ def add_page(
     draw_attention: Callable[[str, Path], Path] | None = None,
     examples: Sequence[str] = (),
 ) -> FastAPI:
-    """
-    The service with a page at `/`: a text, its translations with the best first, and what each token of the best one
-    looks at.
+    """Add a page at `/` that shows the translations of a text and the attention of the best one.
 
     Args:
-        title: What the page calls the model.
-        draw_attention: Draws a picture for a text into a file; without it the page has none.
+        service: An application of [`create_service`].
+        title: Name of the model on the page.
+        draw_attention: Plots the attention for a text to a file; if None, the page has no plot.
+        examples: Texts that a click puts into the input field.
     """
-    answer = answering(service.state.batcher, draw_attention)
+    answer = make_answer(service.state.batcher, draw_attention)
     with gr.Blocks(title=title) as page:
         gr.Markdown(f"# {title}")
         with gr.Row():
@@ -39,36 +39,36 @@ def add_page(
         button = gr.Button("Translate", variant="primary", elem_id="translate")
         if examples:
             gr.Examples([[text] for text in examples], source)
-        others = gr.Dataframe(
+        best = gr.Dataframe(
             headers=["rank", "translation"],
-            label=f"The {_HYPOTHESES} best of the first line",
+            label=f"{_NUM_HYPOTHESES} best translations of the first line",
             elem_id="hypotheses",
             interactive=False,
         )
         shown = draw_attention is not None
-        gr.Markdown("What each token of the best one looks at", visible=shown)
-        # Its own label would cover the top of the picture.
+        gr.Markdown("Attention of the best translation", visible=shown)
+        # The label of the image would cover its top.
         picture = gr.Image(show_label=False, elem_id="attention", visible=shown, interactive=False)
-        button.click(answer, source, [target, others, picture])
-        source.submit(answer, source, [target, others, picture])
+        button.click(answer, source, [target, best, picture])
+        source.submit(answer, source, [target, best, picture])
     return gr.mount_gradio_app(service, page, path="/")
 
 
-def answering(
+def make_answer(
     batcher: Batcher, draw_attention: Callable[[str, Path], Path] | None
 ) -> Callable[[str], Awaitable[Answer]]:
-    """What the page shows for a text: its translation, and of its first line the best ones and the attention."""
+    """Return the function of the page: from a text to its translation, hypotheses and attention."""
 
     async def answer(text: str) -> Answer:
         first = next((line for line in text.splitlines() if line.strip()), None)
         if first is None:
             raise gr.Error("There is no text to translate.")
-        ((whole,),) = await batcher.translate([text], 1)
-        (hypotheses,) = await batcher.translate([first], _HYPOTHESES)
+        ((translation,),) = await batcher.translate([text], 1)
+        (hypotheses,) = await batcher.translate([first], _NUM_HYPOTHESES)
         picture = None
         if draw_attention is not None:
-            folder = Path(tempfile.mkdtemp(prefix="attention-"))  # gradio serves a copy of its own
-            picture = str(await batcher.alone(draw_attention, first, folder / "attention.png"))
-        return whole, [[rank, one] for rank, one in enumerate(hypotheses, start=1)], picture
+            folder = Path(tempfile.mkdtemp(prefix="attention-"))  # Gradio copies the file
+            picture = str(await batcher.run_on_model_thread(draw_attention, first, folder / "attention.png"))
+        return translation, [[rank, text] for rank, text in enumerate(hypotheses, start=1)], picture
 
     return answer

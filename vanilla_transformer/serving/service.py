@@ -1,4 +1,4 @@
-"""The HTTP service: `POST /translate`, `GET /health`, `GET /metrics` (`pip install 'vanilla-transformer[serve]'`)."""
+"""HTTP service: `POST /translate`, `GET /health`, `GET /metrics` (`pip install 'vanilla-transformer[serve]'`)."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,12 +11,11 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .batcher import Batcher, Overloaded, Translate
-from .limits import Limits
+from .batcher import Batcher, Limits, QueueFull, Translate
 
 
 class Request(BaseModel):
-    """What is to be translated."""
+    """Body of `POST /translate`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -25,13 +24,13 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """Translations of each text, best first; one list a text, in their order."""
+    """One list of translations per text, in the order of the texts, best first."""
 
     translations: list[list[str]]
 
 
 class _Metrics:
-    """What `GET /metrics` tells, in the form of Prometheus."""
+    """Prometheus metrics for `GET /metrics`."""
 
     def __init__(self, batcher: Batcher):
         self.registry = CollectorRegistry()
@@ -43,29 +42,29 @@ class _Metrics:
 
 
 def create_service(translate: Translate, limits: Limits | None = None) -> FastAPI:
-    """
-    The application, which an ASGI server such as uvicorn runs. It stops gracefully: what was taken in is answered.
-
-    The batcher stands in its `state`, for what else would use the model.
+    """Create the application, for an ASGI server such as uvicorn. On shutdown it answers the accepted requests first.
 
     Args:
         translate: See [`Batcher`].
-        limits: A request beyond them is refused: 413 for too large a body, 422 for too much of something else, 503
-            while too many texts wait.
+        limits: A request beyond a limit is refused: with 413 if the body is too large, with 503 if too many texts
+            wait, otherwise with 422.
+
+    Returns:
+        The application. `state.batcher` is its batcher, for other code that uses the model.
     """
     limits = limits or Limits()
-    batcher = Batcher(translate, limits.max_batch_size, limits.max_waiting)
+    batcher = Batcher(translate, limits)
     metrics = _Metrics(batcher)
 
     @asynccontextmanager
-    async def working(service: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(service: FastAPI) -> AsyncIterator[None]:
         worker = asyncio.create_task(batcher.run())
         yield
         await batcher.drain()
         worker.cancel()
         await asyncio.to_thread(batcher.close)
 
-    service = FastAPI(title="vanilla-transformer", lifespan=working)
+    service = FastAPI(title="vanilla-transformer", lifespan=lifespan)
     service.state.batcher = batcher
     service.add_middleware(_BodyLimit, max_body_bytes=limits.max_body_bytes)
 
@@ -74,14 +73,14 @@ def create_service(translate: Translate, limits: Limits | None = None) -> FastAP
         texts = [request.text] if isinstance(request.text, str) else request.text
         with metrics.seconds.time():
             try:
-                _check(texts, request.num_return_sequences, limits)
+                _check_limits(texts, request.num_return_sequences, limits)
                 translations = await batcher.translate(texts, request.num_return_sequences)
-            except HTTPException as refusal:
-                metrics.requests.labels(refusal.status_code).inc()
+            except HTTPException as error:
+                metrics.requests.labels(error.status_code).inc()
                 raise
-            except Overloaded as overload:
+            except QueueFull as error:
                 metrics.requests.labels(503).inc()
-                raise HTTPException(503, "Too many texts wait. Try again later.", {"Retry-After": "1"}) from overload
+                raise HTTPException(503, "Too many texts wait. Try again later.", {"Retry-After": "1"}) from error
             except Exception:
                 metrics.requests.labels(500).inc()
                 raise
@@ -93,25 +92,25 @@ def create_service(translate: Translate, limits: Limits | None = None) -> FastAP
         return {"status": "ok"}
 
     @service.get("/metrics")
-    async def tell_metrics() -> Response:
+    async def export_metrics() -> Response:
         return Response(generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return service
 
 
-def _check(texts: list[str], hypotheses: int, limits: Limits) -> None:
+def _check_limits(texts: list[str], num_hypotheses: int, limits: Limits) -> None:
     longest = max(map(len, texts), default=0)
     for name, found, most in (
         ("`text` may be a list of", len(texts), limits.max_texts),
         ("the characters of a text may be", longest, limits.max_characters),
-        ("`num_return_sequences` may be", hypotheses, limits.max_hypotheses),
+        ("`num_return_sequences` may be", num_hypotheses, limits.max_hypotheses),
     ):
         if found > most:
             raise HTTPException(422, f"{name} at most {most}, got {found}.")
 
 
 class _BodyLimit:
-    """Refuses a body that is too large without reading all of it, whatever its header says."""
+    """Middleware that refuses a too large body by counting its bytes, whatever the Content-Length header says."""
 
     def __init__(self, app: ASGIApp, max_body_bytes: int):
         self._app = app
@@ -122,7 +121,7 @@ class _BodyLimit:
             return await self._app(scope, receive, send)
         read = 0
 
-        async def counted() -> Message:
+        async def receive_and_count() -> Message:
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
@@ -130,15 +129,20 @@ class _BodyLimit:
                 raise HTTPException(413, f"The body may have at most {self._max_body_bytes} bytes.")
             return message
 
-        await self._app(scope, counted, send)
+        await self._app(scope, receive_and_count, send)
 
 
 def translate_with(pipeline: Any) -> Translate:
-    """What a [`TranslationPipeline`] does, as the service asks for it."""
+    """Wrap a [`TranslationPipeline`] for [`Batcher`]."""
 
-    def translate(texts: Any, hypotheses: int) -> list[list[str]]:
-        beams = {} if hypotheses == 1 else {"num_return_sequences": hypotheses, "num_beams": max(4, hypotheses)}
+    def translate(texts: Any, num_hypotheses: int) -> list[list[str]]:
+        beams = (
+            {}
+            if num_hypotheses == 1
+            else {"num_return_sequences": num_hypotheses, "num_beams": max(4, num_hypotheses)}
+        )
         answers = pipeline(list(texts), progress_bar=False, **beams)
-        return [[one["translation_text"] for one in (row if isinstance(row, list) else [row])] for row in answers]
+        rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
+        return [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
 
     return translate

@@ -1,4 +1,4 @@
-"""The HTTP service: translations, limits, health, metrics, and an end that answers what it took in."""
+"""The HTTP service: translations, limits, health, metrics and graceful shutdown."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
-from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.batcher import Limits
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.training.checkpoint import save_model_folder
 
@@ -34,7 +34,7 @@ def client():
         yield client
 
 
-def test_a_text_and_a_list_are_translated(client):
+def test_translate_answers_a_text_and_a_list(client):
     assert client.post("/translate", json={"text": "one"}).json() == {"translations": [["ONE"]]}
     asked = {"text": ["one", "two"], "num_return_sequences": 2}
     assert client.post("/translate", json=asked).json() == {"translations": [["ONE", "ONE"], ["TWO", "TWO"]]}
@@ -54,13 +54,13 @@ def test_a_text_and_a_list_are_translated(client):
         ({"text": "break"}, 500, ""),
     ],
 )
-def test_what_is_wrong_is_said_and_the_service_goes_on(body, status, said, client):
+def test_translate_explains_errors_and_keeps_serving(body, status, said, client):
     answer = client.post("/translate", json=body)
     assert answer.status_code == status and said in answer.text
     assert client.post("/translate", json={"text": "one"}).status_code == 200
 
 
-def test_a_body_is_measured_whatever_its_header_says(client):
+def test_body_limit_counts_a_chunked_body(client):
     def chunks():
         yield b'{"text": "'
         for _ in range(30):
@@ -69,21 +69,21 @@ def test_a_body_is_measured_whatever_its_header_says(client):
     assert client.post("/translate", content=chunks()).status_code == 413
 
 
-def test_health_and_metrics(client):
+def test_metrics_count_requests_and_texts(client):
     assert client.get("/health").json() == {"status": "ok"}
     client.post("/translate", json={"text": ["one", "two"]})
     client.post("/translate", json={"text": "a" * 21})
-    told = client.get("/metrics").text
+    metrics = client.get("/metrics").text
     for line in ('requests_total{status="200"} 1.0', 'requests_total{status="422"} 1.0', "texts 2.0", "waiting 0.0"):
-        assert line in told
+        assert line in metrics
 
 
-def test_a_full_queue_is_answered_with_503():
-    started, go_on = threading.Event(), threading.Event()
+def test_translate_answers_503_if_the_queue_is_full():
+    started, proceed = threading.Event(), threading.Event()
 
     def translate(texts, hypotheses):
         started.set()
-        go_on.wait(10)
+        proceed.wait(10)
         return shout(texts, hypotheses)
 
     with TestClient(create_service(translate, Limits(max_waiting=1, max_batch_size=1))) as client:
@@ -100,18 +100,18 @@ def test_a_full_queue_is_answered_with_503():
             time.sleep(0.01)
         refused = client.post("/translate", json={"text": "a"})
         assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"
-        go_on.set()
+        proceed.set()
         for thread in (at_work, waiting):
             thread.join()
     assert answers == [200, 200]
 
 
-def test_a_limit_that_is_none_is_refused():
+def test_limits_refuse_a_value_below_1():
     with pytest.raises(ValueError, match="`max_texts` must be 1 or more, got 0"):
         Limits(max_texts=0)
 
 
-def test_the_service_says_what_the_pipeline_says(tiny_model, tiny_tokenizer):
+def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")
     texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
     with TestClient(create_service(translate_with(translate))) as client:
@@ -121,13 +121,12 @@ def test_the_service_says_what_the_pipeline_says(tiny_model, tiny_tokenizer):
     assert two == [[one["translation_text"] for one in row] for row in translate(texts, num_return_sequences=2)]
 
 
-def test_the_command_serves_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path):
+def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    program = "import sys; from vanilla_transformer.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", program, "serve", str(folder), "--port", str(port)]
+    command = [sys.executable, "-m", "vanilla_transformer", "serve", str(folder), "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
     try:
         wait_for(f"http://127.0.0.1:{port}/health", process)
@@ -156,6 +155,6 @@ def wait_for(url, process):
     raise AssertionError("the service did not come up")
 
 
-def test_a_folder_without_a_model_is_refused_in_one_line(tmp_path, capsys):
+def test_serve_answers_a_folder_without_a_model_in_one_line(tmp_path, capsys):
     assert main(["serve", str(tmp_path)]) == 2
     assert capsys.readouterr().err.startswith("error: ")

@@ -24,8 +24,7 @@ from benchmarks.harness import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.report import report
-from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.resuming import flatten
+from vanilla_transformer.training.arguments import flatten, parse_recipe
 
 _BASELINE = "the recipe"
 

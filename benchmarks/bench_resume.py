@@ -179,10 +179,10 @@ def compare(straight: FinishedRun, resumed: FinishedRun) -> dict[str, bool]:
     return {
         "weights": same_in_checkpoints("model.safetensors"),
         "optimizer": same_in_checkpoints("optimizer.safetensors") and _equal(states, "param_groups"),
-        "schedule": _equal(progress, "schedule") and _rates(logs[0]) == _rates(logs[1]),
+        "schedule": _equal(progress, "lr_scheduler") and _rates(logs[0]) == _rates(logs[1]),
         "dropout": same_batches("dropped", "generator_before", "generator_behind"),
         "BPE-dropout": same_batches("tokens"),
-        "batch order": same_batches("pairs", "epoch") and _equal(progress, "order"),
+        "batch order": same_batches("pairs", "epoch") and _equal(progress, "batch_sampler"),
         "mean of checkpoints": same_file("model.safetensors"),
         "moving average": same_in_checkpoints("ema.safetensors") and same_file("ema/model.safetensors"),
         "logged steps": logs[0] == logs[1],

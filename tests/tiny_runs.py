@@ -6,7 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from safetensors.torch import load_file
+
 from tests.tiny import TINY_SIZES
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
 TINY = TINY_SIZES | {
@@ -40,6 +48,39 @@ def entries(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+def assert_same_run(straight, resumed):
+    """Compare weights, optimizer, data order, schedule, averages and all logged values bit for bit."""
+    for name in ("model.safetensors", "ema/model.safetensors"):
+        assert_equal_tensors(load_file(straight / name), load_file(resumed / name))
+    last = [list_checkpoints(folder)[-1] for folder in (straight, resumed)]
+    ours, theirs = (json.loads((folder / "training_state.json").read_text()) for folder in last)
+    assert ours["param_groups"] == theirs["param_groups"]
+    for name in ("step", "batch_sampler", "lr_scheduler", "best"):
+        assert ours["progress"][name] == theirs["progress"][name]
+    assert_equal_tensors(*map(trainer_tensors, last))
+    assert without_times(entries(straight)) == without_times(entries(resumed))
+
+
+def assert_equal_tensors(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    assert not [name for name in ours if not torch.equal(ours[name], theirs[name])]
+
+
+def without_times(lines):
+    times = {"minutes", "tokens_per_second", "peak_memory_gib"}
+    return [{name: value for name, value in line.items() if name not in times} for line in lines]
+
+
+def trainer_tensors(checkpoint):
+    """Read the tensors of optimizer and EMA, of a plain or a sharded checkpoint."""
+    if not (checkpoint / "shards").exists():
+        return load_file(checkpoint / "optimizer.safetensors") | load_file(checkpoint / "ema.safetensors")
+    stored = dcp.FileSystemReader(checkpoint / "shards").read_metadata().state_dict_metadata
+    tensors = {name: torch.empty(kind.size, dtype=kind.properties.dtype) for name, kind in stored.items()}
+    dcp.load(tensors, checkpoint_id=checkpoint / "shards")
+    return tensors
+
+
 def launch(launcher, arguments):
     """Starts the training script as a user does, by a launcher if there is one, in a process group of its own."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -50,3 +91,26 @@ def launch(launcher, arguments):
         start_new_session=True,
         stderr=subprocess.PIPE,
     )
+
+
+def assert_similar_weights(one, other):
+    expected = load_file(one / "model.safetensors")
+    for name, value in load_file(other / "model.safetensors").items():
+        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
+
+
+def assert_two_processes_match_one(corpus, tmp_path, **model):
+    """Compare two processes with one that accumulates the two batches of a step."""
+    common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
+    launcher = ["torch.distributed.run", "--nproc_per_node", "2"]  # `accelerate launch` has no such mode on a CPU
+    process = launch(launcher, flags(corpus, tmp_path / "two", **common))
+    _, errors = process.communicate(timeout=180)
+    assert process.returncode == 0, errors
+
+    one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **common))
+    run = train(one, evaluate=no_scores)
+    assert_similar_weights(tmp_path / "two", run)
+    ours, theirs = entries(run), entries(tmp_path / "two")
+    assert [entry["step"] for entry in theirs] == [entry["step"] for entry in ours]
+    assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-4)
+    assert theirs[-1]["validation_loss"] == pytest.approx(ours[-1]["validation_loss"], rel=1e-4)

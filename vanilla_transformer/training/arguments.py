@@ -1,22 +1,65 @@
-"""What a training run can be told, by a YAML recipe, by flags, or by a recipe with flags on top."""
+"""Arguments of a training run: dataclasses that a YAML recipe and flags fill in, and the rules they must keep."""
 
+import inspect
+import logging
 import math
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, make_dataclass
+from typing import Any
 
+from transformers import PreTrainedConfig
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.arguments import DataArguments, check_data_arguments, check_names
 
-from .model_arguments import LongArguments, ModelArguments
-from .recipe import Parser, as_flags, read_recipe
+from .lr_scheduler import NOAM
+from .recipe import Parser, as_flags, check_renamed, read_recipe
 
-PAPER_SCHEDULE = "noam"  # as Tensor2Tensor calls it
+logger = logging.getLogger(__name__)
+
+# Fields of the configuration that follow from the tokenizer and the corpus.
+_DERIVED = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
+_DERIVED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+
+
+def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set[str], **defaults: Any) -> Any:
+    """Create a dataclass of the fields that `config_class` adds to `known`, with its types, defaults and help.
+
+    Args:
+        defaults: By field, where a run has another default than the configuration.
+    """
+    added = []
+    for item in fields(config_class):
+        if item.name in config_class.__annotations__ and item.name not in known:
+            kind = float if item.type == float | int else item.type  # a flag reads 0 as 0.0
+            default = defaults.get(item.name, item.default)
+            added.append((item.name, kind, field(default=default, metadata={"help": _help(config_class, item.name)})))
+    return make_dataclass(name, added)
+
+
+def _help(config_class: type, name: str) -> str:
+    """Return the first sentences about a field from the `Args` of the configuration's docstring."""
+    text = inspect.getdoc(config_class) or ""
+    found = re.search(rf"^    (?:\w+, )*{name}(?:, \w+)* \(.*?\):((?:.|\n     +)*)", text, re.MULTILINE)
+    return f"See {config_class.__name__}." if found is None else " ".join(found[1].split()).replace("%", "%%")
+
+
+ModelArguments = _model_arguments("ModelArguments", VanillaTransformerConfig, _DERIVED)
+LongArguments = _model_arguments(
+    "LongArguments",
+    VanillaTransformerLongConfig,
+    set(VanillaTransformerConfig.__annotations__),
+    attention="softmax",
+)
 
 
 @dataclass
 class OptimizationArguments:
     """The paper's training; every default is its value (section 5), except where the help says so."""
 
-    max_steps: int = field(default=100_000, metadata={"help": "Updates of the parameters (section 5.2, base model)."})
+    max_steps: int = field(default=100_000, metadata={"help": "Optimizer steps (section 5.2, base model)."})
     max_minutes: float | None = field(default=None, metadata={"help": "End after so many minutes. Not in the paper."})
     lr_scheduler: str = field(
         default="noam",
@@ -108,11 +151,15 @@ class OutputArguments:
 
 @dataclass
 class Recipe:
-    """Everything one run needs. Its parts have no field name in common, so that a recipe is one flat file."""
+    """Everything that one run needs. No two parts share a field name, so that a recipe is one flat file.
+
+    Raises:
+        ValueError: a value cannot work; the text names the field, the value and the rule.
+    """
 
     data: DataArguments
-    model: ModelArguments
-    long: LongArguments
+    model: Any  # ModelArguments
+    long: Any  # LongArguments
     optimization: OptimizationArguments
     output: OutputArguments
 
@@ -124,21 +171,62 @@ _PARTS = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, O
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
-    """
-    Reads `[recipe.yaml] [--flag value …]`; flags win over the recipe, the recipe over the defaults.
+    """Parse `[recipe.yaml] [--flag value …]`. Flags override the recipe, the recipe overrides the defaults.
 
     Raises:
-        ValueError: a flag or key that does not exist (with the nearest that does), or values that do not go together.
+        ValueError: an unknown flag or key (the text names the nearest known one, or its new name), or values that
+            cannot work together.
         OSError: the recipe cannot be read.
     """
     parser = Parser(_PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
     rest = list(arguments)
     recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
+    flags = [flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"]
     known = {item.name for part in _PARTS for item in fields(part)}
+    check_renamed(recipe, "recipe key")
+    check_renamed(flags, "flag")
     check_names(recipe, known, "recipe key")
-    check_names([flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"], known, "flag")
-    # A recipe is parsed as the flags it stands for, so that both are checked by the same rules; later flags win.
+    check_names(flags, known, "flag")
+    # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
     return Recipe(*parser.parse([*as_flags(recipe), *rest]))
+
+
+def flatten(recipe: Recipe) -> dict[str, Any]:
+    """Return all values of a recipe by name."""
+    return {name: value for part in asdict(recipe).values() for name, value in part.items()}
+
+
+# Arguments that decide how long a run lasts, what it records and where it computes, but not what it computes. The
+# batches of a step are processes × accumulation, which `RunFolder.restore` reports when they change.
+_MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes"}
+_MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
+_MAY_CHANGE |= {"early_stopping_patience", "torch_compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
+_MAY_CHANGE |= {"gradient_accumulation_steps", "max_steps", "dry_run"}
+# Schedules whose rate depends on the last step.
+_NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
+
+
+def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Check that a run with the flat recipe `now` can resume one with `before`, and log what has changed.
+
+    Raises:
+        ValueError: a change would make it a different run; the text names each value before and now.
+    """
+    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    allowed = _MAY_CHANGE - ({"max_steps"} if now.get("lr_scheduler") in _NEED_MAX_STEPS else set())
+    refused = [name for name in names if name not in allowed]
+    if refused:
+        raise ValueError(
+            f"The unfinished run in {now['output_dir']} cannot resume with different values of "
+            f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
+            "--overwrite_output_dir."
+        )
+    if names:
+        logger.info("Changed since the run began: %s.", _list_changes(names, before, now))
+
+
+def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:
+    return ", ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in names)
 
 
 def check_recipe(recipe: Recipe) -> None:
@@ -198,10 +286,10 @@ def _check_optimization(options: OptimizationArguments) -> None:
         raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
         raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
-    known = [PAPER_SCHEDULE, *(item.value for item in SchedulerType)]
+    known = [NOAM, *(item.value for item in SchedulerType)]
     if options.lr_scheduler not in known:
         raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")
-    if (options.lr_scheduler == PAPER_SCHEDULE) != (options.learning_rate is None):
+    if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
         raise ValueError(
             "`learning_rate` must be given with every `lr_scheduler` but noam, and with that not: its peak is "
             "(d_model · warmup_steps)^-0.5, times `learning_rate_scale`. Got "

@@ -1,16 +1,23 @@
-"""Model folders and checkpoints on disk."""
+"""Read and write model folders and checkpoints.
+
+A checkpoint is a model folder that training can resume from. Beside the model it holds `training_state.json`, which
+describes the run and lists the size of every file, and the tensors of the optimizer and the EMA: in
+`optimizer.safetensors` and `ema.safetensors`, or in `shards/`, which all processes write with
+`torch.distributed.checkpoint`.
+"""
 
 import json
 import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed.checkpoint as dcp
+from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
@@ -19,106 +26,142 @@ from vanilla_transformer.file_utils import atomic_folder
 
 logger = logging.getLogger(__name__)
 
-_CHECKPOINT_PREFIX = "checkpoint-"
-_BEST_PREFIX = "best-"
-_STATE_FILE = "training_state.json"
-# How the names of the files of tensors begin: `optimizer.safetensors`, or `optimizer-00001-of-00002.safetensors`.
-MODEL, OPTIMIZER, EMA = "model", "optimizer", "ema"
+_METADATA_FILE = "training_state.json"  # written last
+_SHARDS = "shards"
+StateDict = dict[str, torch.Tensor]
 
 
 def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
-    """Writes an ordinary model folder: safetensors, configuration, generation configuration and tokenizer."""
-    with atomic_folder(Path(folder)) as aside:
-        model.save_pretrained(aside)
-        tokenizer.save_pretrained(aside)
+    """Write a model folder atomically: safetensors, configuration, generation configuration and tokenizer."""
+    with atomic_folder(Path(folder)) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
     return Path(folder)
 
 
 @dataclass
-class Progress:
-    """Where a run stands, apart from tensors: everything that a restart needs to go on as if nothing had happened."""
+class ResumeState:
+    """What a checkpoint holds beside the model.
 
-    step: int = 0
-    minutes: float = 0.0
-    order: dict[str, Any] = field(default_factory=dict)
-    num_processes: int = 1
-    # Validations so far that counted for the choice of the best, best first: {"step": …, "score": …}.
-    best: list[dict[str, float]] = field(default_factory=list)
-    validations_without_improvement: int = 0
-    schedule: dict[str, Any] = field(default_factory=dict)
-    log: dict[str, Any] = field(default_factory=dict)
-    # Whether the checkpoint is there only because the run was interrupted. It makes way for the next one, so that what
-    # is averaged in the end is what would have been without the interruption.
-    passing: bool = False
-    scaler: dict[str, Any] = field(default_factory=dict)
-    recipe: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class TrainingState:
-    """
-    What a checkpoint holds beside the model: progress, the optimizer's `state` (tensors by parameter and by what they
-    are) and `param_groups`, and the moving average.
+    Attributes:
+        progress: Values that JSON can hold.
+        param_groups: Of the optimizer.
+        optimizer: Tensors by parameter and kind, such as `lm_head.weight.exp_avg`; full, or sharded (`DTensor`).
+        ema: Tensors by parameter; empty without an EMA.
     """
 
-    progress: Progress
-    optimizer: dict[str, Any]
-    ema: dict[str, torch.Tensor] = field(default_factory=dict)
+    progress: dict[str, Any]
+    param_groups: list[dict[str, Any]]
+    optimizer: StateDict
+    ema: StateDict
 
 
 def save_checkpoint(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, state: TrainingState, folder: str | Path
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, state: ResumeState, folder: Path
 ) -> Path:
-    """Writes a model folder that training can go on from. A checkpoint of that update is replaced."""
-    folder = Path(folder)
-    with atomic_folder(folder) as aside:
-        model.save_pretrained(aside)
-        tokenizer.save_pretrained(aside)
-        save_file(flatten_state(state.optimizer["state"]), aside / f"{OPTIMIZER}.safetensors")
+    """Write a checkpoint of full tensors from one process. A checkpoint of the same step is replaced."""
+    with atomic_folder(folder) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+        save_file(state.optimizer, temporary / "optimizer.safetensors")
         if state.ema:
-            save_file(state.ema, aside / f"{EMA}.safetensors")
-        write_record(aside, state.progress, state.optimizer["param_groups"], {})
+            save_file(state.ema, temporary / "ema.safetensors")
+        _write_metadata(temporary, state)
     return folder
 
 
-def write_record(folder: Path, progress: Progress, param_groups: list[dict[str, Any]], sizes: dict[str, int]) -> None:
-    """Writes what is no tensor, and how large each file is: as it is found here, but for those that `sizes` has."""
-    sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name not in sizes} | sizes
-    record = {"progress": asdict(progress), "param_groups": param_groups, "bytes": sizes}
-    (folder / _STATE_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+def save_sharded_checkpoint(
+    accelerator: Accelerator,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    state: ResumeState,
+    folder: Path,
+) -> Path:
+    """Write a checkpoint to which each process adds its shards of the optimizer and EMA tensors.
 
-
-def load_training_state(folder: str | Path) -> TrainingState:
-    """What a checkpoint holds beside the model, however many files that is in."""
-    folder = Path(folder)
-    record = json.loads((folder / _STATE_FILE).read_text(encoding="utf-8"))
-    state = _unflatten(_load_tensors(folder, OPTIMIZER, record["bytes"]))
-    optimizer = {"state": state, "param_groups": record["param_groups"]}
-    return TrainingState(Progress(**record["progress"]), optimizer, _load_tensors(folder, EMA, record["bytes"]))
-
-
-def _load_tensors(folder: Path, kind: str, names: Iterable[str]) -> dict[str, torch.Tensor]:
-    """The tensors of one kind, of all the files of a checkpoint that they are in."""
-    files = [name for name in names if re.fullmatch(rf"{kind}(-\d+-of-\d+)?\.safetensors", name)]
-    return {name: tensor for file in files for name, tensor in load_file(folder / file).items()}
-
-
-def load_model_weights(folder: str | Path) -> dict[str, torch.Tensor]:
-    """
-    The weights of a model folder, of one file or of several.
+    All processes must call it together. The main process writes the model and renames the folder when all are done; a
+    restart removes what a failure leaves behind.
 
     Raises:
-        FileNotFoundError: there are none, or a file of them is missing.
+        FileNotFoundError: a process cannot see the folder that the main process created.
+    """
+    temporary = folder.with_name(f".{folder.name}.shards")
+    if accelerator.is_main_process:
+        shutil.rmtree(temporary, ignore_errors=True)
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+    accelerator.wait_for_everyone()
+    if not temporary.is_dir():
+        raise FileNotFoundError(
+            f"With `sharded_checkpoints` all processes must see the same `output_dir`, but process "
+            f"{accelerator.process_index} does not see {temporary}. Choose a folder on a shared disk, or leave the "
+            "option out: then the main process alone writes."
+        )
+    dcp.save({"optimizer": state.optimizer, "ema": state.ema}, checkpoint_id=temporary / _SHARDS)
+    if accelerator.is_main_process:
+        _write_metadata(temporary, state)
+        if folder.exists():
+            delete_folder(folder)
+        os.replace(temporary, folder)
+    accelerator.wait_for_everyone()
+    return folder
+
+
+def _write_metadata(folder: Path, state: ResumeState) -> None:
+    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in _files(folder)}
+    record = {"progress": state.progress, "param_groups": state.param_groups, "bytes": sizes}
+    (folder / _METADATA_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def load_progress(folder: Path) -> dict[str, Any]:
+    """Read what `ResumeState.progress` held."""
+    return json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))["progress"]
+
+
+def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
+    """Read what a checkpoint holds beside the model.
+
+    Args:
+        like: The state of the run that resumes. A sharded checkpoint is read into its tensors, each process its own
+            shards, however many processes wrote it.
+
+    Returns:
+        Full tensors of a plain checkpoint; otherwise the tensors of `like`. Without an EMA in `like` there is none.
+    """
+    record = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))
+    if (folder / _SHARDS).is_dir():
+        tensors = {"optimizer": like.optimizer, "ema": like.ema if _has_ema(folder) else {}}
+        dcp.load(tensors, checkpoint_id=folder / _SHARDS)
+        optimizer, ema = tensors["optimizer"], tensors["ema"]
+    else:
+        optimizer = load_file(folder / "optimizer.safetensors")
+        ema = load_file(folder / "ema.safetensors") if (folder / "ema.safetensors").exists() else {}
+    return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {})
+
+
+def _has_ema(folder: Path) -> bool:
+    metadata = dcp.FileSystemReader(folder / _SHARDS).read_metadata()
+    return any(name.startswith("ema.") for name in metadata.state_dict_metadata)
+
+
+def load_model_weights(folder: str | Path) -> StateDict:
+    """Read the weights of a model folder, from one file or several.
+
+    Raises:
+        FileNotFoundError: there are no weights, or one of their files is missing.
     """
     return {name: tensor for path in weight_files(folder) for name, tensor in load_file(path).items()}
 
 
 def weight_files(folder: str | Path) -> list[Path]:
-    """
-    The files of a model folder's weights: one, or those that its index names.
+    """List the files of a model folder's weights: one file, or the files that its index names.
 
     Raises:
-        FileNotFoundError: there are none, or one of them is missing.
+        FileNotFoundError: there are no weights, or one of their files is missing.
     """
     folder = Path(folder)
     if (folder / SAFE_WEIGHTS_NAME).is_file():
@@ -129,131 +172,53 @@ def weight_files(folder: str | Path) -> list[Path]:
     files = [folder / name for name in sorted(set(index["weight_map"].values()))]
     for path in files:
         if not path.is_file():
-            raise FileNotFoundError(f"{folder} is not whole: {path.name} is missing. Copy the folder anew.")
+            raise FileNotFoundError(f"{folder} is incomplete: {path.name} is missing. Copy the folder again.")
     return files
 
 
-def flatten_state(state: dict[str, dict[str, torch.Tensor]]) -> dict[str, torch.Tensor]:
-    """One name for each tensor: that of the parameter, then what it is of it, such as `exp_avg`."""
-    return {f"{name}.{kind}": tensor for name, tensors in state.items() for kind, tensor in tensors.items()}
-
-
-def _unflatten(tensors: dict[str, torch.Tensor]) -> dict[str, dict[str, torch.Tensor]]:
-    state: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in tensors.items():
-        parameter, _, kind = name.rpartition(".")
-        state.setdefault(parameter, {})[kind] = tensor
-    return state
-
-
-def latest_resumable(output_dir: str | Path) -> Path | None:
-    """
-    The newest checkpoint that training can go on from. One that is not whole (a copy or a disk that broke off) is
-    passed over with a warning, and the one before it is taken.
-    """
-    for folder in reversed(list_checkpoints(output_dir)):
-        damage = _damage(folder)
-        if damage is None:
-            return folder
-        logger.warning("%s is not whole (%s). Going back to the checkpoint before it.", folder, damage)
-    return None
-
-
-def _damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint; None where nothing is."""
+def find_damage(folder: Path) -> str | None:
+    """Compare the files of a checkpoint with their recorded sizes. Return what is wrong, or None."""
     try:
-        sizes = json.loads((folder / _STATE_FILE).read_text(encoding="utf-8"))["bytes"]
+        sizes = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))["bytes"]
     except FileNotFoundError:
-        return f"{_STATE_FILE} is missing"
+        return f"{_METADATA_FILE} is missing"
     except (ValueError, KeyError):
-        return f"{_STATE_FILE} is cut off"
+        return f"{_METADATA_FILE} is truncated"
     for name, size in sizes.items():
         found = (folder / name).stat().st_size if (folder / name).exists() else None
         if found != size:
-            return f"{name} is missing" if found is None else f"{name} has {found} bytes, not {size}"
+            return f"{name} is missing" if found is None else f"{name} has {found} bytes instead of {size}"
     return None
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
-    """Where the checkpoint of an update lies."""
-    return Path(output_dir) / f"{_CHECKPOINT_PREFIX}{step}"
+    """Return the folder of the checkpoint of `step`."""
+    return Path(output_dir) / f"checkpoint-{step}"
 
 
-def best_folder(output_dir: str | Path, step: int) -> Path:
-    """Where the model of an update lies that was among the best at a validation."""
-    return Path(output_dir) / f"{_BEST_PREFIX}{step}"
+def list_checkpoints(output_dir: str | Path, prefix: str = "checkpoint-") -> list[Path]:
+    """List the checkpoints of a run, oldest first; or other folders that are numbered by step, such as `best-`."""
+    found = [path for path in Path(output_dir).glob(f"{prefix}*") if re.fullmatch(r"\d+", path.name[len(prefix) :])]
+    return sorted(found, key=step_of)
 
 
-def list_checkpoints(output_dir: str | Path) -> list[Path]:
-    """The checkpoints in a run's folder, oldest first."""
-    return _numbered_folders(output_dir, _CHECKPOINT_PREFIX)
-
-
-def _numbered_folders(output_dir: str | Path, prefix: str) -> list[Path]:
-    found = [path for path in Path(output_dir).glob(f"{prefix}*") if path.name.removeprefix(prefix).isdigit()]
-    return sorted(found, key=_number)
-
-
-def _number(folder: Path) -> int:
+def step_of(folder: Path) -> int:
+    """Return the step in the name of a checkpoint."""
     return int(folder.name.split("-")[-1])
 
 
-def keep_last_checkpoints(output_dir: str | Path, kept: int) -> None:
-    """Removes old checkpoints, so that `kept` remain."""
-    for path in list_checkpoints(output_dir)[:-kept]:
-        delete_folder(path)
-
-
-def delete_checkpoint(output_dir: str | Path, step: int) -> None:
-    """Removes the checkpoint of an update, if there is one."""
-    if checkpoint_folder(output_dir, step).exists():
-        delete_folder(checkpoint_folder(output_dir, step))
-
-
-def keep_best_models(output_dir: str | Path, steps: set[int]) -> None:
-    """Removes the models that are no longer among the best: all but those of the updates `steps`."""
-    for path in _numbered_folders(output_dir, _BEST_PREFIX):
-        if _number(path) not in steps:
-            delete_folder(path)
-
-
-def forget_folders_after(output_dir: str | Path, step: int) -> None:
-    """Removes what belongs to later updates than `step`, from which a run goes on."""
-    for prefix in (_CHECKPOINT_PREFIX, _BEST_PREFIX):
-        for path in _numbered_folders(output_dir, prefix):
-            if _number(path) > step:
-                delete_folder(path)
+def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
+    """Return the newest complete checkpoint, or None. Warn of each truncated one (after a crash or a broken copy)."""
+    for folder in reversed(list_checkpoints(output_dir)):
+        damage = find_damage(folder)
+        if damage is None:
+            return folder
+        logger.warning("%s is incomplete (%s). Falling back to the checkpoint before it.", folder, damage)
+    return None
 
 
 def delete_folder(path: Path) -> None:
-    """Renames before it deletes, so that a deletion that is cut off leaves no half of a checkpoint under its name."""
+    """Rename a folder, then delete it, so that an interrupted deletion leaves no partial checkpoint by its name."""
     doomed = path.with_name(f".{path.name}.deleted")
     os.replace(path, doomed)
     shutil.rmtree(doomed)
-
-
-def check_output_dir(output_dir: str | Path, overwrite: bool) -> None:
-    """
-    Raises:
-        ValueError: a finished model is there already and must not be overwritten, or the path is of a file.
-        PermissionError: nothing can be written there.
-    """
-    folder = Path(output_dir)
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise ValueError(f"`output_dir` must be a folder, but {there} is a file.")
-    if not os.access(there, os.W_OK):
-        raise PermissionError(
-            f"`output_dir` must be a folder that can be written to, but {there} cannot. Choose another --output_dir."
-        )
-    if (folder / SAFE_WEIGHTS_NAME).exists() and not overwrite:
-        raise ValueError(
-            f"{folder} already holds a model. Choose another --output_dir, or replace it with --overwrite_output_dir."
-        )
-
-
-def clear_remains(output_dir: str | Path) -> None:
-    """Removes what a run that was killed left half-written or half-deleted beside its checkpoints."""
-    for prefix in (_CHECKPOINT_PREFIX, _BEST_PREFIX):
-        for path in Path(output_dir).glob(f".{prefix}*"):
-            shutil.rmtree(path, ignore_errors=True)

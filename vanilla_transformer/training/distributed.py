@@ -1,18 +1,59 @@
-"""What all processes of a run agree on."""
+"""Decide together as the processes of one run, and shard a model over them (FSDP2)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 import torch
 from accelerate import Accelerator
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from .loss import ModelWithLoss
 
 
 def sum_over_processes(accelerator: Accelerator, values: Sequence[float] | torch.Tensor) -> torch.Tensor:
-    """The sum of each value, in every process. All must ask for it together."""
-    precise = torch.float32 if accelerator.device.type == "mps" else torch.float64  # Apple's GPUs have none
+    """Sum each value over all processes, in float64. All processes must call it together."""
+    precise = torch.float32 if accelerator.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
     tensor = torch.as_tensor(values, dtype=precise).to(accelerator.device)
     return accelerator.reduce(tensor, reduction="sum")
 
 
-def main_process_says(accelerator: Accelerator, value: bool) -> bool:
-    """What the main process finds; clocks and disks of the others may differ."""
-    return bool(sum_over_processes(accelerator, [value and accelerator.is_main_process])[0])
+def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
+    """Return the main process's decision in every process: clocks and disks of the others may differ."""
+    return bool(sum_over_processes(accelerator, [decision and accelerator.is_main_process])[0])
+
+
+# Accelerate's FSDP plugin shards on accelerators only and ignores processes on a CPU (accelerate 1.15), and it casts
+# parameters to bf16 where DDP uses autocast. `fully_shard` is what it calls too, and does the same on every device.
+def shard_model(model_with_loss: ModelWithLoss, num_processes: int) -> None:
+    """Shard parameters, gradients and optimizer state over all processes, in place.
+
+    Each layer is a group that is gathered while it computes; tied embeddings stay together in the root group.
+    """
+    model = model_with_loss.model.model
+    mesh = init_device_mesh(model.device.type, (num_processes,))
+    for layer in [*model.encoder.layers, *model.decoder.layers]:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model_with_loss, mesh=mesh)
+
+
+@contextmanager
+def skip_gradient_sync(accelerator: Accelerator, wrapped_model: torch.nn.Module, skip: bool) -> Iterator[None]:
+    """Skip the all-reduce (DDP) or reduce-scatter (FSDP2) of gradients until the last micro-batch of a step."""
+    if isinstance(wrapped_model, FSDPModule):
+        wrapped_model.set_requires_gradient_sync(not skip)
+    with accelerator.no_sync(wrapped_model) if skip else nullcontext():
+        yield
+
+
+def full_tensor(tensor: torch.Tensor) -> torch.Tensor:
+    """Gather a sharded tensor. All processes must call it together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def shard_like(full: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
+    """Place `full` on the device of `example`, and shard it as `example` is sharded."""
+    if not isinstance(example, DTensor):
+        return full.to(example.device)
+    return distribute_tensor(full.to(example.device), example.device_mesh, example.placements)

@@ -1,56 +1,67 @@
-"""What a run would be, before it is one: sizes that follow from the recipe, and times of a few updates."""
+"""Predict a run without training: sizes that follow from the recipe, and the time of a few steps."""
 
 import statistics
+import time
+from itertools import islice
 from typing import Any
 
-from .arguments import PAPER_SCHEDULE, Recipe
-from .lr_scheduler import noam_lambda
+from .arguments import Recipe
+from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
-from .trainer import prepare_run
+from .train_step import train_step
+from .trainer import PreparedRun, prepare_run
 
-_WARM_UP = 2  # the first updates allocate, and are slower
-_BYTES_A_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
+_WARM_UP = 2  # the first steps allocate memory and are slower
+_BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 
 
-def plan_run(recipe: Recipe, timed_updates: int = 5) -> dict[str, Any]:
-    """
-    What training by `recipe` will be like. Reads the corpus, builds the model, makes a few updates on the device that
-    training would use, and writes nothing.
+def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
+    """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 
     Returns:
-        Values by name; sizes in GiB, times in seconds, minutes or hours as the names say.
+        Values by name; sizes in GiB, times in seconds or hours as the names say.
 
     Raises:
-        ValueError, OSError: what `train` would raise before its first update.
+        ValueError, OSError: what `train` would raise before its first step.
     """
-    run = prepare_run(recipe, evaluate=lambda *_, **__: {})
-    options, order = recipe.optimization, run.order
-    parameters = sum(parameter.numel() for parameter in run.learner.core.parameters())
-    pairs = order.corpus.epoch(order.epoch)
-    updates = order.steps_per_epoch
+    run = prepare_run(recipe)
+    options, batches = recipe.optimization, run.batches
+    parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())
+    pairs = batches.corpus.epoch(batches.epoch)
+    steps = batches.steps_per_epoch
     plan = {
         "parameters": parameters,
-        "state_gib": parameters * _BYTES_A_PARAMETER / 2**30,
-        "pairs_an_epoch": len(pairs),
-        "updates_an_epoch": updates,
-        "epochs": options.max_steps / updates,
-        "batches_an_update": order.batches_per_step,
-        "source_tokens_an_update": float(pairs.source_lengths.sum()) / updates,
-        "target_tokens_an_update": float(pairs.target_lengths.sum()) / updates,
+        "state_gib": parameters * _BYTES_PER_PARAMETER / 2**30,
+        "pairs_per_epoch": len(pairs),
+        "steps_per_epoch": steps,
+        "epochs": options.max_steps / steps,
+        "batches_per_step": batches.batches_per_step,
+        "source_tokens_per_step": float(pairs.source_lengths.sum()) / steps,
+        "target_tokens_per_step": float(pairs.target_lengths.sum()) / steps,
         "peak_learning_rate": _peak(recipe),
-        "peak_at_update": options.warmup_steps,
+        "peak_at_step": options.warmup_steps,
     }
-    seconds = statistics.median(run.time_updates(_WARM_UP + timed_updates)[_WARM_UP:])
+    seconds = statistics.median(_time_steps(run, _WARM_UP + timed_steps)[_WARM_UP:])
     hours = seconds * options.max_steps / 3600.0
     if options.max_minutes is not None:
         hours = min(hours, options.max_minutes / 60.0)
-    memory = peak_memory_gib(run.accelerator.device)
-    return plan | {"seconds_an_update": seconds, "peak_memory_gib": memory, "hours_without_validation": hours}
+    memory = peak_memory_gib(run.state.accelerator.device)
+    return plan | {"seconds_per_step": seconds, "peak_memory_gib": memory, "hours_without_validation": hours}
+
+
+def _time_steps(run: PreparedRun, count: int) -> list[float]:
+    """Return the seconds of each of `count` steps, which change the weights in memory."""
+    times = []
+    for micro_batches in islice(run.batches, count):
+        started = time.monotonic()
+        train_step(run.state, micro_batches)
+        times.append(time.monotonic() - started)
+    return times
 
 
 def _peak(recipe: Recipe) -> float:
     options = recipe.optimization
-    if options.lr_scheduler != PAPER_SCHEDULE:
+    if options.lr_scheduler != NOAM:
         return options.learning_rate or 0.0
     return noam_lambda(recipe.model.d_model, options.warmup_steps, options.learning_rate_scale)(
         options.warmup_steps - 1

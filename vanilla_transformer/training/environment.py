@@ -1,4 +1,4 @@
-"""What a run is computed by: its record, and what is kept there."""
+"""The machine of a run: its description, and how much oneDNN caches on it."""
 
 import os
 from importlib.metadata import version
@@ -8,24 +8,23 @@ import torch
 from accelerate import Accelerator
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
-# oneDNN and torch each keep what was compiled for products of the last so many shapes, by default 1,024.
-_COMPILED_PRODUCTS = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-_PRODUCTS_OF_A_STEP = 64
+# oneDNN and torch each cache compiled matrix products by shape, 1,024 of them by default.
+_CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+_PRODUCTS_PER_STEP = 64
 
 
-def forget_old_products() -> None:
+def limit_onednn_cache() -> None:
+    """Let oneDNN cache the compiled products of about one step only.
+
+    Bucketed batches rarely repeat a shape, and in bfloat16 on a CPU the full cache needs more memory than everything
+    else. Call it before the first matrix product of the process. Variables that are set already stay.
     """
-    Lets oneDNN keep what it compiled for about one step. Batches of buckets hardly ever have the shape of an earlier
-    one, and in bfloat16 on a CPU all that was kept for them came to more memory than everything else.
-
-    It works before the first product of a process. What the environment says already stays.
-    """
-    for name in _COMPILED_PRODUCTS:
-        os.environ.setdefault(name, str(_PRODUCTS_OF_A_STEP))
+    for name in _CACHE_VARIABLES:
+        os.environ.setdefault(name, str(_PRODUCTS_PER_STEP))
 
 
 def describe_machine(accelerator: Accelerator) -> dict[str, Any]:
-    """Hardware and versions, as JSON can hold them: this machine's, and how many processes there are on all."""
+    """Return this machine's hardware, the number of processes of the run, and library versions, for JSON."""
     return {
         "hardware": _hardware(accelerator),
         "processes": accelerator.num_processes,

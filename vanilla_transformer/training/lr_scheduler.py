@@ -1,44 +1,43 @@
-"""The learning rate of section 5.3, and those of transformers by name."""
+"""The learning rate of section 5.3, and transformers' schedules by name."""
 
 from collections.abc import Callable
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
-from .arguments import PAPER_SCHEDULE
+NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
 
 
 def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable[[int], float]:
-    """
-    Equation 3: `d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`, times `scale`.
+    """Return equation 3 as a function: `d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)`, times `scale`.
 
-    The returned function takes updates already made, as `LambdaLR` counts them, so that update n uses step n.
+    The function takes the number of finished steps, as `LambdaLR` counts them: its value at 0 is the rate of step 1.
 
     Args:
         d_model (`int`): Width of the model.
-        warmup_steps (`int`): Updates of linear growth; the paper has 4000.
-        scale (`float`): 1 in the paper. Differs from the paper where it is not 1.
+        warmup_steps (`int`): Steps of linear growth; the paper uses 4000.
+        scale (`float`): 1 in the paper. Differs from the paper otherwise.
     """
 
-    def rate(updates_made: int) -> float:
-        step = updates_made + 1
+    def rate(finished_steps: int) -> float:
+        step = finished_steps + 1
         return scale * d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
     return rate
 
 
-def make_schedule(
+def create_lr_scheduler(
     name: str, optimizer: torch.optim.Optimizer, d_model: int, warmup_steps: int, max_steps: int, scale: float
 ) -> LRScheduler:
-    """
-    The paper's schedule, or one of transformers by its name (`transformers.get_scheduler`), to be advanced once behind
-    every update. It must not be given to Accelerate, which would advance it once for every process.
+    """Create the paper's schedule, or one of `transformers.get_scheduler`, to be advanced once after every step.
+
+    Do not prepare it with Accelerate, which would advance it once per process.
 
     Args:
-        optimizer: Its rate is 1 for the paper's schedule, which gives the rate itself, and the peak for the others.
-        max_steps (`int`): Updates of the whole run, at whose end the linear and the cosine schedule reach 0.
+        optimizer: Its rate is 1 for the paper's schedule, which yields the rate itself, and the peak for the others.
+        max_steps (`int`): Length of the whole run, at whose end the linear and the cosine schedule reach 0.
     """
-    if name == PAPER_SCHEDULE:
+    if name == NOAM:
         return LambdaLR(optimizer, noam_lambda(d_model, warmup_steps, scale))
     from transformers import get_scheduler
 

@@ -1,6 +1,7 @@
-"""What a run records of itself: sums over updates, lines of `metrics.jsonl`, and one line for people."""
+"""Metrics of a run: sums over steps, lines of `metrics.jsonl`, trackers, and the progress bar."""
 
 import json
+import logging
 import math
 import resource
 import sys
@@ -9,14 +10,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from accelerate import Accelerator
+from tqdm.auto import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 from vanilla_transformer.file_utils import write_text_atomically
+
+logger = logging.getLogger(__name__)
+
 
 METRICS_FILE = "metrics.jsonl"
 
 
-class UpdateSums(NamedTuple):
-    """Sums over the batches of one update, in all processes: losses in nats, tokens of both sides."""
+class StepSums(NamedTuple):
+    """Sums over the micro-batches of one step, in all processes: losses in nats, tokens of both sides."""
 
     plain_loss: float
     smoothed_loss: float
@@ -25,14 +32,14 @@ class UpdateSums(NamedTuple):
     padded_tokens: float
 
 
-class StepLog:
-    """Sums over the updates since it was last read."""
+class StepMetrics:
+    """Accumulate the sums of steps until a line is logged. Part of a checkpoint, since a run can stop in between."""
 
     def __init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
-        self._sums = [0.0] * len(UpdateSums._fields)
+        self._sums = [0.0] * len(StepSums._fields)
         self._since = time.monotonic()
 
     def state_dict(self) -> dict[str, Any]:
@@ -41,16 +48,18 @@ class StepLog:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._sums, self._since = state["sums"], time.monotonic() - state["seconds"]
 
-    def add(self, update: UpdateSums) -> None:
-        """Counts one update."""
-        self._sums = [total + value for total, value in zip(self._sums, update, strict=True)]
+    def add(self, step: StepSums) -> None:
+        """Add the sums of one step."""
+        self._sums = [total + value for total, value in zip(self._sums, step, strict=True)]
 
     def pop(self) -> dict[str, float]:
+        """Return the means since the last call, and start again.
+
+        Returns:
+            Losses in nats per target token, perplexity, target tokens per second, and the share of padding in the
+            tokens of both sides.
         """
-        Losses in nats a target token, perplexity, target tokens a second, and the share of padding in both sides'
-        tokens.
-        """
-        sums = UpdateSums(*self._sums)
+        sums = StepSums(*self._sums)
         loss = sums.plain_loss / sums.target_tokens
         entry = {
             "loss": loss,
@@ -63,38 +72,94 @@ class StepLog:
         return entry
 
 
+class MetricsLogger:
+    """Write metrics to `metrics.jsonl` and to Accelerate's trackers, and show a progress bar.
+
+    The bar closes when the `with` block ends; entries can still be written after it.
+
+    Args:
+        folder: The run's folder.
+        recipe: Names and values, for the trackers.
+        steps: Steps of the run so far and in all, for the bar.
+    """
+
+    def __init__(self, folder: Path, accelerator: Accelerator, recipe: dict[str, Any], steps: tuple[int, int]):
+        self.folder = folder
+        self.accelerator = accelerator
+        if accelerator.log_with:
+            # TensorBoard rejects None.
+            plain = (int, float, str, bool)
+            config = {name: value if isinstance(value, plain) else str(value) for name, value in recipe.items()}
+            accelerator.init_trackers("vanilla-transformer", config=config)
+        hidden = steps[0] >= steps[1] or not accelerator.is_local_main_process
+        self.bar = tqdm(initial=steps[0], total=steps[1], desc="Training", unit="step", disable=hidden)
+        self._redirect = logging_redirect_tqdm()
+
+    def __enter__(self) -> "MetricsLogger":
+        self._redirect.__enter__()
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._redirect.__exit__(*exception)
+        self.bar.close()
+
+    def advance(self, expected_steps: int) -> None:
+        """Move the progress bar by one step, of `expected_steps` in all."""
+        self.bar.total = expected_steps
+        self.bar.update()
+
+    def log_steps(self, entry: dict[str, Any]) -> None:
+        """Write what was measured over the last steps, and show it beside the bar."""
+        self.write(entry)
+        loss, tokens, rate = entry["loss"], entry["tokens_per_second"], entry["learning_rate"]
+        self.bar.set_postfix({"loss": f"{loss:.3f}", "tokens/s": f"{tokens:.0f}", "lr": f"{rate:.1e}"})
+
+    def log_validation(self, entry: dict[str, Any]) -> None:
+        """Write the result of a validation, and log it as a line for people."""
+        self.write(entry)
+        if self.accelerator.is_main_process:
+            logger.info("Validation: %s", describe_entry(entry))
+
+    def write(self, entry: dict[str, Any]) -> None:
+        """Write an entry, which has a `step`."""
+        if self.accelerator.is_main_process:
+            append_entry(self.folder, entry)
+        numbers = {name: value for name, value in entry.items() if isinstance(value, int | float)}
+        self.accelerator.log(numbers, step=entry["step"])
+
+
 def peak_memory_gib(device: torch.device) -> float:
-    """Most memory in use so far: of the GPU where there is one, of the process otherwise, in GiB."""
+    """Return the peak memory in GiB: of the GPU if `device` is one, otherwise of the process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**30
     status = Path("/proc/self/status")
-    if status.exists():  # what `getrusage` gives is at least what the parent process had when it started this one
+    if status.exists():  # `getrusage` would include what the parent process used when it started this one
         lines = status.read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20  # KiB
-    unit = 1 if sys.platform == "darwin" else 2**10  # bytes there, KiB elsewhere
+    unit = 1 if sys.platform == "darwin" else 2**10  # macOS counts bytes, others KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 
 
 def append_entry(folder: Path, entry: dict[str, Any]) -> None:
-    """Adds a line to the metrics of a run."""
+    """Append a line to the metrics of a run."""
     with (folder / METRICS_FILE).open("a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
 
 
 def read_entries(folder: Path) -> list[dict[str, Any]]:
-    """The lines of the metrics; one that was cut off at the end is left out."""
+    """Read the metrics of a run, without a truncated last line."""
     path = folder / METRICS_FILE
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def forget_entries_after(folder: Path, step: int) -> None:
-    """Takes out what was logged behind update `step`, which a run that goes on from there logs again."""
+def truncate_metrics(folder: Path, step: int) -> None:
+    """Drop everything logged after `step`, from which the run resumes."""
     kept = [json.dumps(entry) + "\n" for entry in read_entries(folder) if entry["step"] <= step]
     write_text_atomically(folder / METRICS_FILE, "".join(kept))
 
 
-def describe(entry: dict[str, Any]) -> str:
-    """One line for people: names and values of an entry of the metrics."""
+def describe_entry(entry: dict[str, Any]) -> str:
+    """Format an entry as one line for people."""
     values = {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in entry.items()}
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())

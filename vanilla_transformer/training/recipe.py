@@ -1,16 +1,26 @@
-"""Flags and YAML recipes as they are written, each mistake in them an error that names it."""
+"""Parse flags and YAML recipes into dataclasses; every mistake is a `ValueError` that names it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 from transformers import HfArgumentParser
 
+# Old names of flags and recipe keys, and what they are called now.
+RENAMED = {
+    "lsh_rounds": "num_hashes",
+    "lsh_buckets": "num_buckets",
+    "lsh_chunk": "lsh_attn_chunk_length",
+    "lsh_seed": "hash_seed",
+    "memory_length": "mem_len",
+    "feed_forward_chunk": "chunk_size_feed_forward",
+}
+
 
 class Parser(HfArgumentParser):
-    """Raises a `ValueError` for what cannot be parsed, in place of writing how to use it and leaving."""
+    """Raise a `ValueError` for arguments that cannot be parsed, instead of printing the usage and exiting."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, allow_abbrev=False, **kwargs)
@@ -19,7 +29,7 @@ class Parser(HfArgumentParser):
         raise ValueError(f"{message.removeprefix('argument ')}. See --help.")
 
     def parse(self, arguments: Sequence[str]) -> tuple[Any, ...]:
-        """Flags as dataclasses."""
+        """Parse flags into the dataclasses."""
         *parsed, rest = self.parse_args_into_dataclasses(list(arguments), return_remaining_strings=True)
         if rest:
             raise ValueError(f"Every value must follow its flag, got {rest[0]!r} without one.")
@@ -27,12 +37,11 @@ class Parser(HfArgumentParser):
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
-    """
-    Keys and values of a YAML recipe.
+    """Read the keys and values of a YAML recipe.
 
     Raises:
-        OSError: there is no such file.
-        ValueError: it is not YAML, or not a mapping, or has a key twice.
+        OSError: the file does not exist.
+        ValueError: the file is not YAML, is not a mapping, or has a key twice.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
@@ -45,18 +54,25 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     return recipe
 
 
+def check_renamed(names: Iterable[str], what: str) -> None:
+    """Raise a `ValueError` for the first name that has been renamed, with its new name."""
+    for name in names:
+        successor = RENAMED.get(name.replace("-", "_"))
+        if successor is not None:
+            raise ValueError(f"The {what} {name!r} is now called {successor!r}.")
+
+
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:
-    """The flags that a recipe stands for."""
+    """Return a recipe as flags. Lists and mappings become JSON."""
     return [part for name, value in recipe.items() if value is not None for part in (f"--{name}", _as_word(value))]
 
 
 def _as_word(value: Any) -> str:
-    """A value as a flag takes it: lists and mappings in JSON."""
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
 
 
 class _UniqueKeyLoader(yaml.SafeLoader):
-    """YAML as it is defined, where no key comes twice in a mapping; PyYAML takes the last."""
+    """Refuse a key that a mapping has twice, as the YAML specification does. PyYAML would use the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]

@@ -20,7 +20,7 @@ from vanilla_transformer.data.batch_sampler import TokenBatchSampler
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
-from .environment import forget_old_products
+from .environment import limit_onednn_cache
 from .lr_scheduler import noam_lambda
 
 
@@ -108,7 +108,7 @@ class TokenBudgetTrainerMixin:
     accelerator: Any
 
     def __init__(self, *args: Any, **kwargs: Any):
-        forget_old_products()
+        limit_onednn_cache()
         super().__init__(*args, **kwargs)
         if not isinstance(self.args, TokenBudgetTrainingArguments):
             raise ValueError(

@@ -1,38 +1,89 @@
-"""What learns: a model with its optimizer, schedule and moving average, in one piece or spread over processes."""
+"""What training changes: model, optimizer, LR schedule and EMA, and the progress of the run."""
 
 import copy
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from accelerate import Accelerator
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import PAPER_SCHEDULE, OptimizationArguments
+from .arguments import Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
-from .checkpoint import Progress, TrainingState
-from .loss import Objective
-from .lr_scheduler import make_schedule
-from .sharding import like, load_optimizer_state, shard_model, whole_optimizer_state, whole_tensor, whole_weights
+from .checkpoint import ResumeState, StateDict
+from .distributed import full_tensor, shard_like, shard_model
+from .loss import ModelWithLoss
+from .lr_scheduler import NOAM, create_lr_scheduler
+from .metrics import StepMetrics, peak_memory_gib
 
 
-class Learner:
-    """
-    All that an update changes. `core` is the model, `objective` its loss, `prepared` that in Accelerate's wrapping,
-    which is what is called; `whole` a model that a single process can decode with: the core itself, or a copy that the
-    shards of all processes are gathered into.
+@dataclass
+class TrainProgress:
+    """How far a run has come: everything but tensors that a restart needs to continue bit for bit."""
+
+    step: int = 0
+    minutes: float = 0.0
+    # Validations that count for the choice of the best model, best first: {"step": ..., "score": ...}.
+    best: list[dict[str, float]] = field(default_factory=list)
+    validations_without_improvement: int = 0
+    num_processes: int = 1
+    recipe: dict[str, Any] = field(default_factory=dict)
+    # Whether the checkpoint exists only because the run was interrupted. The next one replaces it, so that the final
+    # average covers the checkpoints that an uninterrupted run would have written.
+    temporary: bool = False
+    batch_sampler: dict[str, Any] = field(default_factory=dict)
+    lr_scheduler: dict[str, Any] = field(default_factory=dict)
+    grad_scaler: dict[str, Any] = field(default_factory=dict)
+    step_metrics: dict[str, Any] = field(default_factory=dict)
+
+    def record_score(self, score: float, keep_best: int) -> set[int]:
+        """Rank the score of the current step, and count the validations since the best one.
+
+        Returns:
+            The steps of the `keep_best` best models.
+        """
+        improved = not self.best or score > self.best[0]["score"]
+        self.validations_without_improvement = 0 if improved else self.validations_without_improvement + 1
+        self.best.append({"step": self.step, "score": score})
+        self.best.sort(key=lambda other: -other["score"])
+        del self.best[max(1, keep_best) :]
+        return {int(other["step"]) for other in self.best[:keep_best]}
+
+
+class TrainState:
+    """Model, optimizer, LR schedule and EMA, replicated (DDP) or sharded (FSDP2), with the progress of the run.
+
+    Attributes:
+        unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
+        model_with_loss: Computes its loss.
+        wrapped_model: `model_with_loss` in DDP or `torch.compile`, the module that is called.
+        full_model: A model that one process can decode with: `unwrapped_model`, or with FSDP2 an unsharded copy.
+        step_metrics: Sums over the steps since the last line of the log.
     """
 
     def __init__(
         self,
+        recipe: Recipe,
         model: VanillaTransformerForConditionalGeneration,
-        options: OptimizationArguments,
+        tokenizer: PreTrainedTokenizerBase,
         accelerator: Accelerator,
     ):
+        options = recipe.optimization
+        self.recipe = recipe
+        self.tokenizer = tokenizer
         self.accelerator = accelerator
-        self._place(model, options)
-        self.optimizer = accelerator.prepare(self._make_optimizer(options))
-        # Not prepared by Accelerate, which would advance it once for every process.
-        self.schedule = make_schedule(
+        self._wrap(model)
+        self.optimizer = accelerator.prepare(self._create_optimizer())
+        self.lr_scheduler = create_lr_scheduler(
             options.lr_scheduler,
             self.optimizer.optimizer,
             model.config.d_model,
@@ -42,74 +93,140 @@ class Learner:
         )
         self.ema: ExponentialMovingAverage | None = None
         if options.ema_decay is not None:
-            self.ema = ExponentialMovingAverage(dict(self.core.named_parameters()), options.ema_decay)
+            self.ema = ExponentialMovingAverage(dict(self.unwrapped_model.named_parameters()), options.ema_decay)
+        self.progress = TrainProgress(num_processes=accelerator.num_processes, recipe=flatten(recipe))
+        self.step_metrics = StepMetrics()
+        self._started = time.monotonic()
 
-    def _place(self, model: VanillaTransformerForConditionalGeneration, options: OptimizationArguments) -> None:
-        objective = Objective(model, options.label_smoothing)
-        if options.fsdp:
-            self.whole = copy.deepcopy(model).to(self.accelerator.device)
-            shard_model(objective.to(self.accelerator.device), self.accelerator.num_processes)
-            self.prepared: torch.nn.Module = objective
-            self.objective = objective
-            self.core = objective.core
+    def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
+        model_with_loss = ModelWithLoss(model, self.recipe.optimization.label_smoothing)
+        if self.recipe.optimization.fsdp:
+            self.full_model = copy.deepcopy(model).to(self.accelerator.device)
+            shard_model(model_with_loss.to(self.accelerator.device), self.accelerator.num_processes)
+            self.wrapped_model: torch.nn.Module = model_with_loss
+            self.model_with_loss = model_with_loss
+            self.unwrapped_model = model_with_loss.model
         else:
-            self.prepared = self.accelerator.prepare(objective)
-            self.objective = self.accelerator.unwrap_model(self.prepared, keep_torch_compile=False)
-            self.core = self.whole = self.objective.core
+            self.wrapped_model = self.accelerator.prepare(model_with_loss)
+            self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model, keep_torch_compile=False)
+            self.unwrapped_model = self.full_model = self.model_with_loss.model
 
-    def _make_optimizer(self, options: OptimizationArguments) -> torch.optim.Optimizer:
-        """The paper's Adam. Its schedule gives the rate itself, not a factor."""
+    def _create_optimizer(self) -> torch.optim.Optimizer:
+        """Create the paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it."""
+        options = self.recipe.optimization
         return torch.optim.Adam(
-            self.core.parameters(),
-            lr=1.0 if options.lr_scheduler == PAPER_SCHEDULE else options.learning_rate or 0.0,
+            self.unwrapped_model.parameters(),
+            lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
             betas=(options.adam_beta1, options.adam_beta2),
             eps=options.adam_epsilon,
-            fused=True,  # one pass over all parameters in place of one a parameter
+            fused=True,  # one pass over all parameters instead of one per parameter
         )
 
-    def step(self) -> None:
-        """Changes the parameters by the gradient that has been gathered, and forgets it."""
+    @property
+    def step(self) -> int:
+        """Optimizer steps so far."""
+        return self.progress.step
+
+    def minutes(self) -> float:
+        """Return the minutes of training so far, over all restarts."""
+        return (time.monotonic() - self._started) / 60.0
+
+    def optimizer_step(self) -> None:
+        """Update parameters, learning rate and EMA from the accumulated gradient, and reset the gradient."""
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.schedule.step()
+        self.lr_scheduler.step()
         if self.ema is not None:
             self.ema.update()
+        self.progress.step += 1
 
-    def whole_model(self) -> VanillaTransformerForConditionalGeneration:
-        """The present weights in one piece. All processes must ask for it together, as for what follows."""
-        if self.whole is not self.core:
-            load_weights(self.whole, whole_weights(self.core))
-        return self.whole
+    def is_finished(self) -> bool:
+        """Check steps, minutes and patience. Processes may disagree, since their clocks differ."""
+        options, patience = self.recipe.optimization, self.recipe.optimization.early_stopping_patience
+        return (
+            self.step >= options.max_steps
+            or (options.max_minutes is not None and self.minutes() >= options.max_minutes)
+            or (patience is not None and self.progress.validations_without_improvement >= patience)
+        )
 
-    def whole_ema(self) -> dict[str, torch.Tensor]:
-        """The moving average in one piece, if there is one."""
-        return {} if self.ema is None else {name: whole_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
+    def expected_steps(self) -> int:
+        """Estimate at which step training will end, from `max_steps` and `max_minutes`."""
+        options = self.recipe.optimization
+        if options.max_minutes is None or not self.step:
+            return options.max_steps
+        return min(options.max_steps, max(self.step, round(self.step * options.max_minutes / self.minutes())))
 
-    def end(self) -> None:
+    def measure_steps(self, gradient_norm: torch.Tensor, epoch: float) -> dict[str, Any]:
+        """Return an entry for the log of the steps since the last call."""
+        entry: dict[str, Any] = {"step": self.step, "epoch": epoch, "minutes": self.minutes()}
+        entry |= self.step_metrics.pop() | {"learning_rate": self.lr_scheduler.get_last_lr()[0]}
+        entry |= {"gradient_norm": float(gradient_norm), "peak_memory_gib": peak_memory_gib(self.accelerator.device)}
+        return entry
+
+    def gather_model(self) -> VanillaTransformerForConditionalGeneration:
+        """Return `full_model` with the current weights. All processes must call it together."""
+        if self.full_model is not self.unwrapped_model:
+            options = StateDictOptions(full_state_dict=True)
+            weights: Any = get_model_state_dict(self.unwrapped_model, options=options)
+            load_weights(self.full_model, weights)
+        return self.full_model
+
+    def gather_ema(self) -> StateDict:
+        """Return the EMA as full tensors on the CPU; empty without one. All processes must call it together."""
+        return {} if self.ema is None else {name: full_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
+
+    def resume_state(self, full: bool) -> ResumeState:
+        """Return what a checkpoint holds beside the model. All processes must call it together.
+
+        Args:
+            full: Gather full tensors on the CPU. Otherwise tensors are returned as they are, sharded or not.
         """
-        Ends what processes and trackers have in common. DDP goes first: it would be the last to hold the processes'
-        group, and end it with Python's lock held, for which the group's own thread may be waiting (in torch 2.13).
-        """
-        self.prepared = self.objective
-        self.accelerator.free_memory()
-        self.accelerator.end_training()
+        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, options=options)
+        state = optimizer.get("state", {})  # gathered on the CPU of the main process only
+        tensors = {f"{name}.{kind}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
+        ema = {} if self.ema is None else self.gather_ema() if full else self.ema.state_dict()
+        return ResumeState(self._collect_metadata(), optimizer.get("param_groups", []), tensors, ema)
 
-    def complete(self, progress: Progress) -> None:
-        """Enters what is no tensor."""
-        progress.schedule = self.schedule.state_dict()
+    def _collect_metadata(self) -> dict[str, Any]:
+        """Enter the state of LR scheduler, grad scaler and metrics in `progress`, and return it for JSON."""
+        self.progress.minutes = self.minutes()
+        self.progress.lr_scheduler = self.lr_scheduler.state_dict()
+        self.progress.step_metrics = self.step_metrics.state_dict()
         if self.accelerator.scaler is not None:
-            progress.scaler = self.accelerator.scaler.state_dict()
+            self.progress.grad_scaler = self.accelerator.scaler.state_dict()
+        return asdict(self.progress)
 
-    def training_state(self, progress: Progress) -> TrainingState:
-        """What a checkpoint of this place holds beside the model, in one piece."""
-        return TrainingState(progress, whole_optimizer_state(self.core, self.optimizer.optimizer), self.whole_ema())
+    def load_resume_state(self, state: ResumeState, full: bool) -> None:
+        """Continue where `state` was saved. The model must have the weights of the same checkpoint.
 
-    def load_training_state(self, state: TrainingState) -> None:
-        """Goes on where a state was taken. The model has been given its weights already."""
-        load_optimizer_state(self.core, self.optimizer.optimizer, state.optimizer)
-        self.schedule.load_state_dict(state.progress.schedule)
+        Args:
+            full: Whether the tensors of `state` are full; otherwise they are sharded as this model is.
+        """
+        optimizer: dict[str, Any] = {"state": {}, "param_groups": state.param_groups}
+        for name, tensor in state.optimizer.items():
+            parameter, _, kind = name.rpartition(".")
+            optimizer["state"].setdefault(parameter, {})[kind] = tensor
+        options = StateDictOptions(full_state_dict=full)
+        set_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, optimizer, options=options)
         if self.ema is not None and state.ema:
             average = self.ema.state_dict()
-            self.ema.load_state_dict({name: like(tensor, average[name]) for name, tensor in state.ema.items()})
-        if self.accelerator.scaler is not None and state.progress.scaler:
-            self.accelerator.scaler.load_state_dict(state.progress.scaler)
+            self.ema.load_state_dict({name: shard_like(t, average[name]) for name, t in state.ema.items()})
+        recipe, self.progress = self.progress.recipe, TrainProgress(**state.progress)
+        self.progress.recipe, self.progress.temporary = recipe, False
+        self.progress.num_processes = self.accelerator.num_processes
+        self.lr_scheduler.load_state_dict(self.progress.lr_scheduler)
+        self.step_metrics.load_state_dict(self.progress.step_metrics)
+        if self.accelerator.scaler is not None and self.progress.grad_scaler:
+            self.accelerator.scaler.load_state_dict(self.progress.grad_scaler)
+        self._started = time.monotonic() - 60.0 * self.progress.minutes
+
+    def close(self) -> None:
+        """Close trackers and the process group.
+
+        DDP is released first. As the last holder of the process group it would destroy the group while holding
+        Python's lock, for which the group's own thread may be waiting (torch 2.13).
+        """
+        self.wrapped_model = self.model_with_loss
+        self.accelerator.free_memory()
+        self.accelerator.end_training()

@@ -1,114 +1,99 @@
-"""One update: the gradient of the mean loss over all target tokens of all batches of all processes, and a step."""
+"""One training step: the gradient of the mean loss over all target tokens of all processes, and an optimizer step."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from accelerate.utils import send_to_device
 from torch.nn.utils import clip_grad_norm_
 
-from vanilla_transformer.data.batch_sampler import Batch, count_tokens
+from vanilla_transformer.data.batch_sampler import Batch, collate, count_tokens
+from vanilla_transformer.data.tokenized_corpus import EncodedPair
 
-from .arguments import Recipe
 from .checkpoint import list_checkpoints
-from .distributed import sum_over_processes
-from .metrics import UpdateSums
-from .sharding import exchange_gradients, whole_tensor
-from .train_state import Learner
+from .distributed import full_tensor, skip_gradient_sync, sum_over_processes
+from .metrics import StepSums
+from .train_state import TrainState
+
+# The numbers of the pairs of a micro-batch in the corpus, counted from 0, and the pairs themselves.
+NumberedPairs = tuple[list[int], list[EncodedPair]]
 
 
-class NumberedBatch(NamedTuple):
-    """A batch, and which pairs of the corpus it holds, counted from 0."""
+def train_step(state: TrainState, micro_batches: Sequence[NumberedPairs]) -> torch.Tensor:
+    """Make one optimizer step from this process's micro-batches: forward, backward, clip, Adam, schedule, EMA.
 
-    numbers: list[int]
-    tensors: Batch
+    The sums of losses and tokens over all processes are added to `state.step_metrics`.
 
+    Returns:
+        The norm of the gradient, before clipping.
 
-class Updater:
-    """Makes the updates of a learner."""
-
-    def __init__(self, learner: Learner, recipe: Recipe):
-        self.learner = learner
-        self.accelerator = learner.accelerator
-        self.options = recipe.optimization
-        self.output_dir = recipe.output.output_dir
-
-    def update(self, batches: Sequence[NumberedBatch], step: int) -> tuple[UpdateSums, torch.Tensor]:
-        """
-        Makes the update that comes behind `step` others, from this process's batches.
-
-        Returns:
-            Sums over all processes, and the gradient's norm.
-
-        Raises:
-            FloatingPointError: the loss is not finite; the parameters are as they were.
-        """
-        tensors = [send_to_device(batch.tensors, self.accelerator.device) for batch in batches]
-        tokens = sum_over_processes(self.accelerator, [sum(count_tokens(batch) for batch in tensors)])[0]
-        losses = []
-        for index, batch in enumerate(tensors):
-            self._seed_draws(step, index)
-            with self._gradients_stay_here(until_last=index < len(tensors) - 1):
-                losses.append(self._backward(batch, tokens))
-        sums = UpdateSums(*sum_over_processes(self.accelerator, _sum_update(losses, tensors)).tolist())
-        self._check_finite(sums, batches, step)
-        norm = self._clip_gradient()
-        self.learner.step()
-        return sums, norm
-
-    def _seed_draws(self, step: int, index: int) -> None:
-        """
-        Makes dropout a function of seed, update and batch, wherever the batch is computed: a run that goes on draws
-        what it would have drawn, and two processes draw what one that accumulates does.
-        """
-        of_update = index * self.accelerator.num_processes + self.accelerator.process_index
-        entropy = (self.options.seed, step, of_update)
-        torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1)))
-
-    @contextmanager
-    def _gradients_stay_here(self, until_last: bool) -> Iterator[None]:
-        """While batches accumulate processes need not exchange their gradients."""
-        prepared, objective = self.learner.prepared, self.learner.objective
-        if self.options.fsdp:
-            exchange_gradients(objective, not until_last)
-        with self.accelerator.no_sync(prepared) if until_last and prepared is not objective else nullcontext():
-            yield
-
-    def _backward(self, batch: Batch, tokens: torch.Tensor) -> torch.Tensor:
-        """Adds one batch's share to the gradient; returns its plain and its smoothed loss, summed over tokens."""
-        with self.accelerator.autocast():
-            loss = self.learner.prepared(batch)
-        # Processes average their gradients, but `tokens` already counts those of all of them.
-        self.accelerator.backward(loss.smoothed * self.accelerator.num_processes / tokens)
-        return torch.stack([loss.plain, loss.smoothed.detach()])
-
-    def _check_finite(self, sums: UpdateSums, batches: Sequence[NumberedBatch], step: int) -> None:
-        if np.isfinite(sums.smoothed_loss):
-            return
-        saved = list_checkpoints(self.output_dir)
-        sentences = [number + 1 for batch in batches for number in batch.numbers]
-        raise FloatingPointError(
-            f"The loss of update {step + 1} is {sums.smoothed_loss}, so training stops. This process's "
-            f"part of it was sentences {', '.join(map(str, sentences))} of the corpus. The last good checkpoint is "
-            f"{saved[-1] if saved else 'none'}. A lower learning rate, a longer warm-up or --max_grad_norm 1 may help."
-        )
-
-    def _clip_gradient(self) -> torch.Tensor:
-        """The norm of the whole gradient, which is scaled down to `max_grad_norm` where that is given."""
-        self.accelerator.unscale_gradients(self.learner.optimizer)
-        most = self.options.max_grad_norm
-        return whole_tensor(clip_grad_norm_(self.learner.core.parameters(), float("inf") if most is None else most))
+    Raises:
+        FloatingPointError: the loss is not finite; the parameters have not changed.
+    """
+    accelerator = state.accelerator
+    pad_token_id = state.tokenizer.pad_token_id
+    batches = [send_to_device(collate(pairs, pad_token_id), accelerator.device) for _, pairs in micro_batches]
+    tokens = sum_over_processes(accelerator, [sum(count_tokens(batch) for batch in batches)])[0]
+    losses = []
+    for index, batch in enumerate(batches):
+        seed_dropout(state, index)
+        with skip_gradient_sync(accelerator, state.wrapped_model, skip=index < len(batches) - 1):
+            losses.append(_backward(state, batch, tokens))
+    sums = StepSums(*sum_over_processes(accelerator, _sum_step(losses, batches)).tolist())
+    _check_finite(sums, state, micro_batches)
+    norm = _clip_gradient(state)
+    state.optimizer_step()
+    state.step_metrics.add(sums)
+    return norm
 
 
-def _sum_update(losses: list[torch.Tensor], batches: list[Batch]) -> torch.Tensor:
-    """The values of `UpdateSums` for this process's batches."""
+def seed_dropout(state: TrainState, index: int) -> None:
+    """Seed dropout from (seed, step, micro-batch).
+
+    A resumed run draws the same masks, and so do N processes and one process that accumulates N micro-batches.
+    """
+    accelerator = state.accelerator
+    micro_batch = index * accelerator.num_processes + accelerator.process_index
+    sequence = np.random.SeedSequence((state.recipe.optimization.seed, state.step, micro_batch))
+    torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
+
+def _backward(state: TrainState, batch: Batch, tokens: torch.Tensor) -> torch.Tensor:
+    """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
+    with state.accelerator.autocast():
+        loss = state.wrapped_model(batch)
+    # DDP averages gradients over processes, but `tokens` already counts the tokens of all of them.
+    state.accelerator.backward(loss.smoothed * state.accelerator.num_processes / tokens)
+    return torch.stack([loss.plain, loss.smoothed.detach()])
+
+
+def _check_finite(sums: StepSums, state: TrainState, micro_batches: Sequence[NumberedPairs]) -> None:
+    if np.isfinite(sums.smoothed_loss):
+        return
+    saved = list_checkpoints(state.recipe.output.output_dir)
+    sentences = [number + 1 for numbers, _ in micro_batches for number in numbers]
+    raise FloatingPointError(
+        f"The loss of step {state.step + 1} is {sums.smoothed_loss}, so training stops. This process contributed "
+        f"sentences {', '.join(map(str, sentences))} of the corpus. The last good checkpoint is "
+        f"{saved[-1] if saved else 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1."
+    )
+
+
+def _clip_gradient(state: TrainState) -> torch.Tensor:
+    """Return the norm of the gradient, after scaling it down to `max_grad_norm` if that is given."""
+    state.accelerator.unscale_gradients(state.optimizer)
+    limit = state.recipe.optimization.max_grad_norm
+    norm = clip_grad_norm_(state.unwrapped_model.parameters(), float("inf") if limit is None else limit)
+    return full_tensor(norm)
+
+
+def _sum_step(losses: list[torch.Tensor], batches: list[Batch]) -> torch.Tensor:
+    """Compute the values of `StepSums` for this process's micro-batches."""
     counts = [[count_tokens(batch), *_count_both_sides(batch)] for batch in batches]
     return torch.cat([torch.stack(losses).sum(dim=0).cpu().double(), torch.tensor(counts).sum(dim=0)])
 
 
 def _count_both_sides(batch: Batch) -> tuple[int, int]:
-    """Tokens of source and target, without and with padding."""
+    """Count the tokens of source and target, without and with padding."""
     tokens = int(batch["attention_mask"].sum()) + count_tokens(batch)
     return tokens, batch["input_ids"].numel() + batch["labels"].numel()

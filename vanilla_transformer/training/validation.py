@@ -1,4 +1,4 @@
-"""Validation: loss and scores on pairs that are not trained on, and which models have done best by them."""
+"""Validation: loss and scores on pairs that the model is not trained on."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,21 +13,23 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPair, encode_pairs
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import OutputArguments
-from .checkpoint import Progress
 from .distributed import sum_over_processes
-from .loss import Objective
+from .loss import ModelWithLoss
 
 # Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
 Evaluator = Callable[..., dict[str, Any]]
 
 
-class Validation:
-    """
-    The validation pairs, and what a model is worth on them. There may be none; nothing is validated then.
+def loss_only(*_: Any, **__: Any) -> dict[str, Any]:
+    """Return no scores: an `Evaluator` that leaves validation to the loss."""
+    return {}
 
-    Models are whole ones, that a process can run without the others: each has batches of its own, of `max_tokens` on
-    either side, and one may have more of them than another.
+
+class Validation:
+    """Measure models on the validation pairs, of which there may be none.
+
+    Each process computes the loss of its own batches, of at most `max_tokens` on either side, without the others. One
+    process may have a batch more than another.
     """
 
     def __init__(
@@ -42,10 +44,10 @@ class Validation:
         self.tokenizer = tokenizer
         self.evaluate = evaluate
         self.accelerator = accelerator
-        self.batches = _batches(encode_pairs(tokenizer, pairs), max_tokens, tokenizer.pad_token_id)
+        self.batches = _plan_batches(encode_pairs(tokenizer, pairs), max_tokens, tokenizer.pad_token_id)
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
-        """Loss and scores. Decodes by the model's own defaults, the paper's, but for `generate_kwargs`."""
+        """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
         model.eval()
         entry = {"validation_loss": self.loss(model)}
         entry |= self.evaluate(model, self.tokenizer, self.pairs, **generate_kwargs)
@@ -55,39 +57,20 @@ class Validation:
 
     @torch.no_grad()
     def loss(self, model: VanillaTransformerForConditionalGeneration) -> float:
-        """Plain cross-entropy in nats a target token."""
-        objective = Objective(model, smoothing=0.0)
+        """Return the plain cross-entropy in nats per target token."""
+        model_with_loss = ModelWithLoss(model, smoothing=0.0)
         plain = tokens = 0.0
         for batch in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
             batch = send_to_device(batch, self.accelerator.device)
             with self.accelerator.autocast():
-                plain += float(objective(batch).plain)
+                plain += float(model_with_loss(batch).plain)
             tokens += count_tokens(batch)
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens
 
 
-def rank(entry: dict[str, Any], progress: Progress, output: OutputArguments) -> set[int] | None:
-    """
-    Enters the validation of the present update among the best of `progress`, and counts those that brought nothing.
-
-    Returns:
-        The updates whose models are to be kept; None where the entry has no score to choose by.
-    """
-    score = -entry["validation_loss"] if output.best_metric == "loss" else entry.get(output.best_metric)
-    if score is None:
-        return None
-    best = progress.best
-    improved = not best or score > best[0]["score"]
-    progress.validations_without_improvement = 0 if improved else progress.validations_without_improvement + 1
-    best.append({"step": progress.step, "score": score})
-    best.sort(key=lambda other: -other["score"])
-    del best[max(1, output.keep_best) :]
-    return {int(other["step"]) for other in best[: output.keep_best]}
-
-
-def _batches(pairs: Sequence[EncodedPair], max_tokens: int, pad_token_id: int) -> list[Batch]:
-    """Every pair once, among pairs of like length. Where one alone has more than `max_tokens`, that is the bound."""
+def _plan_batches(pairs: Sequence[EncodedPair], max_tokens: int, pad_token_id: int) -> list[Batch]:
+    """Batch every pair once, with pairs of similar length. A pair longer than `max_tokens` raises the limit."""
     if not pairs:
         return []
     source, target = [len(pair.source) for pair in pairs], [len(pair.target) for pair in pairs]

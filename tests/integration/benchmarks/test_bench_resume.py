@@ -31,7 +31,10 @@ def write_run(folder, records):
     for number, name in enumerate(FILES):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         save_file({"weight": torch.arange(3.0) + number}, folder / name)
-    state = {"progress": {"order": {"epoch": 1}, "schedule": {"last_epoch": 10}}, "param_groups": [{"lr": 0.1}]}
+    state = {
+        "progress": {"batch_sampler": {"epoch": 1}, "lr_scheduler": {"last_epoch": 10}},
+        "param_groups": [{"lr": 0.1}],
+    }
     for step in (9, 10):
         (folder / f"checkpoint-{step}" / "training_state.json").write_text(json.dumps(state))
     write_log(folder, ENTRIES)
@@ -103,8 +106,8 @@ def test_a_batch_that_nobody_trained_on_is_a_difference(straight, tmp_path):
 @pytest.mark.parametrize(
     "name, value, items",
     [
-        ("order", {"epoch": 2}, {"batch order"}),
-        ("schedule", {"last_epoch": 11}, {"schedule"}),
+        ("batch_sampler", {"epoch": 2}, {"batch order"}),
+        ("lr_scheduler", {"last_epoch": 11}, {"schedule"}),
     ],
 )
 def test_other_places_in_data_and_schedule_are_a_difference(straight, resumed, name, value, items):

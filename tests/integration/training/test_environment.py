@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from vanilla_transformer.training.environment import forget_old_products
+from vanilla_transformer.training.environment import limit_onednn_cache
 
 KEPT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 
@@ -15,10 +15,10 @@ KEPT = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 PRODUCTS = """
 import sys
 import psutil, torch
-from vanilla_transformer.training.environment import forget_old_products
+from vanilla_transformer.training.environment import limit_onednn_cache
 
 if sys.argv[1] == "forgetting":
-    forget_old_products()
+    limit_onednn_cache()
 weight, rows = torch.randn(256, 256, dtype=torch.bfloat16), torch.randn(1000, 256, dtype=torch.bfloat16)
 torch.nn.functional.linear(rows, weight)
 before = psutil.Process().memory_info().rss
@@ -45,5 +45,5 @@ def test_what_the_environment_says_stays(monkeypatch):
     monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
     monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
     monkeypatch.setattr(os, "environ", dict(os.environ))  # nothing of it stays behind this test
-    forget_old_products()
+    limit_onednn_cache()
     assert [os.environ[name] for name in KEPT] == ["64", "7"]

@@ -7,15 +7,23 @@ import time
 
 import pytest
 import torch
+from accelerate import Accelerator
 from safetensors.torch import load_file
 
-from tests.tiny_runs import entries, flags, launch, no_scores
+from tests.tiny_runs import (
+    assert_similar_weights,
+    assert_two_processes_match_one,
+    entries,
+    flags,
+    launch,
+    no_scores,
+)
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.data.batch_sampler import collate
+from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.distributed import sum_over_processes
-from vanilla_transformer.training.train_step import NumberedBatch
-from vanilla_transformer.training.trainer import TrainingInterrupted, TrainingRun, train
+from vanilla_transformer.training.metrics import MetricsLogger
+from vanilla_transformer.training.signals import TrainingInterrupted
+from vanilla_transformer.training.trainer import train
 
 
 def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
@@ -47,8 +55,10 @@ def test_validations_are_told_as_they_happen(corpus, tmp_path, caplog):
 
 def test_a_time_limit_ends_training_and_sets_the_progress_bar(corpus, tmp_path, monkeypatch):
     bars = []
-    make_bar = TrainingRun._progress_bar
-    monkeypatch.setattr(TrainingRun, "_progress_bar", lambda run: bars.append(make_bar(run)) or bars[0])
+    exit_block = MetricsLogger.__exit__
+    monkeypatch.setattr(
+        MetricsLogger, "__exit__", lambda logger, *error: bars.append(logger.bar) or exit_block(logger, *error)
+    )
     recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05))
     folder = train(recipe, evaluate=no_scores)
     steps = entries(folder)[-1]["step"]
@@ -71,42 +81,19 @@ def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypa
     """
     monkeypatch.setattr(torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr))
     large = train(parse_recipe(flags(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
-    monkeypatch.setattr(TrainingRun, "_updates", _split_in_uneven_parts)
+    unpatched = trainer.train_step
+    monkeypatch.setattr(trainer, "train_step", lambda state, batches: unpatched(state, _split_unevenly(*batches)))
     parts = train(parse_recipe(flags(corpus, tmp_path / "parts", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
-    _assert_same_weights(large, parts)
+    assert_similar_weights(large, parts)
 
 
-def _split_in_uneven_parts(run):
-    for ((numbers, pairs),) in run.order:
-        parts = (slice(0, 7), slice(7, None))
-        yield [NumberedBatch(numbers[part], collate(pairs[part], run.tokenizer.pad_token_id)) for part in parts]
+def _split_unevenly(batch):
+    numbers, pairs = batch
+    return [(numbers[part], pairs[part]) for part in (slice(0, 7), slice(7, None))]
 
 
-def _assert_same_weights(one, other):
-    expected = load_file(one / "model.safetensors")
-    for name, value in load_file(other / "model.safetensors").items():
-        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-5, rtol=1e-4)
-
-
-LONG = {"attention": "lsh", "num_buckets": 2, "reversible": True, "normalize_before": True}
-
-
-@pytest.mark.parametrize("model", [{}, pytest.param(LONG, marks=pytest.mark.slow)], ids=["the paper's", "reversible"])
-def test_two_processes_take_the_steps_of_one(model, corpus, tmp_path):
-    """One process that accumulates the two batches of a step is the reference."""
-    common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
-    launcher = ["torch.distributed.run", "--nproc_per_node", "2"]  # `accelerate launch` has no such mode on a CPU
-    process = launch(launcher, flags(corpus, tmp_path / "two", **common))
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 0, errors
-
-    one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **common))
-    run = train(one, evaluate=no_scores)
-    _assert_same_weights(tmp_path / "two", run)
-    ours, theirs = entries(run), entries(tmp_path / "two")
-    assert [entry["step"] for entry in theirs] == [entry["step"] for entry in ours]
-    assert theirs[0]["loss"] == pytest.approx(ours[0]["loss"], rel=1e-4)
-    assert theirs[-1]["validation_loss"] == pytest.approx(ours[-1]["validation_loss"], rel=1e-4)
+def test_train_on_two_processes_matches_one(corpus, tmp_path):
+    assert_two_processes_match_one(corpus, tmp_path)
 
 
 def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
@@ -118,24 +105,25 @@ def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
         time.sleep(0.2)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all that it runs
     _, errors = process.communicate(timeout=120)
-    assert "Interrupted after update" in errors
-    assert "The same command goes on from" in errors
+    assert "Interrupted after step" in errors
+    assert "The same command resumes from" in errors
     (checkpoint,) = folder.glob("checkpoint-*")
     VanillaTransformerForConditionalGeneration.from_pretrained(checkpoint)
     assert not (folder / "model.safetensors").exists()
 
 
-def test_a_signal_while_the_processes_agree_is_not_lost(corpus, tmp_path, monkeypatch):
-    agreed = []
+def test_train_stops_after_next_step_if_signal_arrives_during_check(corpus, tmp_path, monkeypatch):
+    check_trigger = Accelerator.check_trigger
+    checks = []
 
-    def agree(accelerator, values):
-        found = sum_over_processes(accelerator, values)
-        agreed.append(found)
-        if len(agreed) == 3:
+    def interrupted(accelerator):
+        triggered = check_trigger(accelerator)
+        checks.append(triggered)
+        if len(checks) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return found
+        return triggered
 
-    monkeypatch.setattr("vanilla_transformer.training.trainer.sum_over_processes", agree)
+    monkeypatch.setattr(Accelerator, "check_trigger", interrupted)
     with pytest.raises(TrainingInterrupted):
         train(parse_recipe(flags(corpus, tmp_path / "out", max_steps=9)), evaluate=no_scores)
     assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]

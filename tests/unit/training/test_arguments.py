@@ -7,10 +7,16 @@ import pytest
 
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-from vanilla_transformer.data.arguments import corpus_specs
+from vanilla_transformer.data.arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
-from vanilla_transformer.training.arguments import LongArguments, ModelArguments, parse_recipe
-from vanilla_transformer.training.recipe import read_recipe
+from vanilla_transformer.training.arguments import (
+    LongArguments,
+    ModelArguments,
+    OptimizationArguments,
+    OutputArguments,
+    parse_recipe,
+)
+from vanilla_transformer.training.recipe import RENAMED, read_recipe
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
@@ -26,7 +32,7 @@ def recipe_file(tmp_path):
     return write
 
 
-def test_the_defaults_are_the_papers():
+def test_parse_recipe_defaults_to_paper():
     recipe = parse_recipe(FILES)
     assert (recipe.optimization.warmup_steps, recipe.optimization.max_steps) == (4000, 100_000)
     assert (recipe.optimization.adam_beta1, recipe.optimization.adam_beta2) == (0.9, 0.98)
@@ -34,51 +40,66 @@ def test_the_defaults_are_the_papers():
     assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)
 
 
-def test_the_fields_for_long_sequences_are_flags_with_the_configurations_types():
-    own = {item.name: item for item in fields(VanillaTransformerLongConfig)}
-    for item in fields(LongArguments):
-        assert LongArguments.__annotations__[item.name] == own[item.name].type
-        assert item.name == "attention" or item.default == own[item.name].default
-    added = VanillaTransformerLongConfig.__annotations__.keys() - VanillaTransformerConfig.__annotations__.keys()
-    assert {name for name in added if name in own} == {item.name for item in fields(LongArguments)}
+@pytest.mark.parametrize(
+    "arguments, config_class",
+    [(ModelArguments, VanillaTransformerConfig), (LongArguments, VanillaTransformerLongConfig)],
+)
+def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments, config_class):
+    of_config = {item.name: item for item in fields(config_class)}
+    for item in fields(arguments):
+        kind = of_config[item.name].type
+        assert arguments.__annotations__[item.name] == (float if kind == float | int else kind)
+        assert item.name == "attention" or item.default == of_config[item.name].default
+        assert len(item.metadata["help"]) > 10, item.name
+    config_class(**vars(arguments()))
 
 
-def test_every_field_of_the_model_is_a_flag_with_the_configurations_type_and_default():
+def test_model_arguments_are_all_fields_that_data_do_not_determine():
     derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
     derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
-    own = VanillaTransformerConfig.__annotations__.keys() - derived
-    chosen = {item.name: (item.type, item.default) for item in fields(VanillaTransformerConfig) if item.name in own}
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        assert chosen[name][0] == float | int  # a flag takes whole numbers as floats
-        chosen[name] = (float, chosen[name][1])
-    types = ModelArguments.__annotations__  # what is in the fields the library's parser changes
-    assert {item.name: (types[item.name], item.default) for item in fields(ModelArguments)} == chosen
+    assert {item.name for item in fields(ModelArguments)} == VanillaTransformerConfig.__annotations__.keys() - derived
+    added = VanillaTransformerLongConfig.__annotations__.keys() - VanillaTransformerConfig.__annotations__.keys()
+    own = {item.name for item in fields(VanillaTransformerLongConfig)}
+    assert {item.name for item in fields(LongArguments)} == added & own
 
 
-def test_flags_win_over_the_recipe_and_the_recipe_over_defaults(recipe_file):
+@pytest.mark.parametrize("old, new", RENAMED.items())
+def test_parse_recipe_names_successor_of_renamed_key(recipe_file, old, new):
+    with pytest.raises(ValueError, match=f"The flag '{old}' is now called '{new}'"):
+        parse_recipe([*FILES, f"--{old}", "3"])
+    with pytest.raises(ValueError, match=f"The recipe key '{old}' is now called '{new}'"):
+        parse_recipe([recipe_file(f"{old}: 3\n"), *FILES])
+
+
+def test_renamed_names_lead_to_existing_flags():
+    parts = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments)
+    assert set(RENAMED.values()) <= {item.name for part in parts for item in fields(part)}
+
+
+def test_parse_recipe_flags_override_recipe(recipe_file):
     path = recipe_file("d_model: 64\ndropout: 0.3\nnormalize_before: true\n")
     recipe = parse_recipe([path, "--dropout", "0.2", *FILES])
     assert (recipe.model.d_model, recipe.model.dropout, recipe.model.encoder_layers) == (64, 0.2, 6)
     assert recipe.model.normalize_before is True
 
 
-def test_an_unknown_flag_is_answered_with_the_nearest():
+def test_parse_recipe_names_nearest_flag():
     with pytest.raises(ValueError, match="no flag 'warmup_step'. Did you mean 'warmup_steps'?"):
         parse_recipe([*FILES, "--warmup_step", "3"])
 
 
-def test_an_unknown_recipe_key_is_answered_with_the_nearest(recipe_file):
+def test_parse_recipe_names_nearest_key(recipe_file):
     with pytest.raises(ValueError, match="no recipe key 'drop_out'. Did you mean 'dropout'?"):
         parse_recipe([recipe_file("drop_out: 0.1\n"), *FILES])
 
 
-def test_a_missing_recipe_is_named():
+def test_read_recipe_names_missing_file():
     with pytest.raises(FileNotFoundError, match="no recipe nowhere.yaml"):
         parse_recipe(["nowhere.yaml", *FILES])
 
 
 @pytest.mark.parametrize(("text", "message"), [("- 1\n", "got list"), ("a: [\n", "must be YAML")])
-def test_a_recipe_that_is_no_mapping_is_refused(recipe_file, text, message):
+def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe([recipe_file(text), *FILES])
 
@@ -104,18 +125,18 @@ def test_a_recipe_that_is_no_mapping_is_refused(recipe_file, text, message):
         (["--stream", "--drop_duplicates"], "`drop_duplicates` needs to see all corpora .*`stream`"),
     ],
 )
-def test_values_that_cannot_work_are_refused(flags, message):
+def test_check_recipe_refuses_impossible_values(flags, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe([*FILES, *flags])
 
 
-def test_a_model_of_tokenizer_that_does_not_exist_is_refused():
+def test_parse_recipe_refuses_unknown_tokenizer_model():
     assert parse_recipe([*FILES, "--tokenizer_model", "wordpiece"]).data.tokenizer_model == "wordpiece"
     with pytest.raises(ValueError, match="^--tokenizer_model.* invalid choice: 'sentencepiece'"):
         parse_recipe([*FILES, "--tokenizer_model", "sentencepiece"])
 
 
-def test_what_is_missing_is_named():
+def test_check_recipe_names_missing_values():
     with pytest.raises(ValueError, match="`train_target` must be given"):
         parse_recipe(["--train_source", "a.en", "--output_dir", "out"])
     with pytest.raises(ValueError, match="`output_dir` must be given"):
@@ -125,7 +146,7 @@ def test_what_is_missing_is_named():
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
-def test_every_shipped_recipe_parses(path):
+def test_parse_recipe_accepts_shipped_recipes(path):
     named = {"dataset", "train_source"} & read_recipe(path).keys()
     recipe = parse_recipe([str(path), *(["--output_dir", "out"] if named else FILES)])
     VanillaTransformerConfig(**vars(recipe.model))
@@ -141,7 +162,7 @@ corpora:
 """
 
 
-def test_a_recipe_lists_its_corpora_which_share_its_languages(recipe_file):
+def test_corpus_specs_inherit_languages_of_recipe(recipe_file):
     recipe = parse_recipe([recipe_file(MIX), "--output_dir", "out"])
     common = {"source_language": "en", "target_language": "de"}
     assert corpus_specs(recipe.data) == [
@@ -151,12 +172,12 @@ def test_a_recipe_lists_its_corpora_which_share_its_languages(recipe_file):
     ]
 
 
-def test_a_flag_lists_corpora_as_json_and_wins_over_the_recipe(recipe_file):
+def test_parse_recipe_corpora_flag_overrides_recipe(recipe_file):
     recipe = parse_recipe([recipe_file(MIX), "--output_dir", "out", "--corpora", '[{"file": "c.jsonl"}]'])
     assert recipe.data.corpora == [{"file": "c.jsonl"}]
 
 
-def test_files_and_a_dataset_are_corpora_too():
+def test_corpus_specs_of_files_and_dataset():
     assert corpus_specs(parse_recipe(FILES).data) == [CorpusSpec(source="a.en", target="a.de")]
     dataset = ["--dataset", "x", "--source_language", "en", "--target_language", "de", "--output_dir", "out"]
     expected = CorpusSpec(dataset="x", source_language="en", target_language="de")
@@ -175,6 +196,6 @@ def test_files_and_a_dataset_are_corpora_too():
         ("[{", "`corpora` must be a list in YAML or JSON"),
     ],
 )
-def test_corpora_that_cannot_be_read_are_refused_before_anything_is(corpora, message):
+def test_check_recipe_refuses_invalid_corpora(corpora, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(["--corpora", corpora, "--output_dir", "out"])

@@ -13,7 +13,7 @@ from vanilla_transformer.training.lr_scheduler import noam_lambda
 @pytest.fixture(params=["at once", "in parts"])
 def parts(request, monkeypatch):
     if request.param == "in parts":
-        monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", 3 * 7)
+        monkeypatch.setattr(loss, "_LOGITS_PER_CHUNK", 3 * 7)
         monkeypatch.setattr(loss, "_LOGITS_IN_CACHE", 2 * 7)
 
 
@@ -75,7 +75,7 @@ def test_parts_of_any_size_give_what_the_whole_gives(rows, width, vocab_size, at
     labels = torch.randint(0, vocab_size, (1, rows), generator=generator)
     labels[torch.rand(1, rows, generator=generator) < 0.2] = -100
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loss, "_LOGITS_AT_ONCE", at_once)
+        patch.setattr(loss, "_LOGITS_PER_CHUNK", at_once)
         patch.setattr(loss, "_LOGITS_IN_CACHE", in_cache)
         ours = projected_cross_entropy(states, weight, None, labels, 0.1).smoothed
     theirs = plain_chain(states, weight, None, labels, 0.1)
@@ -114,7 +114,7 @@ def test_a_gradient_asked_for_twice_is_refused(batch):
 
 
 def test_there_are_never_more_logits_than_the_weight_has_numbers(monkeypatch):
-    monkeypatch.setattr(loss, "_LOGITS_AT_ONCE", 1)
+    monkeypatch.setattr(loss, "_LOGITS_PER_CHUNK", 1)
     most = 0
     linear = torch.nn.functional.linear
 

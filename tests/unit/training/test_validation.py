@@ -3,11 +3,9 @@
 import pytest
 from accelerate import Accelerator
 
-from tests.tiny_runs import entries, flags, no_scores
+from tests.tiny_runs import no_scores
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
-from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Validation
 
 
@@ -46,9 +44,3 @@ def test_a_pair_longer_than_a_batch_of_training_is_validated_all_the_same(pairs,
 def test_the_loss_is_that_of_all_pairs_whatever_the_batches(pairs, tiny_tokenizer, tiny_model):
     few, many = (validation(pairs, tiny_tokenizer, max_tokens).loss(tiny_model.eval()) for max_tokens in (10_000, 80))
     assert many == pytest.approx(few, rel=1e-5)
-
-
-def test_without_validation_text_nothing_is_ranked(corpus, tmp_path):
-    nothing = {"validation_source": None, "validation_target": None, "best_metric": "loss"}
-    folder = train(parse_recipe(flags(corpus, tmp_path / "out", **nothing)), evaluate=no_scores)
-    assert all("loss" in entry for entry in entries(folder)) and not list(folder.glob("best-*"))

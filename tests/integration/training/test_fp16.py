@@ -12,9 +12,10 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 
 from tests.tiny_runs import entries, flags, no_scores
-from vanilla_transformer.training import setup as building
+from vanilla_transformer.training import setup
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.trainer import TrainingInterrupted, train
+from vanilla_transformer.training.signals import TrainingInterrupted
+from vanilla_transformer.training.trainer import train
 
 SCALE = 2.0**12
 
@@ -39,7 +40,7 @@ class HalfPrecision(Accelerator):
 
 @pytest.fixture
 def half_precision(monkeypatch):
-    monkeypatch.setattr(building, "Accelerator", HalfPrecision)
+    monkeypatch.setattr(setup, "Accelerator", HalfPrecision)
     return HalfPrecision
 
 
@@ -48,7 +49,7 @@ def run(corpus, folder, evaluate=no_scores, **changes):
 
 
 def scale_of(folder):
-    return json.loads((folder / "training_state.json").read_text())["progress"]["scaler"]["scale"]
+    return json.loads((folder / "training_state.json").read_text())["progress"]["grad_scaler"]["scale"]
 
 
 def test_it_learns_and_the_scale_grows(half_precision, corpus, tmp_path):
@@ -77,7 +78,7 @@ def test_a_run_that_goes_on_has_the_scale_of_one_that_was_not_stopped(half_preci
         return no_scores(*arguments, **options)
 
     straight = run(corpus, tmp_path / "straight", max_steps=8)
-    with pytest.raises(TrainingInterrupted, match="after update 4"):
+    with pytest.raises(TrainingInterrupted, match="after step 4"):
         run(corpus, tmp_path / "stopped", interrupt, max_steps=8)
     stopped = run(corpus, tmp_path / "stopped", max_steps=8)
     assert scale_of(stopped / "checkpoint-8") == scale_of(straight / "checkpoint-8") > SCALE

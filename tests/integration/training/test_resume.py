@@ -1,0 +1,147 @@
+"""Resume after a crash: an interrupted and an uninterrupted run are equal bit for bit."""
+
+import signal
+
+import pytest
+
+from tests.tiny_runs import assert_same_run, entries, flags, no_scores
+from vanilla_transformer.training import train_step, trainer
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
+from vanilla_transformer.training.signals import TrainingInterrupted
+from vanilla_transformer.training.trainer import train
+
+# 40 pairs make two steps per epoch: step 3 is in the middle of the second epoch.
+RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+
+
+class Killed(BaseException):
+    """Stand for `kill -9` in a single process."""
+
+
+def run_until(recipe, monkeypatch, step):
+    """Train until `step` steps are made, then crash."""
+    unpatched = trainer.train_step
+
+    def killing(state, micro_batches):
+        if state.step == step:
+            raise Killed
+        return unpatched(state, micro_batches)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(trainer, "train_step", killing)
+        train(recipe, evaluate=no_scores)
+
+
+@pytest.fixture
+def straight(corpus, tmp_path):
+    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+
+
+@pytest.mark.parametrize("step", [1, 3, 9])
+def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, straight, step):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, step)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_train_resumes_bpe_dropout_bit_for_bit(corpus, tmp_path, monkeypatch):
+    options = RUN | {"bpe_dropout": 0.3, "vocab_size": 300}
+    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
+    run_until(recipe, monkeypatch, 9)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_train_resumes_run_killed_between_micro_batches_bit_for_bit(corpus, tmp_path, monkeypatch, straight):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    seed_dropout = train_step.seed_dropout
+
+    def killing(state, index):
+        if (state.step, index) == (5, 1):
+            raise Killed
+        seed_dropout(state, index)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(train_step, "seed_dropout", killing)
+        train(recipe, evaluate=no_scores)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_train_resumes_run_killed_before_final_validation_bit_for_bit(corpus, tmp_path, monkeypatch, straight):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+
+    def kill(*_):
+        raise Killed
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(trainer, "_finish", kill)
+        train(recipe, evaluate=no_scores)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+@pytest.mark.parametrize("step", [5, 13])
+def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, monkeypatch, step):
+    options = RUN | {"save_steps": 4, "average_checkpoints": 3}
+    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    recipe = parse_recipe(flags(corpus, tmp_path / "stopped", **options))
+    unpatched = trainer.train_step
+
+    def interrupting(state, micro_batches):
+        if state.step == step - 1:
+            signal.raise_signal(signal.SIGTERM)
+        return unpatched(state, micro_batches)
+
+    with monkeypatch.context() as patch, pytest.raises(TrainingInterrupted):
+        patch.setattr(trainer, "train_step", interrupting)
+        train(recipe, evaluate=no_scores)
+    assert list_checkpoints(tmp_path / "stopped")[-1].name == f"checkpoint-{step}"
+    stopped = train(recipe, evaluate=no_scores)
+    names = [[path.name for path in list_checkpoints(folder)] for folder in (straight, stopped)]
+    assert names[0] == names[1] == ["checkpoint-8", "checkpoint-12", "checkpoint-14"]
+    assert_same_run(straight, stopped)
+
+
+def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
+    rare = RUN | {"save_steps": 5}
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **rare))
+    run_until(recipe, monkeypatch, 9)
+    assert entries(tmp_path / "killed")[-1]["step"] == 8
+    steps = [entry["step"] for entry in entries(train(recipe, evaluate=no_scores)) if "loss" in entry]
+    assert steps == [2, 4, 6, 8, 10, 12, 14]
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "training_state.json"])
+def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatch, straight, caplog, file):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, 6)
+    last = tmp_path / "killed" / "checkpoint-6"
+    (last / file).write_bytes((last / file).read_bytes()[:-40])
+    assert find_latest_checkpoint(tmp_path / "killed").name == "checkpoint-5"
+    assert "checkpoint-6 is incomplete" in caplog.text and file in caplog.text
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_find_latest_checkpoint_skips_folder_without_training_state(corpus, tmp_path, monkeypatch):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    run_until(recipe, monkeypatch, 3)
+    (tmp_path / "killed" / "checkpoint-3" / "training_state.json").unlink()
+    assert find_latest_checkpoint(tmp_path / "killed").name == "checkpoint-2"
+
+
+def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkeypatch, caplog):
+    run_until(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
+    other = RUN | {"dropout": 0.1, "seed": 3, "logging_steps": 3}
+    with pytest.raises(ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3") as refusal:
+        train(parse_recipe(flags(corpus, tmp_path / "out", **other)), evaluate=no_scores)
+    assert "logging_steps" not in str(refusal.value)
+    with caplog.at_level("INFO", logger="vanilla_transformer"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", **RUN | {"logging_steps": 3})), evaluate=no_scores)
+    assert "logging_steps was 2 and is 3" in caplog.text
+
+
+def test_train_refuses_other_max_steps_with_linear_schedule(corpus, tmp_path, monkeypatch):
+    linear = RUN | {"lr_scheduler": "linear", "learning_rate": 1e-3}
+    run_until(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
+    with pytest.raises(ValueError, match="max_steps was 14 and is 20"):
+        train(parse_recipe(flags(corpus, tmp_path / "out", **linear | {"max_steps": 20})), evaluate=no_scores)

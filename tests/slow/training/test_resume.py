@@ -1,0 +1,102 @@
+"""Resume after a crash on two processes: real `kill -9`, other numbers of processes, and sharded checkpoints."""
+
+import time
+
+import psutil
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM
+
+from tests.tiny_runs import assert_same_run, flags, launch, no_scores
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.averaging import average_model_folders
+from vanilla_transformer.training.checkpoint import list_checkpoints, load_model_weights, load_progress
+from vanilla_transformer.training.run_folder import prune_after
+from vanilla_transformer.training.trainer import train
+
+RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
+
+
+@pytest.fixture
+def straight(corpus, tmp_path):
+    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+
+
+def start(processes, arguments):
+    return launch(["torch.distributed.run", "--nproc_per_node", str(processes)], arguments)
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return errors
+
+
+def kill_after_step(folder, step, process):
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if any(int(path.name.split("-")[-1]) >= step for path in list_checkpoints(folder)):
+            break
+        time.sleep(0.01)
+    parent = psutil.Process(process.pid)
+    for each in [*parent.children(recursive=True), parent]:  # the launcher's workers have sessions of their own
+        each.kill()
+    process.communicate(timeout=60)
+
+
+def test_train_resumes_two_killed_processes_bit_for_bit(corpus, tmp_path):
+    options = RUN | {"gradient_accumulation_steps": 1, "max_steps": 40}
+    finish(start(2, flags(corpus, tmp_path / "straight", **options)))
+    killed = flags(corpus, tmp_path / "killed", **options)
+    kill_after_step(tmp_path / "killed", 7, start(2, killed))
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    finish(start(2, killed))
+    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_train_resumes_run_of_two_processes_on_one(corpus, tmp_path, straight):
+    """With as many batches per step it is the same run, up to the order of sums."""
+    folder = tmp_path / "moved"
+    finish(start(2, flags(corpus, folder, **RUN | {"gradient_accumulation_steps": 1, "max_steps": 6})))
+    (folder / "model.safetensors").unlink()
+    errors = finish(start(1, flags(corpus, folder, **RUN)))
+    assert "now has 1 processes instead of 2, and 2 batches per step" in errors
+    assert_like(folder, straight)
+
+
+def assert_like(folder, straight):
+    """Compare weights up to the order of sums, and the places in the data exactly."""
+    expected = load_file(straight / "model.safetensors")
+    for name, value in load_file(folder / "model.safetensors").items():
+        torch.testing.assert_close(value, expected[name], msg=name, atol=2e-4, rtol=1e-3)
+    ours, theirs = (load_progress(run / "checkpoint-14") for run in (straight, folder))
+    assert ours["batch_sampler"] == theirs["batch_sampler"]
+
+
+def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, straight):
+    """A sharded checkpoint is also a model folder, and one process without shards resumes from it."""
+    sharded = {"gradient_accumulation_steps": 1, "fsdp": True, "sharded_checkpoints": True}
+    options = RUN | sharded | {"keep_last": 14}
+    finish(start(2, flags(corpus, tmp_path / "sharded", **options)))
+    killed = flags(corpus, tmp_path / "killed", **options)
+    kill_after_step(tmp_path / "killed", 7, start(2, killed))
+    assert not (tmp_path / "killed" / "model.safetensors").exists()
+    last = list_checkpoints(tmp_path / "killed")[-1]
+    (last / "shards" / "__1_0.distcp").unlink()
+    assert f"{last.name} is incomplete (shards/__1_0.distcp is missing)" in finish(start(2, killed))
+    assert_same_run(tmp_path / "sharded", tmp_path / "killed")
+    assert not list((tmp_path / "killed").glob(".*"))
+
+    mean = average_model_folders([tmp_path / "killed" / f"checkpoint-{step}" for step in (13, 14)], tmp_path / "mean")
+    ours, theirs = (load_model_weights(folder) for folder in (mean, tmp_path / "killed"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours.keys() | theirs.keys())
+    checkpoint = tmp_path / "killed" / "checkpoint-6"
+    model, weights = AutoModelForSeq2SeqLM.from_pretrained(checkpoint), load_model_weights(checkpoint)
+    assert weights.keys() == dict(model.named_parameters()).keys()
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in model.named_parameters())
+
+    prune_after(tmp_path / "killed", 6)
+    (tmp_path / "killed" / "model.safetensors").unlink()
+    folder = train(parse_recipe(flags(corpus, tmp_path / "killed", **RUN)), evaluate=no_scores)
+    assert_like(folder, straight)

@@ -1,0 +1,203 @@
+"""The folder of a run: its checkpoints, its best models, its records, and the model that comes out."""
+
+import json
+import logging
+import os
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+from transformers.utils import SAFE_WEIGHTS_NAME
+
+from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.corpus import Corpus
+from vanilla_transformer.file_utils import write_text_atomically
+
+from .arguments import Recipe, check_same_run, flatten
+from .checkpoint import (
+    checkpoint_folder,
+    delete_folder,
+    find_latest_checkpoint,
+    list_checkpoints,
+    load_progress,
+    load_resume_state,
+    save_checkpoint,
+    save_model_folder,
+    save_sharded_checkpoint,
+    step_of,
+)
+from .distributed import broadcast_decision
+from .environment import describe_machine
+from .metrics import truncate_metrics
+from .train_state import TrainState
+
+logger = logging.getLogger(__name__)
+
+_BEST = "best-"
+
+
+class RunFolder:
+    """Find, write and delete what a run keeps in `output_dir`.
+
+    All processes call the same methods together; the main process writes.
+
+    Attributes:
+        checkpoint: The checkpoint that the run resumes from, or None for a new run.
+    """
+
+    def __init__(self, recipe: Recipe):
+        """Find the checkpoint of an unfinished run of the same recipe.
+
+        Raises:
+            ValueError: the folder holds a finished model, or a run of another recipe; or the path is a file.
+            PermissionError: the folder cannot be written.
+        """
+        self.options = recipe.output
+        self.path = Path(recipe.output.output_dir)
+        check_output_dir(self.path, self.options.overwrite_output_dir)
+        self.checkpoint = None if self.options.overwrite_output_dir else find_latest_checkpoint(self.path)
+        if self.checkpoint is not None:
+            check_same_run(load_progress(self.checkpoint)["recipe"], flatten(recipe))
+        self._temporary_step: int | None = None
+        self._last_saved = time.monotonic()
+
+    def restore(self, state: TrainState, batches: StatefulBatchSampler) -> None:
+        """Load the checkpoint into `state` and `batches`, if there is one. The model has its weights already."""
+        if self.checkpoint is None:
+            return
+        like = state.resume_state(full=False)
+        saved = load_resume_state(self.checkpoint, like)
+        state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
+        progress = saved.progress
+        batches.load_state_dict(progress["batch_sampler"])
+        self._temporary_step = progress["step"] if progress["temporary"] else None
+        self._log(
+            state, f"Resuming from step {progress['step']}, after {progress['minutes']:.1f} minutes of training."
+        )
+        if progress["num_processes"] != state.accelerator.num_processes:
+            self._log(
+                state,
+                f"The run now has {state.accelerator.num_processes} processes instead of {progress['num_processes']}, "
+                f"and {batches.batches_per_step} batches per step. It continues at the same place in the data.",
+            )
+
+    def start(self, state: TrainState, corpus: Corpus) -> None:
+        """Drop what a crashed or an earlier run left after the current step, and describe corpus and machine."""
+        state.accelerator.wait_for_everyone()  # all processes have read what they resume from
+        if state.accelerator.is_main_process:
+            self.path.mkdir(parents=True, exist_ok=True)
+            for leftover in [*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")]:
+                shutil.rmtree(leftover, ignore_errors=True)
+            prune_after(self.path, state.step)
+            truncate_metrics(self.path, state.step)
+            self._log(state, str(corpus))
+            self._write_json("corpus.json", corpus.to_dict())
+            self._write_json("machine.json", describe_machine(state.accelerator))
+        state.accelerator.wait_for_everyone()
+
+    def checkpoint_due(self, state: TrainState) -> bool:
+        """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step."""
+        if self.options.save_minutes is None:
+            return state.step % (self.options.save_steps or 1) == 0 and not self.is_saved(state)
+        due = time.monotonic() - self._last_saved >= 60.0 * self.options.save_minutes
+        return broadcast_decision(state.accelerator, due) and not self.is_saved(state)
+
+    def is_saved(self, state: TrainState) -> bool:
+        """Return whether the main process sees a checkpoint of the current step."""
+        return broadcast_decision(state.accelerator, checkpoint_folder(self.path, state.step).exists())
+
+    def save_checkpoint(self, state: TrainState, batches: StatefulBatchSampler, temporary: bool = False) -> None:
+        """Write what `restore` needs, and prune old checkpoints.
+
+        Args:
+            temporary: The run was interrupted; the next checkpoint replaces this one.
+        """
+        state.progress.temporary = temporary
+        state.progress.batch_sampler = batches.state_dict()
+        folder, accelerator = checkpoint_folder(self.path, state.step), state.accelerator
+        model = state.gather_model()
+        resume_state = state.resume_state(full=not self.options.sharded_checkpoints)
+        if self.options.sharded_checkpoints:
+            save_sharded_checkpoint(accelerator, model, state.tokenizer, resume_state, folder)
+        elif accelerator.is_main_process:
+            save_checkpoint(model, state.tokenizer, resume_state, folder)
+        if accelerator.is_main_process:
+            self._prune_checkpoints(temporary)
+        self._last_saved = time.monotonic()
+        accelerator.wait_for_everyone()
+
+    def _prune_checkpoints(self, temporary: bool) -> None:
+        """Delete the checkpoint of an earlier interruption and, unless this one is temporary too, the oldest ones."""
+        if self._temporary_step is not None and checkpoint_folder(self.path, self._temporary_step).exists():
+            delete_folder(checkpoint_folder(self.path, self._temporary_step))
+        self._temporary_step = None
+        if not temporary:
+            prune_checkpoints(self.path, self.options.keep_last or 1)
+
+    def keep_best(self, state: TrainState, entry: dict[str, Any]) -> None:
+        """Rank a validation by `best_metric`, and keep the models of the `keep_best` best ones."""
+        metric = self.options.best_metric
+        score = -entry["validation_loss"] if metric == "loss" and entry else entry.get(metric)
+        if score is None:
+            return
+        steps = state.progress.record_score(score, self.options.keep_best)
+        model = state.gather_model()
+        if state.accelerator.is_main_process:
+            if state.step in steps:
+                save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}")
+            for folder in list_checkpoints(self.path, _BEST):
+                if step_of(folder) not in steps:
+                    delete_folder(folder)
+        state.accelerator.wait_for_everyone()
+
+    def save_model(self, state: TrainState, name: str = ".") -> Path:
+        """Write `state.full_model` with the recipe, to the run's folder or a folder in it."""
+        folder = self.path / name
+        if state.accelerator.is_main_process:
+            save_model_folder(state.full_model, state.tokenizer, folder)
+            self._write_json(f"{name}/recipe.json", state.progress.recipe)
+        state.accelerator.wait_for_everyone()
+        return folder
+
+    def _write_json(self, name: str, value: dict[str, Any]) -> None:
+        write_text_atomically(self.path / name, json.dumps(value, indent=2) + "\n")
+
+    @staticmethod
+    def _log(state: TrainState, message: str) -> None:
+        if state.accelerator.is_main_process:
+            logger.info(message)
+
+
+def check_output_dir(output_dir: str | Path, overwrite: bool) -> None:
+    """Refuse a folder that a run cannot use, before anything is read.
+
+    Raises:
+        ValueError: the folder holds a finished model that must not be overwritten, or the path is a file.
+        PermissionError: the folder cannot be written.
+    """
+    folder = Path(output_dir)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ValueError(f"`output_dir` must be a folder, but {existing} is a file.")
+    if not os.access(existing, os.W_OK):
+        raise PermissionError(
+            f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
+        )
+    if (folder / SAFE_WEIGHTS_NAME).exists() and not overwrite:
+        raise ValueError(
+            f"{folder} already holds a model. Choose another --output_dir, or replace it with --overwrite_output_dir."
+        )
+
+
+def prune_checkpoints(output_dir: str | Path, keep_last: int) -> None:
+    """Delete the oldest checkpoints until `keep_last` are left."""
+    for path in list_checkpoints(output_dir)[:-keep_last]:
+        delete_folder(path)
+
+
+def prune_after(output_dir: str | Path, step: int) -> None:
+    """Delete checkpoints and best models of later steps than `step`, from which a run resumes."""
+    for path in [*list_checkpoints(output_dir), *list_checkpoints(output_dir, _BEST)]:
+        if step_of(path) > step:
+            delete_folder(path)

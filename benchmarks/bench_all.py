@@ -54,10 +54,10 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _embedded(folder: Path) -> Path:
-    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
     if not folder.exists():
-        write_corpus(folder, train=10_000)
+        write_demo_corpus(folder, train=10_000)
     return folder
 
 

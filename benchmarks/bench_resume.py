@@ -25,7 +25,7 @@ from safetensors.torch import load_file
 from benchmarks.harness import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.embedded_corpus import write_corpus
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
 _ACCUMULATION = 2
 _UPDATES = 14
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"There must be one process or more, got {min(options.processes)}.")
     rows = []
     with tempfile.TemporaryDirectory(prefix="resuming-") as folder:
-        write_corpus(Path(folder) / "corpus", train=120, validation=8, test=1)
+        write_demo_corpus(Path(folder) / "corpus", train=120, validation=8, test=1)
         for processes in options.processes:
             rows += compare_places(Path(folder), processes)
     table = "\n".join(markdown(rows)) + "\n"

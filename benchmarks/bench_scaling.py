@@ -69,9 +69,9 @@ def _point(request: dict[str, Any]) -> dict[str, float]:
 def _write_text(folder: Path, sizes: Sequence[int]) -> None:
     """The embedded corpus, over again until there are so many pairs, each with a number of its own."""
     from vanilla_transformer import VanillaTransformerTokenizer
-    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
-    write_corpus(folder / "corpus", train=10_000, validation=1, test=1)
+    write_demo_corpus(folder / "corpus", train=10_000, validation=1, test=1)
     for end in ("en", "de"):
         lines = (folder / "corpus" / f"train.{end}").read_text(encoding="utf-8").splitlines()
         for size in sizes:

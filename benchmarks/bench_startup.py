@@ -19,7 +19,7 @@ from benchmarks.harness import ROOT, write_results
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.embedded_corpus import generate_pairs
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 _TRANSLATE = """
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _make_model(folder: str) -> str:
-    texts = [text for pair in generate_pairs("train", 500, seed=0) for text in (pair.source, pair.target)]
+    texts = [text for pair in read_demo_corpus("train", 500) for text in (pair.source, pair.target)]
     tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=1000)
     return str(save_model_folder(random_model("small", vocab_size=len(tokenizer)), tokenizer, Path(folder, "model")))
 

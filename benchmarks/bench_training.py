@@ -142,11 +142,11 @@ def _reason_to_leave_out(name: str) -> str | None:
 def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False) -> None:
     """The vocabulary and the text that all sides share, as text files and as a data set."""
     from vanilla_transformer import VanillaTransformerTokenizer
-    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
 
     if not files:
-        write_corpus(folder, validation=1, test=1)
+        write_demo_corpus(folder, validation=1, test=1)
     for end, name in zip(("en", "de"), files, strict=False):
         (folder / f"train.{end}").write_text(Path(name).read_text(encoding="utf-8"), encoding="utf-8")
     sides = [folder / "train.en", folder / "train.de"]

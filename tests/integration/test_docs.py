@@ -16,7 +16,7 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from vanilla_transformer.cli import COMMANDS
-from vanilla_transformer.embedded_corpus import write_corpus
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -97,7 +97,7 @@ def place(tmp_path, monkeypatch):
     for path in (ROOT / "recipes").glob("*.yaml"):
         recipe = {name: value for name, value in yaml.safe_load(path.read_text()).items() if "_minutes" not in name}
         (tmp_path / "recipes" / path.name).write_text(yaml.safe_dump(recipe | SMALL))
-    write_corpus(tmp_path, train=60, validation=5, test=5)
+    write_demo_corpus(tmp_path, train=60, validation=5, test=5)
     for end in ("en", "de"):
         (tmp_path / f"validation.{end}").rename(tmp_path / f"valid.{end}")
     shutil.copy(tmp_path / "test.de", tmp_path / "theirs.de")

@@ -17,14 +17,13 @@ ALLOWED = {
     "hub": {"hub"},
     "file_utils": set(),
     "import_utils": set(),
-    "embedded_corpus": {"embedded_corpus"},
     "data": {"data", "hub", "file_utils", "import_utils"},
     "training": {"training", "data", "hub", "file_utils", "import_utils"},
     "evaluation": {"evaluation", "hub", "file_utils", "import_utils"},
     "publishing": {"publishing", "hub", "file_utils", "import_utils"},
     "conversion": {"conversion", "hub", "file_utils", "import_utils"},
     "serving": {"serving", "hub"},
-    "cli": {"cli", "data", "training", "evaluation", "publishing", "conversion", "serving", "embedded_corpus"}
+    "cli": {"cli", "data", "training", "evaluation", "publishing", "conversion", "serving"}
     | {"hub", "file_utils", "import_utils", "package"},
     "__main__": {"cli"},
     "package": {"hub", "package"},

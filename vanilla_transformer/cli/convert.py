@@ -41,12 +41,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _read_sentences(path: str | None) -> list[str]:
+    from vanilla_transformer.data.demo_corpus import read_demo_corpus
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.embedded_corpus import generate_pairs
 
     if path is not None:
         return read_lines(path)
-    return [pair.source for pair in generate_pairs("test", _SENTENCES, seed=0)]
+    return [pair.source for pair in read_demo_corpus("test", _SENTENCES)]
 
 
 def _select_converter(options: ConvertArguments) -> Converter:

@@ -30,7 +30,7 @@ class DemoArguments:
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
     require_no_words(words)
-    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.training.arguments import parse_recipe
     from vanilla_transformer.training.run_folder import check_output_dir
     from vanilla_transformer.training.trainer import train
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     show_progress()
     print("Writing the corpus ...")
     corpus = folder / "corpus"
-    write_corpus(corpus)
+    write_demo_corpus(corpus)
     train(parse_recipe([str(find_recipe("demo")), *_recipe_flags(options, corpus)]), evaluate=validation_scores)
     _print_scores(folder, corpus)
     draw_pictures(_draw, folder)

@@ -16,14 +16,12 @@ class CorpusArguments:
     test: int = field(
         default=500, metadata={"help": "Number of test pairs; their word combinations are not in the training text."}
     )
-    seed: int = field(default=0, metadata={"help": "Seed; another seed gives other pairs."})
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(CorpusArguments, arguments, "write-corpus --output_dir FOLDER [--flags]")
     require_no_words(words)
-    from vanilla_transformer.embedded_corpus import write_corpus
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
-    sizes = {"train": options.train, "validation": options.validation, "test": options.test}
-    write_corpus(options.output_dir, **sizes, seed=options.seed)
+    write_demo_corpus(options.output_dir, train=options.train, validation=options.validation, test=options.test)
     print(f"The corpus is in {options.output_dir}.")

@@ -9,7 +9,7 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from benchmarks import bench_ablations
-from vanilla_transformer.embedded_corpus import write_corpus
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
 TINY = {
     "vocab_size": 300,
@@ -46,7 +46,7 @@ def calls(monkeypatch):
 
 @pytest.fixture
 def arguments(tmp_path):
-    corpus = write_corpus(tmp_path / "corpus", train=60, validation=2, test=2)
+    corpus = write_demo_corpus(tmp_path / "corpus", train=60, validation=2, test=2)
     options = {f"train_{side}": str(corpus[f"train.{end}"]) for side, end in (("source", "en"), ("target", "de"))}
     options |= {
         f"validation_{side}": str(corpus[f"validation.{end}"]) for side, end in (("source", "en"), ("target", "de"))

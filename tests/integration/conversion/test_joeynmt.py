@@ -15,7 +15,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.joeynmt import from_joeynmt, model_from_joeynmt, read_joeynmt
-from vanilla_transformer.embedded_corpus import generate_pairs
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 SIDE = {"type": "transformer", "hidden_size": 16, "ff_size": 32, "num_heads": 2, "num_layers": 2, "dropout": 0.1}
@@ -66,7 +66,7 @@ def joey_path(tmp_path_factory):
 )
 def test_logits_and_greedy_tokens_are_those_of_joeynmt(same, changes, joey_path, tmp_path):
     folder = joey_folder(tmp_path / "joey", same, **changes)
-    texts = [pair.source for pair in generate_pairs("test", 200, seed=0)]
+    texts = [pair.source for pair in read_demo_corpus("test", 200)]
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
     names = (folder / "src_vocab.txt").read_text().split("\n")
     sources = [

@@ -26,10 +26,10 @@ from vanilla_transformer.conversion.opennmt import (
     read_eole,
     read_opennmt_py,
 )
-from vanilla_transformer.embedded_corpus import generate_pairs
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
-PAIRS = generate_pairs("test", 200, seed=0)
+PAIRS = read_demo_corpus("test", 200)
 PACKAGES = {
     "eole": ["eole==0.6.4", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "six"],
     "opennmt-py": ["OpenNMT-py==3.5.1", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "fasttext-wheel"],

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
-from vanilla_transformer.embedded_corpus import write_corpus
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.training.checkpoint import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 
@@ -31,7 +31,7 @@ def model(tiny_model, tiny_tokenizer, tmp_path):
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder, train=40, validation=5, test=5)
+    write_demo_corpus(folder, train=40, validation=5, test=5)
     return folder
 
 

@@ -17,7 +17,7 @@ from vanilla_transformer.conversion.fairseq import (
     model_from_fsmt,
     read_fairseq,
 )
-from vanilla_transformer.embedded_corpus import generate_pairs
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 LOGGER = logging.getLogger(__name__)
 SENTENCES = ["a man is sleeping .", "two dogs run", "dogs !"]
@@ -33,7 +33,7 @@ FAIRSEQ_SIZES |= {"encoder_ffn_embed_dim": 32, "decoder_ffn_embed_dim": 24}
 
 
 def sentences(count):
-    return SENTENCES if count == 3 else [pair.source for pair in generate_pairs("test", count, seed=0)]
+    return SENTENCES if count == 3 else [pair.source for pair in read_demo_corpus("test", count)]
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianTokenizer
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.marian_npz import from_marian_npz, model_from_marian_npz, read_marian
-from vanilla_transformer.embedded_corpus import generate_pairs
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
 OPTIONS = {
@@ -120,7 +120,7 @@ def weights(options, tied):
 @pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
 def test_greedy_tokens_are_those_of_ctranslate2(changes, count, tmp_path):
     folder = marian_folder(tmp_path / "marian", **changes)
-    many = [pair.source for pair in generate_pairs("test", count, seed=0)]
+    many = [pair.source for pair in read_demo_corpus("test", count)]
     comparison = from_marian_npz(folder, tmp_path / "ours", SENTENCES if count == 3 else many)
     logging.getLogger(__name__).info("Marian npz: %s", comparison)
     assert (comparison.sentences, comparison.identical) == (count, count)

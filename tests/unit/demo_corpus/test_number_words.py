@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from vanilla_transformer.embedded_corpus.number_words import english_clock, english_number, german_clock, german_number
+from tools.demo_corpus.number_words import english_clock, english_number, german_clock, german_number
 
 NUMBERS = {
     1: ("one", "eins"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from vanilla_transformer.embedded_corpus.lexicon import (
+from tools.demo_corpus.lexicon import (
     ALTHOUGH,
     AND,
     ANY,
@@ -62,8 +62,8 @@ from vanilla_transformer.embedded_corpus.lexicon import (
     YOUR,
     adjective,
 )
-from vanilla_transformer.embedded_corpus.nouns import EURO, METRE, PAGE, YEAR, noun
-from vanilla_transformer.embedded_corpus.phrases import (
+from tools.demo_corpus.nouns import EURO, METRE, PAGE, YEAR, noun
+from tools.demo_corpus.phrases import (
     HE,
     IT_EXPLETIVE,
     LISTENER,
@@ -72,8 +72,8 @@ from vanilla_transformer.embedded_corpus.phrases import (
     SPEAKERS,
     THEY,
 )
-from vanilla_transformer.embedded_corpus.spelling import spell_out
-from vanilla_transformer.embedded_corpus.structures import (
+from tools.demo_corpus.spelling import spell_out
+from tools.demo_corpus.structures import (
     Adverb,
     Adverbial,
     Argument,
@@ -97,7 +97,7 @@ from vanilla_transformer.embedded_corpus.structures import (
     Subordinate,
     Verb,
 )
-from vanilla_transformer.embedded_corpus.verbs import VERBS
+from tools.demo_corpus.verbs import VERBS
 
 ANNA, PAUL = NAMES[0], NAMES[3]
 NOW, TODAY = PRESENT_TIMES

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from .combinations import SPLITS, Combination, Split, combinations, split_of
@@ -26,6 +29,10 @@ _FRAMES: tuple[tuple[Callable[[Draw], Sentence], float], ...] = (
 
 # The grammar has been made to give at least so many distinct pairs of each split; it has many more.
 SMALLEST_GRAMMAR: dict[str, int] = {"train": 1_200_000, "validation": 100_000, "test": 100_000}
+
+
+# Pairs of each split that the package ships.
+SPLIT_SIZES: dict[str, int] = {"train": 30_000, "validation": 2_000, "test": 2_000}
 
 
 class GeneratedSentence(NamedTuple):
@@ -70,6 +77,21 @@ def generate_pairs(split: str, count: int, seed: int = 0) -> list[SentencePair]:
         ValueError: if the split is unknown, or `count` is below 1 or above what the grammar surely gives.
     """
     return [sentence.pair for sentence in generate_sentences(split, count, seed)]
+
+
+def write_split(folder: str | os.PathLike[str], split: str, count: int, seed: int = 0) -> Path:
+    """Write the pairs of a split as `{split}.tsv.gz`, source TAB target; the same pairs give the same bytes.
+
+    Raises:
+        ValueError: the split is unknown, or `count` is below 1 or above the guaranteed size of the grammar.
+        OSError: the file cannot be written.
+    """
+    lines = "".join(f"{pair.source}\t{pair.target}\n" for pair in generate_pairs(split, count, seed))
+    path = Path(folder) / f"{split}.tsv.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:  # no name, no time
+        compressed.write(lines.encode())
+    return path
 
 
 def _checked_split(split: str, count: int) -> Split:

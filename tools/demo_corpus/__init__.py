@@ -12,13 +12,20 @@ its object, an adjective with its noun, a number) that no training sentence hold
 """
 
 from .combinations import SPLITS, Combination, combinations, split_of_combination
-from .generation import SMALLEST_GRAMMAR, GeneratedSentence, generate_pairs, generate_sentences
+from .generation import (
+    SMALLEST_GRAMMAR,
+    SPLIT_SIZES,
+    GeneratedSentence,
+    generate_pairs,
+    generate_sentences,
+    write_split,
+)
 from .spelling import SentencePair
-from .writing import write_corpus
 
 __all__ = [
     "SMALLEST_GRAMMAR",
     "SPLITS",
+    "SPLIT_SIZES",
     "Combination",
     "GeneratedSentence",
     "SentencePair",
@@ -26,5 +33,5 @@ __all__ = [
     "generate_pairs",
     "generate_sentences",
     "split_of_combination",
-    "write_corpus",
+    "write_split",
 ]

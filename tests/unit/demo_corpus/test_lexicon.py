@@ -2,11 +2,11 @@
 
 import itertools
 
-from vanilla_transformer.embedded_corpus import lexicon
-from vanilla_transformer.embedded_corpus.lexicon import ADJECTIVES, adjectives_for
-from vanilla_transformer.embedded_corpus.nouns import NOUNS, UNITS, nouns_of
-from vanilla_transformer.embedded_corpus.structures import Adverb, Noun, Verb
-from vanilla_transformer.embedded_corpus.verbs import VERBS
+from tools.demo_corpus import lexicon
+from tools.demo_corpus.lexicon import ADJECTIVES, adjectives_for
+from tools.demo_corpus.nouns import NOUNS, UNITS, nouns_of
+from tools.demo_corpus.structures import Adverb, Noun, Verb
+from tools.demo_corpus.verbs import VERBS
 
 
 def adverbs() -> set[Adverb]:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vanilla_transformer.embedded_corpus.english import present_participle, third_person
-from vanilla_transformer.embedded_corpus.german import (
+from tools.demo_corpus.english import present_participle, third_person
+from tools.demo_corpus.german import (
     adjective_word,
     declension_after,
     determiner_word,
@@ -14,7 +14,7 @@ from vanilla_transformer.embedded_corpus.german import (
     pronoun_word,
     zu_infinitive,
 )
-from vanilla_transformer.embedded_corpus.lexicon import (
+from tools.demo_corpus.lexicon import (
     BARE,
     DEFINITE,
     INDEFINITE,
@@ -27,9 +27,9 @@ from vanilla_transformer.embedded_corpus.lexicon import (
     WHICH,
     adjective,
 )
-from vanilla_transformer.embedded_corpus.nouns import noun
-from vanilla_transformer.embedded_corpus.structures import Case, Determiner, Noun, Pronoun, Verb
-from vanilla_transformer.embedded_corpus.verbs import VERBS
+from tools.demo_corpus.nouns import noun
+from tools.demo_corpus.structures import Case, Determiner, Noun, Pronoun, Verb
+from tools.demo_corpus.verbs import VERBS
 
 CASES: tuple[Case, ...] = ("nominative", "accusative", "dative", "genitive")
 BY_FORM = {"masculine": "man", "feminine": "woman", "neuter": "child"}

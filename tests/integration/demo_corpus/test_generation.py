@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -14,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.embedded_corpus import (
+from tools.demo_corpus import (
     SMALLEST_GRAMMAR,
     SPLITS,
     Combination,
@@ -25,11 +24,11 @@ from vanilla_transformer.embedded_corpus import (
     generate_sentences,
     split_of_combination,
 )
-from vanilla_transformer.embedded_corpus.combinations import split_of
-from vanilla_transformer.embedded_corpus.draw import Draw
-from vanilla_transformer.embedded_corpus.lexicon import ADJECTIVES, BARE, DEFINITE, IN, MODALS, adjective
-from vanilla_transformer.embedded_corpus.nouns import EURO, NOUNS, UNITS, noun
-from vanilla_transformer.embedded_corpus.structures import (
+from tools.demo_corpus.combinations import split_of
+from tools.demo_corpus.draw import Draw
+from tools.demo_corpus.lexicon import ADJECTIVES, BARE, DEFINITE, IN, MODALS, adjective
+from tools.demo_corpus.nouns import EURO, NOUNS, UNITS, noun
+from tools.demo_corpus.structures import (
     Clause,
     NounPhrase,
     PrepositionalPhrase,
@@ -38,7 +37,7 @@ from vanilla_transformer.embedded_corpus.structures import (
     RelativePronoun,
     Sentence,
 )
-from vanilla_transformer.embedded_corpus.verbs import VERBS
+from tools.demo_corpus.verbs import VERBS
 
 PACKAGE = Path(__file__).parents[3]
 SIZES = {"train": 30_000, "validation": 2_000, "test": 2_000}
@@ -65,7 +64,7 @@ def held_out(sentence: GeneratedSentence, split: str) -> list[Combination]:
 
 
 def test_the_same_request_gives_the_same_pairs_in_another_process() -> None:
-    program = "from vanilla_transformer.embedded_corpus import *; print(generate_pairs('test', 40, 3))"
+    program = "from tools.demo_corpus import *; print(generate_pairs('test', 40, 3))"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(PACKAGE)}
     printed = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
@@ -86,13 +85,6 @@ def test_a_shorter_list_is_the_beginning_of_a_longer_one(split: str) -> None:
 def test_other_seeds_and_splits_give_other_sentences() -> None:
     lists = [tuple(generate_pairs(split, 20, seed)) for split in SPLITS for seed in range(4)]
     assert len(set(lists)) == len(lists)
-
-
-def test_thirty_thousand_pairs_take_seconds() -> None:
-    """A tenth of them, a tenth of twelve seconds; it takes about a third of that."""
-    started = time.process_time()
-    generate_pairs("train", 3_000, seed=9)
-    assert time.process_time() - started < 1.2
 
 
 # English determines German, and nothing is twice.
@@ -291,13 +283,6 @@ def test_a_count_below_one_is_refused(count: int) -> None:
 
 def test_the_training_grammar_is_declared_to_have_more_than_a_million_pairs() -> None:
     assert SMALLEST_GRAMMAR["train"] > 1_000_000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("split", SPLITS)
-def test_the_grammar_gives_as_many_distinct_pairs_as_it_declares(split: str) -> None:
-    count = SMALLEST_GRAMMAR[split]
-    assert len({pair.source for pair in generate_pairs(split, count, seed=7)}) == count
 
 
 @pytest.mark.parametrize("split", SPLITS)

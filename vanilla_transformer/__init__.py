@@ -12,10 +12,8 @@ from .registration import register
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
-    from .configuration_vanilla_transformer_decoder import (
-        VanillaTransformerDecoderConfig,
-        VanillaTransformerEncoderConfig,
-    )
+    from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+    from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
     from .configuration_vanilla_transformer_long import (
         VanillaTransformerLongConfig,
         VanillaTransformerLongDecoderConfig,
@@ -26,10 +24,9 @@ if TYPE_CHECKING:
         VanillaTransformerModel,
         VanillaTransformerPreTrainedModel,
     )
-    from .modeling_vanilla_transformer_decoder import (
-        VanillaTransformerDecoderModel,
+    from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
+    from .modeling_vanilla_transformer_encoder import (
         VanillaTransformerEncoderModel,
-        VanillaTransformerForCausalLM,
         VanillaTransformerForMaskedLM,
         VanillaTransformerForSequenceClassification,
     )
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
         VanillaTransformerLongForCausalLM,
         VanillaTransformerLongForConditionalGeneration,
         VanillaTransformerLongModel,
-        new_memory,
+        create_cache,
     )
     from .pipeline_vanilla_transformer import TranslationPipeline
     from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
@@ -47,14 +44,11 @@ __version__ = "0.1.0"
 
 _NAMES = {
     "configuration_vanilla_transformer": ["VanillaTransformerConfig"],
-    "configuration_vanilla_transformer_decoder": [
-        "VanillaTransformerDecoderConfig",
-        "VanillaTransformerEncoderConfig",
-    ],
-    "modeling_vanilla_transformer_decoder": [
-        "VanillaTransformerDecoderModel",
+    "configuration_vanilla_transformer_decoder": ["VanillaTransformerDecoderConfig"],
+    "configuration_vanilla_transformer_encoder": ["VanillaTransformerEncoderConfig"],
+    "modeling_vanilla_transformer_decoder": ["VanillaTransformerDecoderModel", "VanillaTransformerForCausalLM"],
+    "modeling_vanilla_transformer_encoder": [
         "VanillaTransformerEncoderModel",
-        "VanillaTransformerForCausalLM",
         "VanillaTransformerForMaskedLM",
         "VanillaTransformerForSequenceClassification",
     ],
@@ -64,7 +58,7 @@ _NAMES = {
         "VanillaTransformerLongForCausalLM",
         "VanillaTransformerLongForConditionalGeneration",
         "VanillaTransformerLongModel",
-        "new_memory",
+        "create_cache",
     ],
     "generation_vanilla_transformer": ["PaperGenerationMixin", "WuLengthPenalty", "paper_generation_config"],
     "modeling_vanilla_transformer": [
@@ -112,6 +106,6 @@ __all__ = [
     "VanillaTransformerPreTrainedModel",
     "VanillaTransformerTokenizer",
     "WuLengthPenalty",
-    "new_memory",
+    "create_cache",
     "paper_generation_config",
 ]

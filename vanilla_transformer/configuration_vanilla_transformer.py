@@ -1,44 +1,153 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
-"""Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" here."""
+"""Configuration of the Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" below."""
 
 import copy
+import shutil
+from pathlib import Path
 from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
+from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
+from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file, get_relative_import_files
 
 
-def _attention_plan(attention: str) -> dict[str, str]:
-    """Tensor-parallel plan of one attention: heads are split over the devices, their outputs summed."""
-    return {
-        **{f"{attention}.{projection}": "colwise" for projection in ("q_proj", "k_proj", "v_proj")},
-        f"{attention}.out_proj": "rowwise",
-    }
-
-
-def _stack_plan(stack: str, *attentions: str) -> dict[str, str]:
-    """Tensor-parallel plan of one stack of layers (encoder or decoder)."""
-    plan = {f"{stack}.embed_tokens": "embedding_rowwise"}
+def stack_plan(stack: str, *attentions: str) -> dict[str, str]:
+    """Build the tensor-parallel plan of the modules below `stack`: heads and feed-forward width are split."""
+    plan = {f"{stack}embed_tokens": "embedding_rowwise"}
     for attention in attentions:
-        plan |= _attention_plan(f"{stack}.layers.*.{attention}")
-    return plan | {f"{stack}.layers.*.fc1": "colwise", f"{stack}.layers.*.fc2": "rowwise"}
+        plan |= {f"{stack}layers.*.{attention}.{name}_proj": "colwise" for name in "qkv"}
+        plan[f"{stack}layers.*.{attention}.out_proj"] = "rowwise"
+    return plan | {f"{stack}layers.*.fc1": "colwise", f"{stack}layers.*.fc2": "rowwise"}
 
 
 @strict
-class VanillaTransformerConfig(PreTrainedConfig):
+class VanillaTransformerBaseConfig(PreTrainedConfig):
+    """Fields and rules of all models; [`VanillaTransformerConfig`] documents them."""
+
+    _auto_class = "AutoConfig"  # saved models carry their code, and load without this package
+    remote_code = dict[str, Any]()  # where transformers finds the carried code: `auto_map` and `custom_pipelines`
+    keys_to_ignore_at_inference = ["past_key_values"]
+
+    vocab_size: int = 37000
+    tie_word_embeddings: bool = True
+    d_model: int = 512
+    activation_function: str = "relu"
+    dropout: float | int = 0.1
+    attention_dropout: float | int = 0.0
+    activation_dropout: float | int = 0.0
+    attention_bias: bool = False
+    lm_head_bias: bool = False
+    normalize_before: bool = False
+    layer_norm_eps: float = 1e-6
+    scale_embedding: bool = True
+    position_embedding_type: Literal["sinusoidal", "learned"] = "sinusoidal"
+    sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
+    max_position_embeddings: int = 1024
+    init_std: float | None = None
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        # An installed package uses its own code. The library would ask for `trust_remote_code` nevertheless if it saw
+        # that the checkpoint carries some.
+        if not type(self).__module__.startswith("transformers_modules."):
+            kwargs = {name: value for name, value in kwargs.items() if name not in ("auto_map", "custom_pipelines")}
+        super().__post_init__(**kwargs)
+        self.validate_architecture()
+        self.validate_token_ids()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON types, and where transformers finds the carried code."""
+        return super().to_dict() | copy.deepcopy(self.remote_code)
+
+    def validate_architecture(self) -> None:
+        """Check the rules between fields, at construction and before saving."""
+        self.check_sizes()
+        self.check_probabilities()
+        self.check_combinations()
+
+    def validate_token_ids(self) -> None:
+        """Check that special tokens are rows of the embedding: others would fail deep inside the model."""
+        target_entries = getattr(self, "decoder_vocab_size", None) or self.vocab_size
+        for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
+            value = getattr(self, field, None)
+            # Only padding is embedded on both sides.
+            entries = min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
+            for token_id in value if isinstance(value, list) else [value]:
+                if token_id is not None and not 0 <= token_id < entries:
+                    raise ValueError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
+
+    def check_sizes(self) -> None:
+        positive = ["vocab_size", "decoder_vocab_size", "d_model", "encoder_layers", "decoder_layers"]
+        positive += ["encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim"]
+        positive += ["max_position_embeddings", "max_source_length"]
+        for field in positive:
+            value = getattr(self, field, None)
+            if value is not None and value < 1:
+                raise ValueError(f"`{field}` must be at least 1, got {value}.")
+        if self.chunk_size_feed_forward < 0:
+            raise ValueError(f"`chunk_size_feed_forward` must be at least 0, got {self.chunk_size_feed_forward}.")
+        for field in ("encoder_attention_heads", "decoder_attention_heads"):
+            heads = getattr(self, field, 1)
+            if self.d_model % heads:
+                raise ValueError(
+                    f"`d_model` must be a multiple of `{field}`, got d_model={self.d_model} and {field}={heads}."
+                )
+
+    def check_probabilities(self) -> None:
+        for field in ("dropout", "attention_dropout", "activation_dropout"):
+            if not 0.0 <= getattr(self, field) < 1.0:
+                raise ValueError(f"`{field}` must be a probability in [0, 1), got {getattr(self, field)}.")
+        for field in ("layer_norm_eps", "init_std"):
+            value = getattr(self, field)
+            if value is not None and not value > 0.0:
+                raise ValueError(f"`{field}` must be greater than 0, got {value}.")
+
+    def check_combinations(self) -> None:
+        if self.activation_function not in ACT2FN:
+            raise ValueError(
+                f"`activation_function` must be one of {', '.join(sorted(ACT2FN))}, got {self.activation_function!r}."
+            )
+        if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
+            raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
+
+
+@strict
+class VanillaTransformerEncoderFields(VanillaTransformerBaseConfig):
+    """Fields of a model with an encoder."""
+
+    encoder_layers: int = 6
+    encoder_attention_heads: int = 8
+    encoder_ffn_dim: int = 2048
+    source_eos: bool = True
+
+
+@strict
+class VanillaTransformerDecoderFields(VanillaTransformerBaseConfig):
+    """Fields of a model with a decoder."""
+
+    decoder_layers: int = 6
+    decoder_attention_heads: int = 8
+    decoder_ffn_dim: int = 2048
+    use_cache: bool = True
+
+
+@strict
+class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransformerDecoderFields):
     """
-    Shape and regularisation of a [`VanillaTransformerModel`]; the defaults are the paper's base model.
+    Shape and regularization of a [`VanillaTransformerModel`]; the defaults are the paper's base model.
 
     `VanillaTransformerConfig(d_model=1024, encoder_ffn_dim=4096, decoder_ffn_dim=4096, encoder_attention_heads=16,
     decoder_attention_heads=16, dropout=0.3)` is its big model (table 3, last row).
 
     Args:
         vocab_size (`int`, defaults to 37000):
-            Entries of the source vocabulary, which is the target's too unless `share_encoder_decoder_embeddings` is
-            off. Section 5.1: a joint byte-pair vocabulary of about 37,000 tokens.
-        decoder_vocab_size (`int`, *optional*):
-            Entries of the target vocabulary; the same as `vocab_size` by default, and always while both are shared.
+            Size of the source vocabulary, and of the target's if `share_encoder_decoder_embeddings`. Section 5.1: a
+            joint byte-pair vocabulary of about 37,000 tokens.
+        decoder_vocab_size (`int`, *optional*, defaults to `vocab_size`): Size of a separate target vocabulary.
         share_encoder_decoder_embeddings (`bool`, defaults to `True`):
             Source and target use one vocabulary and one embedding matrix (section 3.4).
         tie_word_embeddings (`bool`, defaults to `True`):
@@ -53,179 +162,95 @@ class VanillaTransformerConfig(PreTrainedConfig):
         dropout (`float`, defaults to 0.1):
             On the output of every sub-layer and on the sums of embeddings and positions (section 5.4).
         attention_dropout (`float`, defaults to 0.0): On attention probabilities. Not in the paper.
-        activation_dropout (`float`, defaults to 0.0):
-            After the activation of the feed-forward layer. Not in the paper.
+        activation_dropout (`float`, defaults to 0.0): After the feed-forward activation. Not in the paper.
         attention_bias (`bool`, defaults to `False`):
             Biases in the four attention projections; section 3.2.2 has plain matrices.
         lm_head_bias (`bool`, defaults to `False`): A bias on the logits, as in Marian. Not in the paper.
         normalize_before (`bool`, defaults to `False`):
             `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more
-            normalisation after each stack (pre-norm). Not in the paper.
-        layer_norm_eps (`float`, defaults to 1e-6):
-            The paper gives none; this is the value of its own code, Tensor2Tensor (`layer_norm(..., epsilon=1e-6)`).
+            normalization after each stack (pre-norm). Not in the paper.
+        layer_norm_eps (`float`, defaults to 1e-6): Tensor2Tensor's value; the paper gives none.
         scale_embedding (`bool`, defaults to `True`): Multiply embeddings by √d_model (section 3.4).
         position_embedding_type (`str`, defaults to `"sinusoidal"`):
-            `"sinusoidal"` (section 3.5) has no longest position; `"learned"` (table 3, row E) has
-            `max_position_embeddings` of them.
+            `"sinusoidal"` (section 3.5) for any length, or `"learned"` (table 3, row E) up to
+            `max_position_embeddings`.
         sinusoid_layout (`str`, defaults to `"interleaved"`):
-            `"interleaved"`: sine in even, cosine in odd features, as section 3.5 has it. `"halves"`: all sines, then
-            all cosines, as in Marian.
-        max_position_embeddings (`int`, defaults to 1024):
-            Rows of learned positions. Sinusoids have no limit and ignore it.
+            `"interleaved"`: sine in even, cosine in odd features (section 3.5). `"halves"`: all sines, then all
+            cosines, as in Marian.
+        max_position_embeddings (`int`, defaults to 1024): Number of learned positions; sinusoids have no limit.
         max_source_length (`int`, *optional*):
-            Longest source, in tokens with EOS, that the weights were trained on. `TranslationPipeline` splits a line
-            beyond it into sentences. The training scripts write it.
+            Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines into sentences.
         source_eos (`bool`, defaults to `True`):
-            The EOS of a source is seen. `False` masks it like padding, for models of toolkits such as OpenNMT, whose
-            sources have none.
+            Attend to the EOS of a source. `False` masks it like padding, for models of toolkits such as OpenNMT,
+            whose sources have none.
         init_std (`float`, *optional*):
-            Standard deviation of all initial weights. By default projections start Glorot-uniform and embeddings
-            with `d_model ** -0.5`, so that scaled embeddings and tied logits both start at unit scale. The paper gives
-            no initialisation; this is Tensor2Tensor's.
+            Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start
+            Glorot-uniform and embeddings with `d_model ** -0.5`, so that scaled embeddings and tied logits both start
+            at unit scale. The paper gives no initialization.
+        chunk_size_feed_forward (`int`, defaults to 0):
+            Positions per chunk of the feed-forward layers, recomputed in the backward pass; 0 for all at once.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id (`int`, default to 0, 1, 2, 1):
-            Special tokens. The decoder's input starts with `decoder_start_token_id` (section 3.1: outputs are shifted
+            Special tokens. The decoder input starts with `decoder_start_token_id` (section 3.1: outputs are shifted
             right by one position).
 
     Raises:
-        ValueError: a value is impossible by itself or beside another one; the text names the field, the value and
-            the rule. A value of a wrong type is refused by `huggingface_hub`'s `StrictDataclassFieldValidationError`.
+        ValueError: A value is impossible by itself or together with another one. Values of a wrong type raise
+            `huggingface_hub.errors.StrictDataclassFieldValidationError`.
     """
 
     model_type = "vanilla_transformer"
-    # Where transformers finds the code that travels with a checkpoint, for those who do not have this package.
-    travelling_code = dict[str, Any](
-        auto_map={
+    remote_code = {
+        "auto_map": {
             "AutoConfig": "configuration_vanilla_transformer.VanillaTransformerConfig",
             "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
             "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
         },
-        custom_pipelines={
+        "custom_pipelines": {
             "translation": {
                 "impl": "pipeline_vanilla_transformer.TranslationPipeline",
                 "pt": ["AutoModelForSeq2SeqLM"],
-            },
+            }
         },
-    )
-    _auto_class = "AutoConfig"  # saved models bring their code along, and load where this package is not installed
-    keys_to_ignore_at_inference = ["past_key_values"]
+    }
     attribute_map = {
         "hidden_size": "d_model",
         "num_attention_heads": "encoder_attention_heads",
         "num_hidden_layers": "encoder_layers",
     }
-    base_model_tp_plan = _stack_plan("encoder", "self_attn") | _stack_plan("decoder", "self_attn", "encoder_attn")
+    base_model_tp_plan = stack_plan("encoder.", "self_attn") | stack_plan("decoder.", "self_attn", "encoder_attn")
     base_model_pp_plan = {
         "encoder": (["input_ids", "attention_mask"], ["encoder_hidden_states"]),
         "decoder": (["decoder_input_ids", "encoder_hidden_states", "attention_mask"], ["last_hidden_state"]),
     }
-    base_model_fsdp_plan = {
-        "encoder.layers.*": "free_full_weight",
-        "decoder.layers.*": "free_full_weight",
-    }
+    base_model_fsdp_plan = {"encoder.layers.*": "free_full_weight", "decoder.layers.*": "free_full_weight"}
 
-    vocab_size: int = 37000
     decoder_vocab_size: int | None = None
     share_encoder_decoder_embeddings: bool = True
-    tie_word_embeddings: bool = True
-    d_model: int = 512
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    encoder_attention_heads: int = 8
-    decoder_attention_heads: int = 8
-    encoder_ffn_dim: int = 2048
-    decoder_ffn_dim: int = 2048
-    activation_function: str = "relu"
-    dropout: float | int = 0.1
-    attention_dropout: float | int = 0.0
-    activation_dropout: float | int = 0.0
-    attention_bias: bool = False
-    lm_head_bias: bool = False
-    normalize_before: bool = False
-    layer_norm_eps: float = 1e-6
-    scale_embedding: bool = True
-    position_embedding_type: Literal["sinusoidal", "learned"] = "sinusoidal"
-    sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
-    max_position_embeddings: int = 1024
     max_source_length: int | None = None
-    source_eos: bool = True
-    init_std: float | None = None
-    use_cache: bool = True
     is_encoder_decoder: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int | None = 1
 
     def __post_init__(self, **kwargs: Any) -> None:
-        # Where this package is installed its own code is used. The library would ask for `trust_remote_code` all the
-        # same if it saw that the checkpoint brings some along.
-        if not type(self).__module__.startswith("transformers_modules."):
-            for key in VanillaTransformerConfig.travelling_code:
-                kwargs.pop(key, None)
-        super().__post_init__(**kwargs)
         if self.decoder_vocab_size is None:
             self.decoder_vocab_size = self.vocab_size
-        self.validate_architecture()
-        self.validate_token_ids()
+        super().__post_init__(**kwargs)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON can hold them, and where the code is that travels with a checkpoint."""
-        return super().to_dict() | copy.deepcopy(self.travelling_code)
+    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
+        """Save `config.json` and the code of the pipeline. The library copies only the modules in `auto_map`."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        module = Path(__file__).with_name("pipeline_vanilla_transformer.py")
+        if not module.exists():  # loaded as remote code, without the pipeline
+            module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
+        for file in [str(module), *get_relative_import_files(module)]:
+            shutil.copyfile(file, Path(save_directory, Path(file).name))
 
-    def validate_architecture(self) -> None:
-        """Checks every rule between fields; run at construction and, since fields can be changed, before saving."""
-        self._check_sizes()
-        self._check_probabilities()
-        self._check_combinations()
-
-    def validate_token_ids(self) -> None:
-        """Special tokens are rows of the embedding: one outside it would fail deep inside the model."""
-        target_entries = self.decoder_vocab_size or self.vocab_size
-        for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"):
-            value = getattr(self, field)
-            # Only padding is looked up on both sides by the model itself.
-            entries = min(self.vocab_size, target_entries) if field == "pad_token_id" else target_entries
-            for token_id in value if isinstance(value, list) else [value]:
-                if token_id is not None and not 0 <= token_id < entries:
-                    raise ValueError(f"`{field}` must lie in the vocabulary of {entries} entries, got {token_id}.")
-
-    def _check_sizes(self) -> None:
-        positive = ["vocab_size", "decoder_vocab_size", "d_model", "encoder_layers", "decoder_layers"]
-        positive += ["encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim"]
-        positive += ["max_position_embeddings", "max_source_length"]
-        for field in positive:
-            if getattr(self, field) is not None and getattr(self, field) < 1:
-                raise ValueError(f"`{field}` must be at least 1, got {getattr(self, field)}.")
-        for field in ("encoder_attention_heads", "decoder_attention_heads"):
-            if self.d_model % getattr(self, field):
-                raise ValueError(
-                    f"`d_model` must be a multiple of `{field}`, got d_model={self.d_model} and "
-                    f"{field}={getattr(self, field)}."
-                )
-
-    def _check_probabilities(self) -> None:
-        for field in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0.0 <= getattr(self, field) < 1.0:
-                raise ValueError(f"`{field}` must be a probability in [0, 1), got {getattr(self, field)}.")
-        for field in ("layer_norm_eps", "init_std"):
-            value = getattr(self, field)
-            if value is not None and not value > 0.0:
-                raise ValueError(f"`{field}` must be greater than 0, got {value}.")
-
-    def _check_combinations(self) -> None:
-        from transformers.activations import ACT2FN
-
-        if self.activation_function not in ACT2FN:
-            raise ValueError(
-                f"`activation_function` must be one of {', '.join(sorted(ACT2FN))}, got {self.activation_function!r}."
-            )
-        if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
+    def check_combinations(self) -> None:
+        super().check_combinations()
         if self.share_encoder_decoder_embeddings and self.decoder_vocab_size != self.vocab_size:
             raise ValueError(
                 f"`decoder_vocab_size` must equal `vocab_size`={self.vocab_size} while "
-                f"`share_encoder_decoder_embeddings` is on, got {self.decoder_vocab_size}. Switch that off for "
-                "separate vocabularies."
+                f"`share_encoder_decoder_embeddings` is on, got {self.decoder_vocab_size}. Turn it off for separate "
+                "vocabularies."
             )
 
 

@@ -1,146 +1,187 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
-"""Configurations of models for long sequences: linear and LSH attention, reversible layers, recurrence."""
+"""Configurations of models for long sequences: linear, LSH and Transformer-XL attention, and reversible layers."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from huggingface_hub.dataclasses import strict
 
-from .configuration_vanilla_transformer import VanillaTransformerConfig
+from .configuration_vanilla_transformer import VanillaTransformerConfig, VanillaTransformerDecoderFields
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 
-_MODELS = "modeling_vanilla_transformer_long.VanillaTransformerLong"
-_CONFIGURATIONS = "configuration_vanilla_transformer_long.VanillaTransformerLong"
+# The first two are values of `layer_types` throughout transformers. It has none for the other two architectures, which
+# are named after Reformer's "lsh" layers and after the model of Dai et al.
+LAYER_TYPES = ("full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention")
+# Fields of earlier versions, and their names now.
+RENAMED_FIELDS = {
+    "attention": "layer_types",
+    "cross_attention": "cross_attention_type",
+    "lsh_rounds": "num_hashes",
+    "lsh_buckets": "num_buckets",
+    "lsh_chunk": "lsh_attn_chunk_length",
+    "lsh_seed": "hash_seed",
+    "memory_length": "mem_len",
+    "feed_forward_chunk": "chunk_size_feed_forward",
+}
 
 
 @strict
-class VanillaTransformerLongConfig(VanillaTransformerConfig):
-    """
-    Shape of a [`VanillaTransformerLongModel`], an encoder and a decoder whose cost does not grow as the paper's does.
+class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
+    """Fields and rules of models for long sequences; [`VanillaTransformerLongConfig`] documents them."""
 
-    Args:
-        attention (`str`, defaults to `"linear"`):
-            Self-attention. `"linear"` (Katharopoulos et al., 2020) costs time linear in the length, and a step of
-            generation the same everywhere. `"lsh"` (Kitaev et al., 2020) sees what is alike. `"relative"` (Dai et al.,
-            2019) is softmax with relative positions and the decoder's memory of earlier segments; the encoder, which
-            has no earlier ones, keeps the paper's. `"softmax"` is the paper's, beside reversible layers.
-        cross_attention (`str`, defaults to `"softmax"`): From decoder to encoder; `"linear"` is the other choice.
-        num_hashes (`int`, defaults to 4): Rounds of hashing.
-        num_buckets (`int`, defaults to 32):
-            Buckets of a round: an even number, or 1 for no hashing. Reformer's choice is twice the length divided by
-            `lsh_attn_chunk_length`.
-        lsh_attn_chunk_length (`int`, defaults to 64):
-            Positions of a chunk, which sees itself and the one before. Lengths need not be a multiple.
-        hash_seed (`int`, defaults to 0): Of the random rotations, the same for every call.
-        mem_len (`int`, *optional*):
-            The most positions of earlier segments that `"relative"` remembers in a cache; by default all of them.
-        reversible (`bool`, defaults to `False`):
-            Recompute activations in the backward pass instead of keeping them, in two streams. Needs
-            `normalize_before`, since a branch must not be normalised together with what it is added to.
-        chunk_size_feed_forward (`int`, defaults to 0):
-            Positions that go through the feed-forward sub-layer at a time, recomputed in the backward pass; 0 for all.
-        vocab_size, d_model and all others: As in [`VanillaTransformerConfig`].
-
-    Raises:
-        ValueError: as there; and for values that make no sense together.
-    """
-
-    model_type = "vanilla_transformer_long"
-    travelling_code = {
-        "auto_map": {
-            "AutoConfig": f"{_CONFIGURATIONS}Config",
-            "AutoModel": f"{_MODELS}Model",
-            "AutoModelForSeq2SeqLM": f"{_MODELS}ForConditionalGeneration",
-        },
-        "custom_pipelines": VanillaTransformerConfig.travelling_code["custom_pipelines"],
-    }
     base_model_tp_plan = None  # type: ignore[assignment]
 
-    attention: Literal["softmax", "linear", "lsh", "relative"] = "linear"
-    cross_attention: Literal["softmax", "linear"] = "softmax"
+    layer_types: str | list[str] = "linear_attention"
     num_hashes: int = 4
     num_buckets: int = 32
     lsh_attn_chunk_length: int = 64
     hash_seed: int = 0
     mem_len: int | None = None
     reversible: bool = False
-    chunk_size_feed_forward: int = 0
 
-    def _check_combinations(self) -> None:
-        super()._check_combinations()
-        _check_counts(self)
-        _check_formula(self)
+    def __post_init__(self, **kwargs: Any) -> None:
+        for old, new in RENAMED_FIELDS.items():
+            if old in kwargs:
+                raise ValueError(f"`{old}` is called `{new}` now, got {old}={kwargs[old]!r}. Rename the field.")
+        if isinstance(self.layer_types, str):
+            self.layer_types = [self.layer_types] * self.decoder_layers
+        super().__post_init__(**kwargs)
+
+    @property
+    def layer_type(self) -> str:
+        """The type of all layers."""
+        return self.layer_types[0]
+
+    def validate_layer_type(self) -> None:
+        """Allow the types that transformers does not list; `check_combinations` checks the field."""
+
+    def check_combinations(self) -> None:
+        super().check_combinations()
+        self._check_layer_types()
+        self._check_lsh_fields()
+        self._check_transfo_xl_fields()
+        if self.reversible and not self.normalize_before:
+            raise ValueError(
+                "`reversible` needs `normalize_before=True`: a branch must not be normalized together with the stream "
+                "that it is added to, got normalize_before=False."
+            )
+        if self.layer_type == "linear_attention" and self.attention_dropout:
+            raise ValueError(
+                "`attention_dropout` must be 0 for linear attention, which has no probabilities, got "
+                f"{self.attention_dropout}."
+            )
+
+    def _check_layer_types(self) -> None:
+        if len(set(self.layer_types)) != 1 or self.layer_types[0] not in LAYER_TYPES:
+            raise ValueError(
+                f"`layer_types` must be one of {', '.join(LAYER_TYPES)}, the same for all layers, got "
+                f"{self.layer_types}."
+            )
+        if len(self.layer_types) != self.decoder_layers:
+            raise ValueError(
+                f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}, got "
+                f"{len(self.layer_types)}. A single string stands for all layers."
+            )
+
+    def _check_lsh_fields(self) -> None:
+        for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):
+            if getattr(self, field) < 1:
+                raise ValueError(f"`{field}` must be at least 1, got {getattr(self, field)}.")
+        if self.num_buckets > 1 and self.num_buckets % 2:
+            raise ValueError(f"`num_buckets` must be even, or 1 for no hashing, got {self.num_buckets}.")
+        for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length", "hash_seed"):
+            value = getattr(self, field)
+            if self.layer_type != "lsh_attention" and value != getattr(VanillaTransformerLongFields, field):
+                raise ValueError(
+                    f'`{field}` needs `layer_types="lsh_attention"`, got {field}={value} and {self.layer_type!r}.'
+                )
+
+    def _check_transfo_xl_fields(self) -> None:
+        is_transfo_xl = self.layer_type == "transfo_xl_attention"
+        if self.mem_len is not None and self.mem_len < 1:
+            raise ValueError(f"`mem_len` must be at least 1, or None for no limit, got {self.mem_len}.")
+        if self.mem_len is not None and not is_transfo_xl:
+            raise ValueError(
+                '`mem_len` needs `layer_types="transfo_xl_attention"`, whose positions are relative, got '
+                f"mem_len={self.mem_len} and {self.layer_type!r}."
+            )
+        if is_transfo_xl and (self.d_model % 2 or self.position_embedding_type != "sinusoidal"):
+            raise ValueError(
+                '`layer_types="transfo_xl_attention"` needs an even `d_model` and '
+                f'`position_embedding_type="sinusoidal"`, got {self.d_model} and {self.position_embedding_type!r}.'
+            )
 
 
 @strict
-class VanillaTransformerLongDecoderConfig(VanillaTransformerDecoderConfig, VanillaTransformerLongConfig):
+class VanillaTransformerLongConfig(VanillaTransformerLongFields, VanillaTransformerConfig):
+    """
+    Shape of a [`VanillaTransformerLongModel`], an encoder and a decoder with attention for long sequences.
+
+    Args:
+        layer_types (`str` or `list[str]`, defaults to `"linear_attention"`):
+            Self-attention, the same in all layers: a string, or a list with an entry per decoder layer.
+            `"linear_attention"` (Katharopoulos et al., 2020) costs time linear in the length, and constant time per
+            generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to similar positions.
+            `"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of
+            earlier segments in the decoder; the encoder, which has no earlier segments, keeps full attention.
+            `"full_attention"` is the paper's, for use with reversible layers.
+        cross_attention_type (`str`, defaults to `"full_attention"`):
+            Attention to the encoder output; `"linear_attention"` is the alternative.
+        num_hashes (`int`, defaults to 4): Hashing rounds of LSH attention.
+        num_buckets (`int`, defaults to 32):
+            Buckets per round: an even number, or 1 for no hashing. Reformer's choice is twice the length divided by
+            `lsh_attn_chunk_length`.
+        lsh_attn_chunk_length (`int`, defaults to 64):
+            Positions per chunk, which attends to itself and to the previous one. Lengths need not be a multiple.
+        hash_seed (`int`, defaults to 0): Seed of the random rotations, the same for every call.
+        mem_len (`int`, *optional*):
+            Maximum number of earlier positions in a Transformer-XL cache; by default all of them.
+        reversible (`bool`, defaults to `False`):
+            Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since a
+            branch must not be normalized together with the stream that it is added to.
+        vocab_size, d_model and others: See [`VanillaTransformerConfig`].
+
+    Raises:
+        ValueError: A value is impossible by itself or together with another one, or a field has been renamed.
+    """
+
+    model_type = "vanilla_transformer_long"
+    remote_code = {
+        "auto_map": {
+            "AutoConfig": "configuration_vanilla_transformer_long.VanillaTransformerLongConfig",
+            "AutoModel": "modeling_vanilla_transformer_long.VanillaTransformerLongModel",
+            "AutoModelForSeq2SeqLM": (
+                "modeling_vanilla_transformer_long.VanillaTransformerLongForConditionalGeneration"
+            ),
+        },
+        "custom_pipelines": VanillaTransformerConfig.remote_code["custom_pipelines"],
+    }
+
+    cross_attention_type: Literal["full_attention", "linear_attention"] = "full_attention"
+
+
+@strict
+class VanillaTransformerLongDecoderConfig(VanillaTransformerLongFields, VanillaTransformerDecoderConfig):
     """
     Shape of a [`VanillaTransformerLongDecoderModel`], which reads a long sequence and continues it.
 
     Args:
-        attention, num_hashes, num_buckets, lsh_attn_chunk_length, hash_seed, mem_len, reversible,
-        chunk_size_feed_forward:
-            As in [`VanillaTransformerLongConfig`].
-        vocab_size, d_model and all others: As in [`VanillaTransformerDecoderConfig`]; `cross_attention` is ignored as
-            the encoder's fields are.
+        layer_types, num_hashes, num_buckets, lsh_attn_chunk_length, hash_seed, mem_len, reversible:
+            See [`VanillaTransformerLongConfig`].
+        vocab_size, d_model and others: See [`VanillaTransformerDecoderConfig`].
 
     Raises:
-        ValueError: as there.
+        ValueError: A value is impossible by itself or together with another one, or a field has been renamed.
     """
 
     model_type = "vanilla_transformer_long_decoder"
-    travelling_code = {
+    remote_code = {
         "auto_map": {
-            "AutoConfig": f"{_CONFIGURATIONS}DecoderConfig",
-            "AutoModel": f"{_MODELS}DecoderModel",
-            "AutoModelForCausalLM": f"{_MODELS}ForCausalLM",
+            "AutoConfig": "configuration_vanilla_transformer_long.VanillaTransformerLongDecoderConfig",
+            "AutoModel": "modeling_vanilla_transformer_long.VanillaTransformerLongDecoderModel",
+            "AutoModelForCausalLM": "modeling_vanilla_transformer_long.VanillaTransformerLongForCausalLM",
         }
     }
-    base_model_tp_plan = None  # type: ignore[assignment]
-
-
-def _check_counts(config: VanillaTransformerLongConfig) -> None:
-    for field, least in (
-        ("num_hashes", 1),
-        ("num_buckets", 1),
-        ("lsh_attn_chunk_length", 1),
-        ("chunk_size_feed_forward", 0),
-    ):
-        if getattr(config, field) < least:
-            raise ValueError(f"`{field}` must be at least {least}, got {getattr(config, field)}.")
-    if config.mem_len is not None and config.mem_len < 1:
-        raise ValueError(f"`mem_len` must be at least 1, or None for no limit, got {config.mem_len}.")
-    if config.num_buckets > 1 and config.num_buckets % 2:
-        raise ValueError(f"`num_buckets` must be even, or 1 for no hashing, got {config.num_buckets}.")
-
-
-def _check_formula(config: VanillaTransformerLongConfig) -> None:
-    for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length", "hash_seed"):
-        given = getattr(config, field)
-        if config.attention != "lsh" and given != getattr(VanillaTransformerLongConfig, field):
-            raise ValueError(
-                f'`{field}` needs `attention="lsh"`, got {field}={given} and attention={config.attention!r}.'
-            )
-    if config.mem_len is not None and config.attention != "relative":
-        raise ValueError(
-            '`mem_len` needs `attention="relative"`: of earlier segments only the distance is known, got '
-            f"mem_len={config.mem_len} and attention={config.attention!r}."
-        )
-    if config.attention == "relative" and (config.d_model % 2 or config.position_embedding_type != "sinusoidal"):
-        raise ValueError(
-            '`attention="relative"` needs an even `d_model` and `position_embedding_type="sinusoidal"`, got '
-            f"{config.d_model} and {config.position_embedding_type!r}."
-        )
-    if config.reversible and not config.normalize_before:
-        raise ValueError(
-            "`reversible` needs `normalize_before=True`: what is added to a stream must not be normalised together "
-            "with it, got normalize_before=False."
-        )
-    if config.attention == "linear" and config.attention_dropout:
-        raise ValueError(
-            "`attention_dropout` must be 0 for linear attention, which has no probabilities, got "
-            f"{config.attention_dropout}."
-        )
 
 
 __all__ = ["VanillaTransformerLongConfig", "VanillaTransformerLongDecoderConfig"]

@@ -1,14 +1,14 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-Linear attention of "Transformers are RNNs" (Katharopoulos et al., 2020), called "the paper" here.
+Linear attention of "Transformers are RNNs" (Katharopoulos et al., 2020), called "the paper" below.
 
-The exponential of softmax is replaced by a product of features, `φ(q)ᵀ φ(k)` with `φ(x) = elu(x) + 1`, so that what a
-query sees is a sum over keys that does not know the query:
+The exponential of softmax is replaced by a product of features, `φ(q)ᵀ φ(k)` with `φ(x) = elu(x) + 1`, so that the
+sums over keys do not depend on the query:
 
     out_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
 
-Letters in shapes: B batch, T queries, S keys, H heads, K width of a head, C positions of a chunk, N chunks.
+Letters in shapes: B batch, T queries, S keys, H heads, K head width, C positions per chunk, N chunks.
 """
 
 from typing import Any
@@ -19,34 +19,36 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
-_CHUNK = 64
+from .modeling_vanilla_transformer import VanillaTransformerAttention
+
+_CHUNK_SIZE = 64
 
 
 def feature_map(states: torch.Tensor) -> torch.Tensor:
-    """Equation 7: `φ(x) = elu(x) + 1`, positive everywhere. Any shape."""
+    """Compute `φ(x) = elu(x) + 1`, equation 7, which is positive everywhere. Any shape."""
     return nn.functional.elu(states) + 1.0
 
 
 def causal_sums(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, before: torch.Tensor, chunk: int = _CHUNK
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, before: torch.Tensor, chunk_size: int = _CHUNK_SIZE
 ) -> torch.Tensor:
     """
-    `out_i = q_iᵀ (before + Σ_{j ≤ i} k_j v_jᵀ)`, the prefix sums of equations 9 to 11, in time linear in T.
+    Compute `out_i = q_iᵀ (before + Σ_{j ≤ i} k_j v_jᵀ)`, the prefix sums of equations 9 to 11, in time linear in T.
 
-    What stands in earlier chunks is one running total of the chunks' sums; within a chunk there is a square of C.
+    Earlier chunks contribute a running total; within a chunk all pairs of its C positions are multiplied.
 
     Args:
         query, key (`(B, H, T, K)`): Features.
-        value (`(B, H, T, W)`): Of any width W.
+        value (`(B, H, T, W)`): Values of any width W.
         before (`(B, H, K, W)`): The sum over all positions before the first.
 
     Returns:
         `(B, H, T, W)`.
     """
     length = query.shape[2]
-    padding = (0, 0, 0, -length % chunk)  # of zeros, which add nothing to sums
+    padding = (0, 0, 0, -length % chunk_size)  # zeros add nothing to sums
     query, key, value = (
-        nn.functional.pad(states, padding).unflatten(2, (-1, chunk)) for states in (query, key, value)
+        nn.functional.pad(states, padding).unflatten(2, (-1, chunk_size)) for states in (query, key, value)
     )  # (B, H, N, C, ·)
     totals = (key.transpose(-1, -2) @ value).cumsum(dim=2)  # (B, H, N, K, W)
     earlier = torch.cat([before.unsqueeze(2), before.unsqueeze(2) + totals[:, :, :-1]], dim=2)
@@ -65,22 +67,22 @@ def linear_attention_forward(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """
-    Linear attention under the name "linear" of transformers' attention functions. Sums are in float32 at least.
+    Linear attention, registered as "linear" among transformers' attention functions. Sums are at least in float32.
 
-    `query` is `(B, H, T, K)`, `key` and `value` are `(B, H, S, K)`. If the module is causal, the last query belongs to
-    the last key. `attention_mask` is `(B, ≥ S)` with 1 for tokens, whose last S columns count; without one all do.
-    `cache` has layers of [`LinearStateLayer`]: sums over earlier keys, to which those of these keys are added.
+    `query` is `(B, H, T, K)`, `key` and `value` are `(B, H, S, K)`. If the module is causal, the last query is at the
+    position of the last key. The last S columns of `attention_mask`, `(B, ≥ S)`, are 1 for tokens and 0 for padding.
+    `cache` has layers of [`LinearAttentionCacheLayer`]: the sums over earlier keys, to which these keys are added.
 
     Returns:
         `(B, T, H, K)`, and None, since there are no probabilities.
 
     Raises:
-        ValueError: a mask that is more than one of padding.
+        ValueError: The mask is not a padding mask.
     """
     dtype = torch.promote_types(query.dtype, torch.float32)
     with torch.autocast(query.device.type, enabled=False):
         features = feature_map(query.to(dtype))
-        key_features = feature_map(key.to(dtype)) * padding_of(attention_mask, key).to(dtype)
+        key_features = feature_map(key.to(dtype)) * key_padding(attention_mask, key).to(dtype)
         ones = nn.functional.pad(value.to(dtype), (0, 1), value=1.0)  # the denominator is the sum of ones
         if module.is_causal if is_causal is None else is_causal:
             summed = _causal(features, key_features, ones, cache, module)
@@ -101,35 +103,37 @@ def _causal(
         total = key.transpose(-1, -2) @ value
         denominator, numerator = cache.update(total[..., -1], total[..., :-1], module.layer_idx, length)
         before = before + torch.cat([numerator, denominator.unsqueeze(-1)], dim=-1)
-    return causal_sums(query, key, value, before, min(_CHUNK, length))
+    return causal_sums(query, key, value, before, min(_CHUNK_SIZE, length))
 
 
-def padding_of(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch.Tensor:
+def key_padding(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch.Tensor:
     """
-    What a mask says of the keys `(B, H, S, K)`: `(B, 1, S, 1)`, True for tokens.
+    Return the padding of the keys `(B, H, S, K)` as `(B, 1, S, 1)`, True for tokens.
 
     Raises:
-        ValueError: a mask that is more than one of padding.
+        ValueError: The mask is not a padding mask.
     """
     if attention_mask is None:
         return key.new_ones((1, 1, 1, 1), dtype=torch.bool)
     if attention_mask.dim() != 2:
         raise ValueError(
-            "Linear and LSH attention take a mask of padding, `(batch_size, length)`, got one of shape "
+            "Linear and LSH attention take a padding mask of shape `(batch_size, length)`, got the shape "
             f"{tuple(attention_mask.shape)}."
         )
     return attention_mask[:, -key.shape[2] :].bool()[:, None, :, None]
 
 
 def padding_mask(attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
-    """The mask of padding as it is, where transformers asks for that of an attention function."""
+    """Return the padding mask unchanged: the form in which linear attention takes it."""
     return attention_mask
 
 
-class LinearStateLayer(DynamicLayer):
+class LinearAttentionCacheLayer(DynamicLayer):
     """
-    What linear attention remembers of one layer: `keys` `(B, H, K)`, the sum of φ(k), and `values` `(B, H, K, K)`,
-    that of φ(k) vᵀ. They are as large after one token as after a million.
+    Cache of one layer of linear attention: `keys` `(B, H, K)`, the sum of φ(k), and `values` `(B, H, K, K)`, the sum
+    of φ(k) vᵀ. Their size does not depend on the number of tokens.
+
+    The library's own layer for linear attention counts no tokens.
     """
 
     is_croppable = False
@@ -141,7 +145,7 @@ class LinearStateLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, length: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Adds the sums over `length` new positions, and returns those over all positions before them."""
+        """Add the sums over `length` new positions, and return the sums over all positions before them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = torch.zeros_like(key_states), torch.zeros_like(value_states)
@@ -158,16 +162,55 @@ class LinearStateLayer(DynamicLayer):
 
     def crop(self, tokens_to_remove: int) -> None:
         """
+        Refuse to remove tokens.
+
         Raises:
-            ValueError: a token is to be taken back, which sums cannot.
+            ValueError: A token is to be removed from the sums.
         """
         if tokens_to_remove:
-            raise ValueError(
-                f"Linear attention cannot take back tokens that it has summed up, got {tokens_to_remove}."
-            )
+            raise ValueError(f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}.")
+
+
+class VanillaTransformerLinearAttention(VanillaTransformerAttention):
+    """Linear attention, whose cache holds sums. The projections are the paper's."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        key_value_states: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> tuple[torch.Tensor, None]:
+        """Map `(B, T, D)` to `(B, T, D)`; there are no probabilities."""
+        query, cache = self.split_heads(self.q_proj(hidden_states)), None  # (B, H, T, K)
+        if key_value_states is None:
+            key, value = self.project(hidden_states)  # (B, H, T, K)
+            cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        else:
+            key, value = self.project_source(key_value_states, past_key_values)  # (B, H, S, K)
+            attention_mask = source_padding(attention_mask)
+        output, _ = linear_attention_forward(self, query, key, value, attention_mask, cache=cache)
+        return self.out_proj(output.flatten(2)), None  # (B, T, H, K) -> (B, T, D)
+
+
+def source_padding(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
+    """Return the padding mask `(B, S)` of a cross-attention mask `(B, 1, T, S)`, whose rows are all the same."""
+    if attention_mask is None or attention_mask.dim() != 4:
+        return attention_mask
+    attention_mask = attention_mask[:, 0, 0]
+    return attention_mask if attention_mask.dtype == torch.bool else attention_mask == 0
 
 
 AttentionInterface.register("linear", linear_attention_forward)
 AttentionMaskInterface.register("linear", padding_mask)
 
-__all__ = ["LinearStateLayer", "causal_sums", "feature_map", "linear_attention_forward", "padding_mask", "padding_of"]
+__all__ = [
+    "LinearAttentionCacheLayer",
+    "VanillaTransformerLinearAttention",
+    "causal_sums",
+    "feature_map",
+    "key_padding",
+    "linear_attention_forward",
+    "padding_mask",
+]

@@ -6,7 +6,7 @@ Matrix products of the model on a CPU, faster than plain ones: with packed weigh
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import nn
@@ -27,20 +27,6 @@ class VanillaTransformerLinear(nn.Linear):
         if packed is None or not _can_be_packed(hidden_states):
             return super().forward(hidden_states)
         return torch.ops.mkldnn._linear_pointwise(hidden_states, packed, self.bias, "none", [], "")
-
-
-class _JoinedLinears:
-    """Several layers of one input as one packed product, their outputs side by side."""
-
-    def __init__(self, linears: Sequence[VanillaTransformerLinear]):
-        self.linears = linears
-        self.packed = _packed(torch.cat([linear.weight for linear in linears]))
-        self.bias = _joined_biases(linears)
-
-    def __call__(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        if not _can_be_packed(hidden_states):
-            return torch.cat([linear(hidden_states) for linear in self.linears], dim=-1)
-        return torch.ops.mkldnn._linear_pointwise(hidden_states, self.packed, self.bias, "none", [], "")
 
 
 def _can_be_packed(hidden_states: torch.Tensor) -> bool:
@@ -96,14 +82,10 @@ def _rounded(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def quantize_linears(model: _Model) -> _Model:
-    """The model, with a `VanillaTransformerInt8Linear` in the place of every `VanillaTransformerLinear`."""
-    for attention in _self_attentions(model):
-        attention.joined_proj = VanillaTransformerInt8Linear(*_inputs(attention))
-        for name in _INPUTS:
-            delattr(attention, name)
+    """The model, with a `VanillaTransformerInt8Linear` in the place of every `nn.Linear`."""
     for parent in list(model.modules()):
         for name, layer in list(parent.named_children()):
-            if isinstance(layer, VanillaTransformerLinear):
+            if isinstance(layer, nn.Linear):
                 setattr(parent, name, VanillaTransformerInt8Linear(layer))
     return model
 
@@ -111,43 +93,19 @@ def quantize_linears(model: _Model) -> _Model:
 @contextmanager
 def packed_linears(model: nn.Module) -> Iterator[None]:
     """
-    Holds the weights of a model's `VanillaTransformerLinear`s in the order of oneDNN as well, where it is on a CPU and
-    in float32. The weights must not change meanwhile. Inside another such block nothing happens.
+    Holds the weights of a model's `nn.Linear`s in the order of oneDNN as well, where it is on a CPU and in float32. The
+    weights must not change meanwhile. Inside another such block nothing happens.
     """
-    attentions = _self_attentions(model)
-    joined = {layer for attention in attentions if attention.joined_proj for layer in _inputs(attention)}
-    layers = {layer for layer in _linears(model) if layer.packed is None} - joined if _has_onednn() else set()
-    attentions = [attention for attention in attentions if layers.issuperset(_inputs(attention))]
+    layers = list(_linears(model)) if _has_onednn() else []
     try:
-        with torch.no_grad():
-            for attention in attentions:
-                attention.joined_proj = _JoinedLinears(_inputs(attention))
-                layers.difference_update(_inputs(attention))
-            for layer in layers:
-                layer.packed = _packed(layer.weight)
+        for layer in layers:
+            layer.__class__ = VanillaTransformerLinear
+            layer.packed = _packed(layer.weight)  # type: ignore[assignment]
         yield
     finally:
-        for attention in attentions:
-            attention.joined_proj = None
         for layer in layers:
-            layer.packed = None
-
-
-# Self-attention projects one input three times.
-_INPUTS = ("q_proj", "k_proj", "v_proj")
-
-
-def _self_attentions(model: nn.Module) -> list[Any]:
-    """Those that project one input three times, and not in 8 bits yet."""
-    return [
-        module
-        for name, module in model.named_modules()
-        if name.split(".")[-1] == "self_attn" and hasattr(module, "joined_proj") and hasattr(module, _INPUTS[0])
-    ]
-
-
-def _inputs(attention: Any) -> list[Any]:
-    return [getattr(attention, name) for name in _INPUTS]
+            layer.packed = None  # type: ignore[assignment]
+            layer.__class__ = nn.Linear
 
 
 def _has_onednn() -> bool:
@@ -155,10 +113,10 @@ def _has_onednn() -> bool:
     return known and torch.backends.mkldnn.is_available() and not torch.is_autocast_enabled("cpu")
 
 
-def _linears(model: nn.Module) -> Iterator[VanillaTransformerLinear]:
+def _linears(model: nn.Module) -> Iterator[nn.Linear]:
     """Those whose weights can be packed."""
     for layer in model.modules():
-        if not isinstance(layer, VanillaTransformerLinear) or type(layer.weight) is not nn.Parameter:
+        if type(layer) is not nn.Linear or type(layer.weight) is not nn.Parameter:
             continue
         if layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32:
             yield layer

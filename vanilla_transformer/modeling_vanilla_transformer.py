@@ -1,23 +1,23 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" here.
+The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "the paper" below.
 
-Read it from top to bottom: positions (section 3.5), attention (3.2), the two layers (3.1), the two stacks, the model
-and the model with its output projection (3.4).
+Read from top to bottom: positions (section 3.5), attention (3.2), the layers (3.1), the encoder and the decoder, the
+model, and the model with its output projection (3.4).
 
-Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K = D / H width
-of a head, F feed-forward width, V target vocabulary.
+Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K = D / H head
+width, F feed-forward width, V target vocabulary.
 """
 
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from torch import nn
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import initialization as init
 from transformers.activations import ACT2FN
 from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
@@ -30,33 +30,25 @@ from transformers.modeling_outputs import (
     Seq2SeqModelOutput,
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
-from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs, can_return_tuple
+from transformers.pytorch_utils import apply_chunking_to_forward
+from transformers.utils import can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, source_mask
-from .linear_vanilla_transformer import VanillaTransformerInt8Linear, VanillaTransformerLinear, quantize_linears
-
-if TYPE_CHECKING:
-    # Never run. The library copies beside the weights what is imported here, and what that imports.
-    from .pipeline_vanilla_transformer import TranslationPipeline  # noqa: F401
+from .linear_vanilla_transformer import VanillaTransformerInt8Linear, quantize_linears
 
 
-# Pairs of positions up to which plain products take less time on a CPU than "sdpa".
-_FEW_PAIRS = {torch.float32: 2**14, torch.bfloat16: 2**18}
-
-
-def sinusoidal_positions(position_ids: torch.Tensor, d_model: int, layout: str = "interleaved") -> torch.Tensor:
+def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
     """
-    Positional encodings of section 3.5.
+    Compute the positional encodings of section 3.5.
 
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 
     Args:
-        position_ids (`torch.LongTensor` of shape `(..., length)`): Positions, from 0 without an upper limit.
+        position_ids (`torch.LongTensor` of shape `(..., length)`): Positions from 0, without an upper limit.
         d_model (`int`): Width of the encoding; even.
         layout (`str`): `"interleaved"` as above, or `"halves"`: all sines, then all cosines.
 
@@ -64,55 +56,42 @@ def sinusoidal_positions(position_ids: torch.Tensor, d_model: int, layout: str =
         `torch.FloatTensor` of shape `(..., length, d_model)`, in float32.
     """
     # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
-    precise = torch.float32 if position_ids.device.type == "mps" else torch.float64
-    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=precise) / d_model
-    angles = position_ids[..., None].to(precise) * torch.exp(-math.log(10000.0) * exponents)  # (..., L, D/2)
+    dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
+    exponents = torch.arange(0, d_model, 2, device=position_ids.device, dtype=dtype) / d_model  # (D/2,)
+    angles = position_ids[..., None].to(dtype) * torch.exp(-math.log(10000.0) * exponents)  # (..., L, D/2)
     sines, cosines = angles.sin().float(), angles.cos().float()
     if layout == "halves":
-        return torch.cat([sines, cosines], dim=-1)
+        return torch.cat([sines, cosines], dim=-1)  # (..., L, D)
     return torch.stack([sines, cosines], dim=-1).flatten(-2)  # (..., L, D)
 
 
-@lru_cache(maxsize=1024)
-def _one_position(position: int, d_model: int, layout: str) -> torch.Tensor:
-    return sinusoidal_positions(torch.tensor([[position]]), d_model, layout)
-
-
-def shift_tokens_right(labels: torch.Tensor, pad_token_id: int, decoder_start_token_id: int) -> torch.Tensor:
+def shift_tokens_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
     """
-    The decoder's input for given labels: the start symbol, then all labels but the last (section 3.1).
+    Build the decoder input from labels `(B, T)`: the start symbol, then all labels but the last (section 3.1).
 
-    Args:
-        labels (`torch.LongTensor` of shape `(batch_size, target_length)`): -100 marks positions without a label.
-
-    Returns:
-        `torch.LongTensor` of shape `(batch_size, target_length)`, with padding in place of -100.
+    Positions without a label (-100) become padding.
     """
     start = labels.new_full((labels.shape[0], 1), decoder_start_token_id)
-    shifted = torch.cat([start, labels[:, :-1]], dim=1)
+    shifted = torch.cat([start, labels[:, :-1]], dim=1)  # (B, T)
     return shifted.masked_fill(shifted == -100, pad_token_id)
 
 
-def _one_outside(ids: torch.Tensor, size: int, ignored: int | None = None) -> int | None:
-    """One of the `ids` that is not in `[0, size)`. Looks only on the CPU, where looking costs no waiting."""
+def _find_id_out_of_range(ids: Tensor, size: int) -> int | None:
+    """Return one of the `ids` outside `[0, size)`, if any. Check on the CPU only: a GPU would have to synchronize."""
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
         return None
-    if ignored is not None:
-        ids = ids.masked_fill(ids == ignored, 0)
     lowest, highest = (int(bound) for bound in ids.aminmax())
-    if lowest < 0:
-        return lowest
-    return highest if highest >= size else None
+    return lowest if lowest < 0 else highest if highest >= size else None
 
 
-def check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None = None) -> None:
+def check_ids(name: str, ids: Tensor, vocab_size: int, ignored: int | None = None) -> None:
     """
-    Refuses ids that no row of an embedding belongs to, on the CPU.
+    Check token ids of any shape against the vocabulary, on the CPU.
 
     Raises:
-        ValueError: one of the `ids`, of any shape, is neither in `[0, vocab_size)` nor `ignored`.
+        ValueError: An id is neither in `[0, vocab_size)` nor `ignored`.
     """
-    wrong = _one_outside(ids, vocab_size, ignored)
+    wrong = _find_id_out_of_range(ids if ignored is None else ids.masked_fill(ids == ignored, 0), vocab_size)
     if wrong is not None:
         allowed = f"from 0 to {vocab_size - 1}" + (f" (or {ignored})" if ignored is not None else "")
         raise ValueError(
@@ -121,15 +100,15 @@ def check_ids(name: str, ids: torch.Tensor, vocab_size: int, ignored: int | None
         )
 
 
-def count_positions(
-    mask: torch.Tensor | None, length: int, past: int | torch.Tensor, device: torch.device
-) -> torch.Tensor:
+def count_positions(mask: Tensor | None, length: int, past: int | Tensor, like: Tensor) -> Tensor:
     """
-    Positions of the last `length` tokens: `(B, L)` where a padding mask of shape `(B, past + L)` tells which tokens
-    count, so that padding on the left shifts nothing; `(1, L)` otherwise.
+    Compute the positions of the last `length` tokens, on the device of `like`.
+
+    Given a padding mask `(B, past + L)`, 1 for tokens, padding is not counted, so that padding on the left shifts no
+    position: `(B, L)`. Otherwise `(1, L)`.
     """
     if mask is None or mask.dim() != 2:
-        return (torch.arange(length, device=device) + past).unsqueeze(0)
+        return (torch.arange(length, device=like.device) + past).unsqueeze(0)
     return (mask.long().cumsum(dim=-1) - 1).clamp(min=0)[:, -length:]
 
 
@@ -138,133 +117,78 @@ class VanillaTransformerEmbedding(nn.Embedding):
 
     def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, scale: float):
         super().__init__(num_embeddings, embedding_dim, padding_idx)
-        self.embed_scale = scale  # by this name peft knows that its adapters have to be scaled as well
+        self.embed_scale = scale  # peft scales its adapters by the attribute of this name
 
-    def forward(self, input_ids: torch.Tensor) -> torch.Tensor:
+    def forward(self, input_ids: Tensor) -> Tensor:
         return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
 
 
 class VanillaTransformerSinusoidalPositions(nn.Module):
-    """
-    Section 3.5, computed for the positions asked for. There is no table, hence no longest sequence, and nothing that
-    loading or moving the model could spoil.
-    """
+    """Positional encodings of section 3.5, computed on the fly: no table, hence no longest sequence."""
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__()
         self.d_model = config.d_model
         self.layout = config.sinusoid_layout
 
-    def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
-        if position_ids.device.type != "cpu" or torch.compiler.is_compiling():
-            return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) or (1, L) -> (…, L, D)
-        if position_ids.shape == (1, 1):
-            return _one_position(int(position_ids), self.d_model, self.layout)  # where generation is
-        # Each position of a batch once: sines take time on a CPU.
-        positions, places = position_ids.unique(return_inverse=True)
-        return nn.functional.embedding(places, sinusoidal_positions(positions, self.d_model, self.layout))
+    def forward(self, position_ids: Tensor) -> Tensor:
+        return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) -> (B, L, D)
 
 
 class VanillaTransformerLearnedPositions(nn.Embedding):
-    """Table 3, row E: learned instead of sinusoidal positions, which end at `max_position_embeddings`."""
+    """Learned positions (table 3, row E), up to `max_position_embeddings`."""
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config.max_position_embeddings, config.d_model)
 
-    def forward(self, position_ids: torch.Tensor) -> torch.Tensor:
-        wrong = _one_outside(position_ids, self.num_embeddings)
+    def forward(self, position_ids: Tensor) -> Tensor:
+        wrong = _find_id_out_of_range(position_ids, self.num_embeddings)
         if wrong is not None:
             raise ValueError(
-                f"Learned positions go from 0 to {self.num_embeddings - 1}, got {wrong}: the sequence is longer than "
-                f"`max_position_embeddings`={self.num_embeddings}."
+                f"Learned positions range from 0 to {self.num_embeddings - 1}, got {wrong}: the sequence is longer "
+                f"than `max_position_embeddings`={self.num_embeddings}."
             )
-        return super().forward(position_ids)
+        return super().forward(position_ids)  # (B, L) -> (B, L, D)
 
 
-def _position_embeddings(config: VanillaTransformerConfig) -> nn.Module:
-    if config.position_embedding_type == "learned":
-        return VanillaTransformerLearnedPositions(config)
-    return VanillaTransformerSinusoidalPositions(config)
-
-
-class VanillaTransformerDropout(nn.Dropout):
-    """
-    Section 5.4. On a CPU, where random numbers are drawn one after the other, 16 bits decide about each feature in
-    place of a float of its own. The probability is rounded to a multiple of 2⁻¹⁶, and what is kept scaled by that.
-    """
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        if not (self.training and self.p):
-            return hidden_states
-        if hidden_states.device.type != "cpu" or torch.compiler.is_compiling():
-            return super().forward(hidden_states)
-        dropped = min(round(self.p * 2**16), 2**16 - 1)
-        draws = torch.empty(-(-hidden_states.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        kept = draws.view(torch.int16)[: hidden_states.numel()].view(hidden_states.shape) >= dropped - 2**15
-        return hidden_states * kept.to(hidden_states.dtype).mul_(2**16 / (2**16 - dropped))
+POSITION_CLASSES = {
+    "sinusoidal": VanillaTransformerSinusoidalPositions,
+    "learned": VanillaTransformerLearnedPositions,
+}
 
 
 def eager_attention_forward(
     module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
     scaling: float,
     dropout: float = 0.0,
-    **kwargs: Unpack[TransformersKwargs],
-) -> tuple[torch.Tensor, torch.Tensor]:
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
     """
     Scaled dot-product attention, equation 1: `softmax(Q Kᵀ / √d_k) V`.
 
-    `query` is `(B, H, T, K)`, `key` and `value` are `(B, H, S, K)`, the additive `attention_mask` broadcasts to
-    `(B, H, T, S)` and is a large negative number where a position must not be seen. Returns `(B, T, H, K)` and the
+    `query` is `(B, H, T, K)`, `key` and `value` are `(B, H, S, K)`. `attention_mask` is added to the scores
+    `(B, H, T, S)`: 0 where a position may be seen, a large negative number elsewhere. Returns `(B, T, H, K)` and the
     probabilities `(B, H, T, S)`.
     """
     scores = (query * scaling) @ key.transpose(2, 3)  # (B, H, T, S)
     if attention_mask is not None:
         scores = scores + attention_mask
     probabilities = nn.functional.softmax(scores, dim=-1)
-    if dropout:
-        probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
+    probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
     return (probabilities @ value).transpose(1, 2).contiguous(), probabilities
-
-
-def plain_attention_forward(
-    module: nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    is_causal: bool,
-    **kwargs: Any,
-) -> tuple[torch.Tensor, None]:
-    """
-    [`eager_attention_forward`] in the place of "sdpa", whose mask is True where a position may be seen, and which is
-    told what is causal where there is none.
-    """
-    lowest = torch.finfo(query.dtype).min
-    if attention_mask is None and is_causal and query.shape[2] > 1:
-        attention_mask = query.new_full((query.shape[2], key.shape[2]), lowest).triu_(1)
-    elif attention_mask is not None and attention_mask.dtype == torch.bool:
-        attention_mask = query.new_zeros(attention_mask.shape).masked_fill_(~attention_mask, lowest)
-    return eager_attention_forward(module, query, key, value, attention_mask, **kwargs)[0], None
-
-
-def _are_few(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Whether plain products of `(B, H, T, K)` and `(B, H, S, K)` take less time than "sdpa"."""
-    if query.device.type != "cpu" or torch.compiler.is_compiling():
-        return False
-    if query.dtype == torch.float32 and query.requires_grad:
-        return False  # "sdpa" learns faster in float32, at any length
-    return query.shape[2] * key.shape[2] <= _FEW_PAIRS.get(query.dtype, 0)
 
 
 class VanillaTransformerAttention(nn.Module):
     """
-    Multi-head attention, section 3.2.2: `Concat(head_1, …, head_h) W^O`, each head attending in its own projection.
+    Multi-head attention, section 3.2.2.
 
-    Attends to `key_value_states` (encoder-decoder attention) where given, else to `hidden_states` (self-attention).
+        MultiHead(Q, K, V) = Concat(head_1, …, head_h) W^O  with  head_i = Attention(Q W_i^Q, K W_i^K, V W_i^V)
+
+    Self-attention if `key_value_states` is None, otherwise cross-attention over these states.
     """
 
     def __init__(self, config: VanillaTransformerConfig, num_heads: int, layer_idx: int, is_causal: bool = False):
@@ -275,162 +199,177 @@ class VanillaTransformerAttention(nn.Module):
         self.head_dim = config.d_model // num_heads
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
-        self.q_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.k_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.v_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.out_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.joined_proj: Callable[[torch.Tensor], torch.Tensor] | None = None  # see `joined_linears`
+        self.q_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        key_value_states: torch.Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Maps `(B, T, D)` to `(B, T, D)`; the second value is the probabilities where the implementation has them."""
-        query, key, value = self._queries_keys_values(hidden_states, key_value_states, past_key_values)
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        key_value_states: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
+        query = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, K)
+        if key_value_states is None:
+            key, value = self.project_target(hidden_states, past_key_values)  # (B, H, past + T, K)
+        else:
+            key, value = self.project_source(key_value_states, past_key_values)  # (B, H, S, K)
         implementation = self.config._attn_implementation
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
-        if implementation == "sdpa" and _are_few(query, key):
-            attend = partial(plain_attention_forward, is_causal=self.is_causal)
+        dropout = self.dropout if self.training else 0.0
         output, probabilities = attend(
-            self,
-            query,
-            key,
-            value,
-            attention_mask,
-            scaling=self.scaling,
-            dropout=self.dropout if self.training else 0.0,
-            **kwargs,
+            self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
         )
         output = output.reshape(*hidden_states.shape[:-1], -1).contiguous()  # (B, T, H, K) -> (B, T, D)
         return self.out_proj(output), probabilities
 
-    def _split_heads(self, states: torch.Tensor) -> torch.Tensor:
+    def split_heads(self, states: Tensor) -> Tensor:
         return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, L, D) -> (B, H, L, K)
 
-    def _queries_keys_values(
-        self,
-        hidden_states: torch.Tensor,
-        key_value_states: torch.Tensor | None,
-        past_key_values: EncoderDecoderCache | None,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries `(B, H, T, K)`, keys and values `(B, H, S, K)`; those of the source once for a whole generation."""
-        if key_value_states is None:
-            query, key, value = self._project(hidden_states)
-            if past_key_values is not None:
-                cache = getattr(past_key_values, "self_attention_cache", past_key_values)
-                key, value = cache.update(key, value, self.layer_idx)
-            return query, key, value
-        query = self._split_heads(self.q_proj(hidden_states))
-        if past_key_values is None:
-            return query, *self._project_source(key_value_states)
-        cache = past_key_values.cross_attention_cache
-        if not past_key_values.is_updated.get(self.layer_idx):
-            past_key_values.is_updated[self.layer_idx] = True
-            return query, *cache.update(*self._project_source(key_value_states), self.layer_idx)
-        return query, cache.layers[self.layer_idx].keys, cache.layers[self.layer_idx].values
+    def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute keys and values, `(B, H, L, K)` each."""
+        return self.split_heads(self.k_proj(states)), self.split_heads(self.v_proj(states))
 
-    def _project(self, states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Queries, keys and values of the same states."""
-        if self.joined_proj is not None:
-            parts = self.joined_proj(states).chunk(3, dim=-1)
-        else:
-            parts = (self.q_proj(states), self.k_proj(states), self.v_proj(states))
-        return tuple(self._split_heads(part) for part in parts)
+    def project_target(self, states: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
+        """Compute keys and values of the target, after the cached ones of earlier steps."""
+        key, value = self.project(states)
+        if cache is None:
+            return key, value
+        return getattr(cache, "self_attention_cache", cache).update(key, value, self.layer_idx)
 
-    def _project_source(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return self._split_heads(self.k_proj(states)), self._split_heads(self.v_proj(states))
+    def project_source(self, states: Tensor, cache: Any) -> tuple[Tensor, Tensor]:
+        """Compute keys and values of the source, once for a whole generation."""
+        if cache is None:
+            return self.project(states)
+        if not cache.is_updated.get(self.layer_idx):
+            cache.is_updated[self.layer_idx] = True
+            return cache.cross_attention_cache.update(*self.project(states), self.layer_idx)
+        layer = cache.cross_attention_cache.layers[self.layer_idx]
+        return layer.keys, layer.values
 
 
 class VanillaTransformerLayer(GradientCheckpointingLayer):
     """
-    What encoder and decoder layers share: residual connections with normalisation, and the feed-forward sub-layer.
+    Residual connections, normalization and the feed-forward sub-layer of encoder and decoder layers.
 
-    Sub-layers are combined as section 3.1 says, `LayerNorm(x + Dropout(Sublayer(x)))`.
+    Each sub-layer is wrapped as in section 3.1: `LayerNorm(x + Dropout(Sublayer(x)))`.
     Differs from the paper: with `normalize_before`, `x + Dropout(Sublayer(LayerNorm(x)))`.
     """
 
     def __init__(self, config: VanillaTransformerConfig, ffn_dim: int):
         super().__init__()
         self.normalize_before = config.normalize_before
-        self.dropout = VanillaTransformerDropout(config.dropout)
-        self.activation_dropout = VanillaTransformerDropout(config.activation_dropout)
+        self.chunk_size_feed_forward = config.chunk_size_feed_forward
+        self.dropout = nn.Dropout(config.dropout)
+        self.activation_dropout = nn.Dropout(config.activation_dropout)
         self.activation_fn = ACT2FN[config.activation_function]
-        self.fc1 = VanillaTransformerLinear(config.d_model, ffn_dim)
-        self.fc2 = VanillaTransformerLinear(ffn_dim, config.d_model)
+        self.fc1 = nn.Linear(config.d_model, ffn_dim)
+        self.fc2 = nn.Linear(ffn_dim, config.d_model)
         self.final_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
-    def add_and_norm(self, hidden_states: torch.Tensor, norm: nn.LayerNorm, sublayer: Callable) -> torch.Tensor:
-        """Residual connection around `sublayer` and normalisation, `(B, L, D)` to `(B, L, D)`."""
+    def add_and_norm(self, hidden_states: Tensor, norm: nn.LayerNorm, sublayer: Callable) -> Tensor:
+        """Apply `sublayer` with its residual connection and normalization: `(B, L, D)` to `(B, L, D)`."""
         if self.normalize_before:
             return hidden_states + self.dropout(sublayer(norm(hidden_states)))
         return norm(hidden_states + self.dropout(sublayer(hidden_states)))
 
-    def feed_forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def feed_forward(self, hidden_states: Tensor) -> Tensor:
         """Equation 2: `max(0, x W_1 + b_1) W_2 + b_2`."""
+        if self.chunk_size_feed_forward:
+            return self.feed_forward_in_chunks(hidden_states)
+        return self.position_wise(hidden_states)
+
+    def position_wise(self, hidden_states: Tensor) -> Tensor:
         inner = self.activation_fn(self.fc1(hidden_states))  # (B, L, D) -> (B, L, F)
         return self.fc2(self.activation_dropout(inner))  # (B, L, F) -> (B, L, D)
+
+    def feed_forward_in_chunks(self, hidden_states: Tensor) -> Tensor:
+        """Apply the feed-forward sub-layer to `chunk_size_feed_forward` positions at a time, to save memory."""
+        length = hidden_states.shape[1]
+        chunk_size = min(self.chunk_size_feed_forward, length)
+        padded = nn.functional.pad(hidden_states, (0, 0, 0, -length % chunk_size))  # whole chunks only
+
+        def forward_chunk(chunk: Tensor) -> Tensor:
+            if torch.is_grad_enabled():  # recompute the inner layer in the backward pass
+                return checkpoint(self.position_wise, chunk, use_reentrant=False)
+            return self.position_wise(chunk)
+
+        return apply_chunking_to_forward(forward_chunk, chunk_size, 1, padded)[:, :length]
 
 
 class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
     """Self-attention, then feed-forward (section 3.1, figure 1 left)."""
 
-    def __init__(self, config: VanillaTransformerConfig, layer_idx: int):
+    def __init__(
+        self,
+        config: VanillaTransformerConfig,
+        layer_idx: int,
+        attention_class: type[VanillaTransformerAttention] = VanillaTransformerAttention,
+    ):
         super().__init__(config, config.encoder_ffn_dim)
-        self.self_attn = VanillaTransformerAttention(config, config.encoder_attention_heads, layer_idx)
+        self.self_attn = attention_class(config, config.encoder_attention_heads, layer_idx)
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
-    def forward(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
-        def attend_to_source(states: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        def self_attention(states: Tensor) -> Tensor:
             return self.self_attn(states, attention_mask, **kwargs)[0]
 
-        hidden_states = self.add_and_norm(hidden_states, self.self_attn_layer_norm, attend_to_source)
+        hidden_states = self.add_and_norm(hidden_states, self.self_attn_layer_norm, self_attention)
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
 class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
-    """Masked self-attention, attention to the encoder's output, then feed-forward (section 3.1, figure 1 right)."""
+    """
+    Masked self-attention, attention to the encoder output, then feed-forward (section 3.1, figure 1 right).
 
-    def __init__(self, config: VanillaTransformerConfig, layer_idx: int):
+    Without an encoder (`is_encoder_decoder=False`) the layer has no attention to its output.
+    """
+
+    def __init__(
+        self,
+        config: VanillaTransformerConfig,
+        layer_idx: int,
+        attention_class: type[VanillaTransformerAttention] = VanillaTransformerAttention,
+        cross_attention_class: type[VanillaTransformerAttention] = VanillaTransformerAttention,
+    ):
         super().__init__(config, config.decoder_ffn_dim)
         heads = config.decoder_attention_heads
-        self.self_attn = VanillaTransformerAttention(config, heads, layer_idx, is_causal=True)
+        self.self_attn = attention_class(config, heads, layer_idx, is_causal=True)
         self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
-        self.encoder_attn = VanillaTransformerAttention(config, heads, layer_idx)
-        self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.has_cross_attention = config.is_encoder_decoder
+        if self.has_cross_attention:
+            self.encoder_attn = cross_attention_class(config, heads, layer_idx)
+            self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def forward(
         self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        encoder_hidden_states: torch.Tensor,
-        encoder_attention_mask: torch.Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
-        def attend_to_target(states: torch.Tensor) -> torch.Tensor:
-            return self.self_attn(states, attention_mask, past_key_values=past_key_values, **kwargs)[0]
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        kwargs["past_key_values"] = past_key_values  # type: ignore[typeddict-unknown-key]
 
-        def attend_to_source(states: torch.Tensor) -> torch.Tensor:
-            return self.encoder_attn(
-                states, encoder_attention_mask, encoder_hidden_states, past_key_values=past_key_values, **kwargs
-            )[0]
+        def self_attention(states: Tensor) -> Tensor:
+            return self.self_attn(states, attention_mask, **kwargs)[0]
 
-        hidden_states = self.add_and_norm(hidden_states, self.self_attn_layer_norm, attend_to_target)
-        hidden_states = self.add_and_norm(hidden_states, self.encoder_attn_layer_norm, attend_to_source)
+        def cross_attention(states: Tensor) -> Tensor:
+            return self.encoder_attn(states, encoder_attention_mask, encoder_hidden_states, **kwargs)[0]
+
+        hidden_states = self.add_and_norm(hidden_states, self.self_attn_layer_norm, self_attention)
+        if self.has_cross_attention:
+            hidden_states = self.add_and_norm(hidden_states, self.encoder_attn_layer_norm, cross_attention)
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
 class VanillaTransformerPreTrainedModel(PreTrainedModel):
-    """Initialisation and what the library may do with these models."""
+    """Weight initialization, and the features of transformers that these models support."""
 
     config_class = VanillaTransformerConfig
     config: VanillaTransformerConfig
@@ -446,32 +385,29 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
         """
-        Loads a model as the library does. With `dtype="int8"` its matrix products are in 8 bits, for translating on a
-        CPU (see [`VanillaTransformerInt8Linear`]).
+        Load a model; see `PreTrainedModel.from_pretrained`.
 
         Raises:
-            OSError: there are no weights, or a file of them is cut off or damaged.
+            OSError: There are no weights, or a weights file is truncated or corrupt.
         """
-        in_8_bits = any(kwargs.get(name) in ("int8", torch.int8) for name in ("dtype", "torch_dtype"))
+        in_8_bits = kwargs.get("dtype") in ("int8", torch.int8)
         if in_8_bits:
-            kwargs = {name: value for name, value in kwargs.items() if name != "torch_dtype"} | {
-                "dtype": torch.float32
-            }
+            kwargs["dtype"] = torch.float32
         try:
             model = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
+            return quantize_linears(model) if in_8_bits else model
         except SafetensorError as error:
             raise OSError(
-                f"The weights of {pretrained_model_name_or_path} are cut off or damaged ({error}). Copy or download "
-                "the safetensors files again."
+                f"Cannot load the weights of {pretrained_model_name_or_path}: a file is truncated or corrupt "
+                f"({error}). Copy or download the safetensors files again."
             ) from error
-        return quantize_linears(model) if in_8_bits else model
 
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """
-        Saves a model as the library does.
+        Save a model; see `PreTrainedModel.save_pretrained`.
 
         Raises:
-            ValueError: the model is in 8 bits; the one that it was loaded from is to be kept.
+            ValueError: The model is quantized.
         """
         if any(isinstance(module, VanillaTransformerInt8Linear) for module in self.modules()):
             raise ValueError(
@@ -482,7 +418,7 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Glorot-uniform projections and `N(0, 1/d_model)` embeddings, or `N(0, init_std²)` for both if it is set."""
+        """Draw projections Glorot-uniform and embeddings from `N(0, 1/d_model)`, or both from `N(0, init_std²)`."""
         std = self.config.init_std
         if isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight) if std is None else init.normal_(module.weight, std=std)
@@ -496,26 +432,11 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
             init.ones_(module.weight)
             init.zeros_(module.bias)
 
-    def _resize_token_embeddings(
-        self, new_num_tokens: int, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
-        """Resizes what a source token has a row in, which is more than the library sees in two of three layouts."""
-        encoder, decoder = self.base_model.encoder, self.base_model.decoder
-        if not self.config.share_encoder_decoder_embeddings:  # the output projection belongs to the target alone
-            return self._get_resized_embeddings(
-                encoder.embed_tokens, new_num_tokens, pad_to_multiple_of, mean_resizing
-            )
-        embeddings = super()._resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        if not self.config.tie_word_embeddings:
-            self._get_resized_embeddings(decoder.embed_tokens, embeddings.num_embeddings, None, mean_resizing)
-        self.config.decoder_vocab_size = embeddings.num_embeddings
-        return embeddings
-
 
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
-    """What encoder and decoder share: embeddings, positions, dropout on their sum, pre-norm's last normalisation."""
+    """Common parts of encoder and decoder: embeddings, positions, dropout on their sum, pre-norm's final LayerNorm."""
 
-    create_mask = staticmethod(create_bidirectional_mask)  # who sees whom
+    create_mask = staticmethod(create_bidirectional_mask)
 
     def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
         super().__init__(config)
@@ -523,18 +444,21 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         self.embed_tokens: nn.Embedding = VanillaTransformerEmbedding(
             vocab_size, config.d_model, config.pad_token_id, scale
         )
-        self.embed_positions = _position_embeddings(config)
-        self.dropout = VanillaTransformerDropout(config.dropout)
+        self.embed_positions = POSITION_CLASSES[config.position_embedding_type](config)
+        self.dropout = nn.Dropout(config.dropout)
         self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
         self.gradient_checkpointing = False
 
     def init_parallel_plans(self) -> None:
-        """Leaves this stack without plans of its own: those of the configuration name modules of the whole model."""
-        for plan in ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan"):
-            setattr(self, plan, {})
+        """Keep the parallel plans of the configuration off this stack: they name modules of the whole model."""
+        if self.config.is_encoder_decoder:
+            for plan in ("_tp_plan", "_ep_plan", "_pp_plan", "_fsdp_plan"):
+                setattr(self, plan, {})
+        else:
+            super().init_parallel_plans()
 
-    def embed(self, name: str, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> torch.Tensor:
-        """Scaled embeddings of `input_ids`, or `inputs_embeds` as they are: `(B, L, D)`."""
+    def embed(self, name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+        """Return scaled embeddings of `input_ids`, or `inputs_embeds` unchanged: `(B, L, D)`."""
         if input_ids is None and inputs_embeds is not None:
             return inputs_embeds
         if input_ids is None or inputs_embeds is not None:
@@ -543,24 +467,24 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         check_ids(f"{name}_ids", input_ids, self.embed_tokens.weight.shape[0])
         return self.embed_tokens(input_ids)
 
-    def add_positions(self, inputs_embeds: torch.Tensor, position_ids: torch.Tensor) -> torch.Tensor:
-        """Section 3.5 (the sum) and 5.4 (dropout on it)."""
+    def add_positions(self, inputs_embeds: Tensor, position_ids: Tensor) -> Tensor:
+        """Add positional encodings (section 3.5) and apply dropout to the sum (section 5.4): `(B, L, D)`."""
         return self.dropout(inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype))
 
-    def enter(
+    def prepare_inputs(
         self,
         name: str,
-        input_ids: torch.Tensor | None,
-        inputs_embeds: torch.Tensor | None,
-        attention_mask: torch.Tensor | None,
-        position_ids: torch.Tensor | None = None,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """What the first layer gets: embedded tokens with positions `(B, L, D)`, and who sees whom."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the input of the first layer, `(B, L, D)`, and the mask in the form that the attention takes."""
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         if position_ids is None:
             past = past_key_values.get_seq_length() if past_key_values is not None else 0
-            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds.device)
+            position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds)
         attention_mask = self.create_mask(
             config=self.config,
             inputs_embeds=inputs_embeds,
@@ -569,7 +493,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         )
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
-    def final_norm(self, hidden_states: torch.Tensor) -> torch.Tensor:
+    def final_norm(self, hidden_states: Tensor) -> Tensor:
         return hidden_states if self.layer_norm is None else self.layer_norm(hidden_states)
 
 
@@ -591,37 +515,29 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Any,
     ) -> BaseModelOutput:
         """
-        Args:
-            input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Source tokens with EOS.
-            attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`):
-                1 for tokens, 0 for padding. Derived from `input_ids` where it is not given.
-            inputs_embeds (`torch.FloatTensor` of shape `(batch_size, source_length, d_model)`):
-                Continuous inputs in place of `input_ids`. They are not scaled by √d_model.
+        Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not scaled by √d_model.
+
+        `attention_mask`, `(B, S)`, is 1 for tokens and 0 for padding; it is derived from `input_ids` by default.
         """
         attention_mask = source_mask(self.config, input_ids, attention_mask)
-        hidden_states, attention_mask = self.enter("input", input_ids, inputs_embeds, attention_mask)
+        hidden_states, attention_mask = self.prepare_inputs("input", input_ids, inputs_embeds, attention_mask)
         return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **kwargs))
 
-    def run_layers(
-        self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
-        """All layers over embedded tokens with positions, `(B, S, D)`, with a mask as the attention takes it."""
+    def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:
+        """Apply all layers to embedded tokens with positions, `(B, S, D)`."""
         for layer in self.layers:
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
         return self.final_norm(hidden_states)
 
 
 class VanillaTransformerDecoder(VanillaTransformerStack):
-    """N decoder layers over embedded target tokens, each attending to the encoder's output."""
+    """N decoder layers over embedded target tokens, each attending to the encoder output."""
 
     create_mask = staticmethod(create_causal_mask)
     layer_class = VanillaTransformerDecoderLayer
@@ -632,7 +548,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     }
 
     def __init__(self, config: VanillaTransformerConfig):
-        super().__init__(config, config.decoder_vocab_size or config.vocab_size)
+        super().__init__(config, config.decoder_vocab_size if config.is_encoder_decoder else config.vocab_size)
         self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.decoder_layers))
         self.post_init()
 
@@ -640,39 +556,34 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     @capture_outputs
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        encoder_hidden_states: torch.Tensor | None = None,
-        encoder_attention_mask: torch.Tensor | None = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        position_ids: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """
+        Decode a target, given the encoder output `(B, S, D)` and its padding mask `(B, S)`.
+
         Args:
-            input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`):
-                Target tokens shifted right; with a cache, only those that it has not seen.
-            attention_mask (`torch.Tensor` of shape `(batch_size, past_length + target_length)`):
-                1 for tokens, 0 for padding. Padding on the right needs none, since no earlier position sees it.
-            encoder_hidden_states (`torch.FloatTensor` of shape `(batch_size, source_length, d_model)`):
-                The encoder's output.
-            encoder_attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`):
-                1 for tokens, 0 for padding.
-            past_key_values (`EncoderDecoderCache`): Keys and values of earlier steps. Changed in place.
-            inputs_embeds (`torch.FloatTensor` of shape `(batch_size, target_length, d_model)`):
-                Continuous inputs in place of `input_ids`. They are not scaled by √d_model.
-            position_ids (`torch.LongTensor` of shape `(batch_size, target_length)`):
-                By default counted from the attention mask, or from the cache's length.
+            input_ids (`(B, T)`): Target tokens shifted right; with a cache, only the ones that it does not hold.
+            attention_mask (`(B, past + T)`):
+                1 for tokens, 0 for padding. Padding on the right needs no mask, since no earlier position sees it.
+            past_key_values (`EncoderDecoderCache`): Keys and values of earlier steps, updated in place.
+            inputs_embeds (`(B, T, D)`): Continuous inputs instead of `input_ids`, not scaled by √d_model.
+            position_ids (`(B, T)`): Counted from the attention mask or the cache length by default.
         """
         if encoder_hidden_states is None:
             raise ValueError(
-                "`encoder_hidden_states` must be given: every decoder layer attends to the encoder's output."
+                "`encoder_hidden_states` must be given: every decoder layer attends to the encoder output."
             )
         if use_cache and past_key_values is None:
-            past_key_values = self.new_cache()
-        hidden_states, attention_mask = self.enter(
+            past_key_values = self.create_cache()
+        hidden_states, attention_mask = self.prepare_inputs(
             "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
         )
         encoder_attention_mask = create_bidirectional_mask(
@@ -688,38 +599,50 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
             last_hidden_state=hidden_states, past_key_values=past_key_values
         )
 
-    def new_cache(self) -> EncoderDecoderCache:
-        """An empty cache, of the target's keys and values and of the source's."""
+    def create_cache(self) -> EncoderDecoderCache:
+        """Create an empty cache for keys and values of target and source."""
         return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def run_layers(
         self,
-        hidden_states: torch.Tensor,
-        attention_mask: torch.Tensor | None,
-        encoder_hidden_states: torch.Tensor,
-        encoder_attention_mask: torch.Tensor | None,
-        past_key_values: EncoderDecoderCache | None,
-        **kwargs: Unpack[TransformersKwargs],
-    ) -> torch.Tensor:
-        """All layers over embedded tokens with positions, `(B, T, D)`, with masks as the attention takes them."""
+        hidden_states: Tensor,
+        attention_mask: Tensor | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """Apply all layers to embedded tokens with positions, `(B, T, D)`."""
+        # By position: gradient checkpointing keeps the gradients of positional inputs only.
+        source = encoder_hidden_states, encoder_attention_mask
         for layer in self.layers:
-            hidden_states = layer(
-                hidden_states,
-                attention_mask,
-                encoder_hidden_states,  # by position: gradient checkpointing keeps gradients of positional inputs only
-                encoder_attention_mask,
-                past_key_values=past_key_values,
-                **kwargs,
-            )
+            hidden_states = layer(hidden_states, attention_mask, *source, past_key_values=past_key_values, **kwargs)
         return self.final_norm(hidden_states)
 
 
-class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
+class VanillaTransformerSeq2SeqPreTrainedModel(VanillaTransformerPreTrainedModel):
+    """Resizing of the vocabularies of a model with two stacks."""
+
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> nn.Embedding:
+        """Resize the source vocabulary, which is the target's too if both share their embeddings."""
+        encoder, decoder = self.base_model.encoder, self.base_model.decoder
+        if not self.config.share_encoder_decoder_embeddings:
+            return encoder.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+        if not self.config.tie_word_embeddings:
+            decoder.resize_token_embeddings(embeddings.num_embeddings, None, mean_resizing)
+        self.config.decoder_vocab_size = embeddings.num_embeddings
+        return embeddings
+
+
+class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
     """Encoder and decoder, without the output projection."""
 
     encoder_class = VanillaTransformerEncoder
     decoder_class = VanillaTransformerDecoder
-    _auto_class = "AutoModel"  # saved models bring their code along
+    _auto_class = "AutoModel"  # saved models carry their code
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__(config)
@@ -740,34 +663,29 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[torch.Tensor] | None = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        decoder_position_ids: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
         use_cache: bool | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> Seq2SeqModelOutput:
         """
-        Runs the encoder, unless its outputs are given, and the decoder over its output.
+        Run the encoder, unless its outputs are given, and the decoder.
 
         Args:
-            input_ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Source tokens with EOS.
-            attention_mask (`torch.Tensor` of shape `(batch_size, source_length)`):
-                1 for source tokens, 0 for padding. Derived from `input_ids` where it is not given.
-            decoder_input_ids (`torch.LongTensor` of shape `(batch_size, target_length)`): Target tokens shifted right.
-            decoder_attention_mask (`torch.Tensor` of shape `(batch_size, target_length)`):
-                1 for target tokens, 0 for padding; needed only for padding on the left.
-            encoder_outputs (`BaseModelOutput` or `tuple`): The encoder's outputs, if they are known already.
-            past_key_values, decoder_position_ids: See [`VanillaTransformerDecoder.forward`].
-            inputs_embeds, decoder_inputs_embeds: Continuous inputs in place of ids, `(batch_size, length, d_model)`.
+            input_ids, attention_mask, inputs_embeds: Of the source; see [`VanillaTransformerEncoder.forward`].
+            encoder_outputs (`BaseModelOutput` or `tuple`): Encoder outputs, if known already.
+            decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids, past_key_values:
+                Of the target; see [`VanillaTransformerDecoder.forward`].
 
         Raises:
-            ValueError: ids outside the vocabulary, or both or neither of ids and embeddings on one side.
+            ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings on one side.
         """
         attention_mask = source_mask(self.config, input_ids, attention_mask)
         encoded: BaseModelOutput = encoder_outputs
@@ -777,7 +695,7 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             )
         elif not isinstance(encoder_outputs, BaseModelOutput):
             encoded = BaseModelOutput(*encoder_outputs)
-        decoder_outputs = self.decoder(
+        decoded = self.decoder(
             input_ids=decoder_input_ids,
             attention_mask=decoder_attention_mask,
             encoder_hidden_states=encoded.last_hidden_state,
@@ -789,23 +707,22 @@ class VanillaTransformerModel(VanillaTransformerPreTrainedModel):
             **kwargs,
         )
         return Seq2SeqModelOutput(
-            last_hidden_state=decoder_outputs.last_hidden_state,
-            past_key_values=decoder_outputs.past_key_values,
-            decoder_hidden_states=decoder_outputs.hidden_states,
-            decoder_attentions=decoder_outputs.attentions,
-            cross_attentions=decoder_outputs.cross_attentions,
+            last_hidden_state=decoded.last_hidden_state,
+            past_key_values=decoded.past_key_values,
+            decoder_hidden_states=decoded.hidden_states,
+            decoder_attentions=decoded.attentions,
+            cross_attentions=decoded.cross_attentions,
             encoder_last_hidden_state=encoded.last_hidden_state,
             encoder_hidden_states=encoded.hidden_states,
             encoder_attentions=encoded.attentions,
         )
 
 
-class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerPreTrainedModel):
-    """The whole Transformer of figure 1: encoder, decoder, and the projection to the vocabulary."""
+class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerSeq2SeqPreTrainedModel):
+    """The whole Transformer of figure 1: encoder, decoder, and the projection to the target vocabulary."""
 
     model_class = VanillaTransformerModel
     _auto_class = "AutoModelForSeq2SeqLM"
-
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}
 
@@ -815,45 +732,44 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
         self.model = self.model_class(config)
         target_vocab_size = self.model.decoder.embed_tokens.num_embeddings
-        self.lm_head = VanillaTransformerLinear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
+        self.lm_head = nn.Linear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
         self.post_init()
 
     @can_return_tuple
     def forward(
         self,
-        input_ids: torch.Tensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        decoder_input_ids: torch.Tensor | None = None,
-        decoder_attention_mask: torch.Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[torch.Tensor] | None = None,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
         past_key_values: Cache | None = None,
-        inputs_embeds: torch.Tensor | None = None,
-        decoder_inputs_embeds: torch.Tensor | None = None,
-        decoder_position_ids: torch.Tensor | None = None,
-        labels: torch.Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
         use_cache: bool | None = None,
-        logits_to_keep: int | torch.Tensor = 0,
-        **kwargs: Unpack[TransformersKwargs],
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Any,
     ) -> Seq2SeqLMOutput:
         """
-        Takes what [`VanillaTransformerModel.forward`] takes, and:
+        Compute logits and, given labels, the loss. The other arguments are [`VanillaTransformerModel.forward`]'s.
 
         Args:
-            labels (`torch.LongTensor` of shape `(batch_size, target_length)`):
-                Target tokens with EOS, -100 where there is none. They are not shifted: `labels[:, t]` is what
-                `logits[:, t]` should be. Where no decoder input is given it is `labels` shifted right.
+            labels (`(B, T)`):
+                Target tokens with EOS, -100 for no label. They are not shifted: `labels[:, t]` is the target of
+                `logits[:, t]`. Shifted right they are the decoder input, unless one is given.
             logits_to_keep (`int` or `torch.Tensor`):
-                Compute only that many last logits (or those positions); 0 for all.
+                Compute only that many last logits (or these positions); 0 for all.
             num_items_in_batch (`int` or `torch.Tensor`, among the keyword arguments):
-                Target tokens of the whole step. The loss is then the sum over tokens divided by it, which makes
+                Target tokens of the whole step. The loss is then the sum over tokens divided by it, so that
                 accumulated batches weigh the same as one large batch. Without it the loss is the mean over tokens.
 
         Returns:
-            `Seq2SeqLMOutput` with `logits` of shape `(batch_size, target_length, decoder_vocab_size)` and, where
-            labels are given, `loss` in nats a token.
+            `Seq2SeqLMOutput` with `logits` `(B, T, V)` and, given labels, `loss` in nats per token.
 
         Raises:
-            ValueError: ids or labels outside the vocabulary, or both or neither of ids and embeddings on one side.
+            ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings on one side.
         """
         if labels is not None:
             check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
@@ -861,57 +777,39 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         outputs: Seq2SeqModelOutput = self.model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            decoder_input_ids=decoder_input_ids,
-            decoder_attention_mask=decoder_attention_mask,
-            encoder_outputs=encoder_outputs,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            decoder_inputs_embeds=decoder_inputs_embeds,
-            decoder_position_ids=decoder_position_ids,
-            use_cache=use_cache,
-            **kwargs,
-        )
+            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs, past_key_values,
+            inputs_embeds, decoder_inputs_embeds, decoder_position_ids, use_cache, **kwargs,
+        )  # fmt: skip
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(outputs.last_hidden_state[:, kept, :])  # (B, T, D) -> (B, T, V)
         loss = None
         if labels is not None:
-            # Labels stand where their logits do, so the library's shift by one is switched off with `shift_labels`.
+            # `shift_labels` turns off the library's own shift by one.
             loss = self.loss_function(logits, labels, logits.shape[-1], shift_labels=labels.contiguous(), **kwargs)
-        return Seq2SeqLMOutput(
-            loss=loss,
-            logits=logits,
-            past_key_values=outputs.past_key_values,
-            decoder_hidden_states=outputs.decoder_hidden_states,
-            decoder_attentions=outputs.decoder_attentions,
-            cross_attentions=outputs.cross_attentions,
-            encoder_last_hidden_state=outputs.encoder_last_hidden_state,
-            encoder_hidden_states=outputs.encoder_hidden_states,
-            encoder_attentions=outputs.encoder_attentions,
-        )
+        others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
+        return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
 
     def prepare_inputs_for_generation(
         self,
-        input_ids: torch.Tensor,
+        input_ids: Tensor,
         *args: Any,
-        decoder_attention_mask: torch.Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """Counts positions while the mask of a padded prompt is still there: static caches turn it into a 4D mask."""
+        """Count positions from the mask of a padded prompt here, before static caches turn it into a 4D mask."""
         if decoder_attention_mask is not None and kwargs.get("decoder_position_ids") is None:
             length = decoder_attention_mask.shape[-1]
-            kwargs["decoder_position_ids"] = count_positions(decoder_attention_mask, length, 0, input_ids.device)
+            kwargs["decoder_position_ids"] = count_positions(decoder_attention_mask, length, 0, input_ids)
         return super().prepare_inputs_for_generation(
             input_ids, *args, decoder_attention_mask=decoder_attention_mask, **kwargs
         )
 
-    def prepare_decoder_input_ids_from_labels(self, labels: torch.Tensor) -> torch.Tensor:
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """
-        The decoder's input for `labels` of shape `(batch_size, target_length)`; the library's label smoothing uses it.
+        Shift labels `(B, T)` right; the library's label smoothing calls this.
 
         Raises:
-            ValueError: the configuration has no `pad_token_id` or no `decoder_start_token_id`.
+            ValueError: The configuration has no `pad_token_id` or no `decoder_start_token_id`.
         """
         pad, start = self.config.pad_token_id, self.config.decoder_start_token_id
         if pad is None or start is None:
@@ -923,23 +821,30 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
 
     def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
         """
-        Gives a separate target vocabulary `new_num_tokens` entries: decoder embedding, output projection and
-        `config.decoder_vocab_size`. Kept rows keep their values, new ones are drawn around the mean of the old ones.
+        Resize a separate target vocabulary: decoder embedding, output projection and `config.decoder_vocab_size`.
+
+        Kept rows keep their values; new rows of the projection start as the mean of the old rows.
 
         Raises:
-            ValueError: source and target share their embeddings; `resize_token_embeddings` is the method then.
+            ValueError: Source and target share their embeddings, which `resize_token_embeddings` resizes.
         """
         if self.config.share_encoder_decoder_embeddings:
             raise ValueError(
                 "`resize_decoder_token_embeddings` is for separate vocabularies, but this model shares its "
                 "embeddings. Call `resize_token_embeddings` instead."
             )
-        decoder = self.model.decoder
-        decoder.embed_tokens = self._get_resized_embeddings(decoder.embed_tokens, new_num_tokens)
-        self.lm_head = self._get_resized_lm_head(self.lm_head, new_num_tokens)
-        self.config.decoder_vocab_size = new_num_tokens
+        source_vocab_size = self.config.vocab_size
+        embeddings = self.model.decoder.resize_token_embeddings(new_num_tokens)
+        self.config.vocab_size, self.config.decoder_vocab_size = source_vocab_size, new_num_tokens
+        for name, parameter in list(self.lm_head.named_parameters()):  # weight and bias
+            added = parameter.mean(dim=0, keepdim=True).repeat_interleave(
+                max(0, new_num_tokens - len(parameter)), dim=0
+            )
+            resized = torch.cat([parameter[:new_num_tokens], added]).detach()
+            setattr(self.lm_head, name, nn.Parameter(resized, requires_grad=parameter.requires_grad))
+        self.lm_head.out_features = new_num_tokens
         self.tie_weights()
-        return decoder.embed_tokens
+        return embeddings
 
 
 __all__ = [

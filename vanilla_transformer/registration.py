@@ -19,6 +19,7 @@ def register() -> None:
             [
                 "configuration_vanilla_transformer",
                 "configuration_vanilla_transformer_decoder",
+                "configuration_vanilla_transformer_encoder",
                 "configuration_vanilla_transformer_long",
             ],
             _register_configurations,
@@ -28,6 +29,7 @@ def register() -> None:
             [
                 "modeling_vanilla_transformer",
                 "modeling_vanilla_transformer_decoder",
+                "modeling_vanilla_transformer_encoder",
                 "modeling_vanilla_transformer_long",
             ],
             _register_models,
@@ -41,10 +43,8 @@ def register() -> None:
 
 def _configurations() -> list[Any]:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
-    from .configuration_vanilla_transformer_decoder import (
-        VanillaTransformerDecoderConfig,
-        VanillaTransformerEncoderConfig,
-    )
+    from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+    from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
     from .configuration_vanilla_transformer_long import (
         VanillaTransformerLongConfig,
         VanillaTransformerLongDecoderConfig,
@@ -69,12 +69,22 @@ def _register_configurations() -> None:
 def _register_models() -> None:
     import transformers
 
-    from . import modeling_vanilla_transformer, modeling_vanilla_transformer_decoder, modeling_vanilla_transformer_long
+    from . import (
+        modeling_vanilla_transformer,
+        modeling_vanilla_transformer_decoder,
+        modeling_vanilla_transformer_encoder,
+        modeling_vanilla_transformer_long,
+    )
 
     # The same classes, by the same names, that a checkpoint brings along for those who do not have this package.
-    modules = (modeling_vanilla_transformer, modeling_vanilla_transformer_decoder, modeling_vanilla_transformer_long)
+    modules = (
+        modeling_vanilla_transformer,
+        modeling_vanilla_transformer_decoder,
+        modeling_vanilla_transformer_encoder,
+        modeling_vanilla_transformer_long,
+    )
     for config in _configurations():
-        for auto_class, path in config.travelling_code["auto_map"].items():
+        for auto_class, path in config.remote_code["auto_map"].items():
             if auto_class != "AutoConfig":
                 name = path.split(".")[1]
                 model = next(getattr(module, name) for module in modules if hasattr(module, name))

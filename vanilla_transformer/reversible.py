@@ -3,103 +3,97 @@
 """
 Reversible layers of "Reformer: The Efficient Transformer" (Kitaev et al., 2020, section 3), after Gomez et al. (2017).
 
-There are two streams, and each half of a layer adds to one of them what it makes of the other:
+There are two streams, and each residual branch adds to one of them a function of the other:
 
     y_1 = x_1 + Attention(x_2)        y_2 = x_2 + FeedForward(y_1)
 
-so that the inputs can be had back from the outputs, `x_2 = y_2 - FeedForward(y_1)`, and need not be kept for the
-backward pass. Memory for activations then does not grow with the number of layers.
+The inputs follow from the outputs, `x_2 = y_2 - FeedForward(y_1)`, so that they need not be stored for the backward
+pass: activation memory does not grow with the number of layers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
+# Returns what the given function returns, or what it returned in the forward pass.
+Replay = Callable[[Callable[[], torch.Tensor]], torch.Tensor]
+
+
+def compute(function: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Compute a value without recording it: the `Replay` of a branch that runs once."""
+    return function()
+
 
 @dataclass
-class Half:
+class ReversibleBranch:
     """
-    What is added to one stream, as a function of the other one `(B, L, D)` and of states that all layers share
-    (encoder states, or None); and the parameters that it has.
+    A residual branch of a reversible layer.
+
+    Args:
+        function:
+            Computes what is added to one stream from the other one, `(B, L, D)`, and from states that all layers share
+            (the encoder output, or None). Its third argument is called for each discrete choice, such as a bucket: in
+            the backward pass it returns the choice of the forward pass, which rounding of recomputed states could
+            change.
+        parameters: The parameters that `function` uses.
     """
 
-    branch: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
+    function: Callable[[torch.Tensor, torch.Tensor | None, Replay], torch.Tensor]
     parameters: Sequence[nn.Parameter]
 
 
-Choose = Callable[[Callable[[], torch.Tensor]], torch.Tensor]
-_choose: ContextVar[Choose] = ContextVar("choose", default=lambda make: make())
-
-
-def chosen(make: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """
-    What `make()` returns or, where a half runs again in the backward pass, what it returned in the forward pass: for
-    choices between two sides of an edge, such as a bucket, which the rounding of recomputed states could change.
-    """
-    return _choose.get()(make)
-
-
-@contextmanager
-def _choosing(choose: Choose) -> Iterator[None]:
-    token = _choose.set(choose)
-    try:
-        yield
-    finally:
-        _choose.reset(token)
-
-
-def run_reversibly(
-    halves: Sequence[Half], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
+def apply_reversibly(
+    branches: Sequence[ReversibleBranch], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
 ) -> torch.Tensor:
     """
-    All halves in turns over two streams that both begin with `hidden_states`, `(B, L, D)`. Returns the streams' mean.
+    Apply the branches in turns to two streams that both start as `hidden_states` `(B, L, D)`; return their mean.
 
-    Gradients are those of ordinary backpropagation; each half runs twice, the second time with the random numbers
-    and what was `chosen` of the first. No half keeps a state, and gradients of parameters are handed on half by half.
+    Gradients equal those of ordinary backpropagation. Each branch runs a second time in the backward pass, with the
+    random numbers and the discrete choices of the first. Gradients of parameters are passed on branch by branch.
     """
     if not torch.is_grad_enabled():
-        return run_and_keep(halves, hidden_states, shared_states)
+        return apply_storing_activations(branches, hidden_states, shared_states)
     outputs = _Outputs()
     streams = [hidden_states, hidden_states]
-    for number, half in enumerate(halves):
-        mine, other = number % 2, 1 - number % 2
-        streams[mine] = _ReversibleHalf.apply(
-            half, outputs, mine, streams[mine], streams[other], shared_states, *half.parameters
+    for number, branch in enumerate(branches):
+        updated, other = number % 2, 1 - number % 2
+        streams[updated] = _ReversibleFunction.apply(
+            branch, outputs, updated, streams[updated], streams[other], shared_states, *branch.parameters
         )
-    return _MeanThatIsTheEnd.apply(outputs, *streams)
+    return _MeanOfStreams.apply(outputs, *streams)
 
 
-def run_and_keep(
-    halves: Sequence[Half], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
+def apply_storing_activations(
+    branches: Sequence[ReversibleBranch], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
 ) -> torch.Tensor:
-    """The same with activations kept for the backward pass, each half running once."""
+    """Compute the same as [`apply_reversibly`] with ordinary backpropagation, each branch running once."""
     streams = [hidden_states, hidden_states]
-    for number, half in enumerate(halves):
-        streams[number % 2] = streams[number % 2] + half.branch(streams[1 - number % 2], shared_states)
+    for number, branch in enumerate(branches):
+        updated, other = number % 2, 1 - number % 2
+        streams[updated] = streams[updated] + branch.function(streams[other], shared_states, compute)
     return (streams[0] + streams[1]) / 2
 
 
 @dataclass
 class _Outputs:
-    """The two streams behind the half whose backward pass is next: each half takes off what it added."""
+    """The two streams during the backward pass: each branch subtracts what it added."""
 
     streams: list[torch.Tensor] = field(default_factory=list)
 
 
-class _ReversibleHalf(torch.autograd.Function):
-    """One half forwards; backwards its input is computed from its output, and then its branch once more."""
+class _ReversibleFunction(torch.autograd.Function):
+    """One branch. The backward pass runs it again and recovers its input from its output."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        half: Half,
+        branch: ReversibleBranch,
         outputs: _Outputs,
-        mine: int,
+        updated: int,
         stream: torch.Tensor,
         other: torch.Tensor,
         shared: torch.Tensor | None,
@@ -107,43 +101,41 @@ class _ReversibleHalf(torch.autograd.Function):
     ) -> torch.Tensor:
         device = stream.device.type
         ctx.autocast = {"enabled": torch.is_autocast_enabled(device), "dtype": torch.get_autocast_dtype(device)}
-        ctx.half, ctx.outputs, ctx.mine = half, outputs, mine
-        ctx.drawn_from = _random_state(stream.device)
+        ctx.branch, ctx.outputs, ctx.updated = branch, outputs, updated
+        ctx.random_state = _random_state(stream.device)
         ctx.choices = []
         ctx.save_for_backward(shared)
 
-        def remember(make: Callable[[], torch.Tensor]) -> torch.Tensor:
-            ctx.choices.append(make())
+        def record(function: Callable[[], torch.Tensor]) -> torch.Tensor:
+            ctx.choices.append(function())
             return ctx.choices[-1]
 
-        with _choosing(remember):
-            return stream + half.branch(other, shared)
+        return stream + branch.function(other, shared, record)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
-        streams, mine = ctx.outputs.streams, ctx.mine
+        streams, updated = ctx.outputs.streams, ctx.updated
         (shared,) = ctx.saved_tensors
-        other = streams[1 - mine].detach().requires_grad_()
+        other = streams[1 - updated].detach().requires_grad_()
         shared = None if shared is None else shared.detach().requires_grad_(shared.is_floating_point())
-        learnt = [parameter for parameter in ctx.half.parameters if parameter.requires_grad]
+        trainable = [parameter for parameter in ctx.branch.parameters if parameter.requires_grad]
         choices = iter(ctx.choices)
         with (
-            _replayed(ctx.drawn_from, other.device),
-            _choosing(lambda make: next(choices)),
+            _restored(ctx.random_state, other.device),
             torch.enable_grad(),
             torch.autocast(other.device.type, **ctx.autocast),
         ):
-            branch = ctx.half.branch(other, shared)
-        streams[mine] = streams[mine] - branch.detach()
-        inputs = [other, *([] if shared is None else [shared]), *learnt]
-        found = iter(torch.autograd.grad(branch, inputs, gradient, allow_unused=True))
-        of_other, of_shared = next(found), None if shared is None else next(found)
-        of_parameters = [next(found) if parameter.requires_grad else None for parameter in ctx.half.parameters]
+            added = ctx.branch.function(other, shared, lambda function: next(choices))
+        streams[updated] = streams[updated] - added.detach()
+        inputs = [other, *([] if shared is None else [shared]), *trainable]
+        gradients = iter(torch.autograd.grad(added, inputs, gradient, allow_unused=True))
+        of_other, of_shared = next(gradients), None if shared is None else next(gradients)
+        of_parameters = [next(gradients) if each.requires_grad else None for each in ctx.branch.parameters]
         return None, None, None, gradient, of_other, of_shared, *of_parameters
 
 
-class _MeanThatIsTheEnd(torch.autograd.Function):
-    """The mean of both streams; backwards, where the streams begin to be taken apart."""
+class _MeanOfStreams(torch.autograd.Function):
+    """The mean of both streams. Its backward pass, which comes first, keeps them for the branches."""
 
     @staticmethod
     def forward(ctx: Any, outputs: _Outputs, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -158,21 +150,21 @@ class _MeanThatIsTheEnd(torch.autograd.Function):
 
 
 def _random_state(device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Where the generators of the CPU and of the device stand."""
-    own = None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
-    return torch.get_rng_state(), own
+    """Return the states of the random number generators of the CPU and of the device."""
+    on_device = None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
+    return torch.get_rng_state(), on_device
 
 
 @contextmanager
-def _replayed(state: tuple[torch.Tensor, torch.Tensor | None], device: torch.device) -> Iterator[None]:
-    """Random numbers as they were drawn from that state on, and as before afterwards."""
-    on_cpu, own = state
-    devices = [] if own is None else [device]
+def _restored(state: tuple[torch.Tensor, torch.Tensor | None], device: torch.device) -> Iterator[None]:
+    """Draw random numbers from the given state on, and afterwards from the current one."""
+    on_cpu, on_device = state
+    devices = [] if on_device is None else [device]
     with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):
         torch.set_rng_state(on_cpu)
-        if own is not None:
-            torch.get_device_module(device).set_rng_state(own, device)
+        if on_device is not None:
+            torch.get_device_module(device).set_rng_state(on_device, device)
         yield
 
 
-__all__ = ["Half", "chosen", "run_and_keep", "run_reversibly"]
+__all__ = ["Replay", "ReversibleBranch", "apply_reversibly", "apply_storing_activations", "compute"]

@@ -2,12 +2,12 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
 Segment-level recurrence and relative positions of "Transformer-XL: Attentive Language Models beyond a Fixed-Length
-Context" (Dai et al., 2019), called "the paper" here.
+Context" (Dai et al., 2019), called "the paper" below.
 
-A text is read in segments. Each layer sees, before its own inputs, those that it had in earlier segments, as memory
-that no gradient enters. What counts is how far a key is behind the query, never where either stands.
+A text is read in segments. Each layer attends to its inputs from earlier segments, too: its memory, which gradients do
+not enter. Attention depends on the distance between query and key, never on absolute positions.
 
-Letters in shapes: B batch, L length of the segment, M of the memory, D d_model, H heads, K width of a head.
+Letters in shapes: B batch, L segment length, M memory length, D d_model, H heads, K head width.
 """
 
 from typing import Any
@@ -15,18 +15,15 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.cache_utils import Cache, DynamicLayer
-from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs
 
-from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .linear_vanilla_transformer import VanillaTransformerLinear
+from .configuration_vanilla_transformer_long import VanillaTransformerLongFields
 from .modeling_vanilla_transformer import VanillaTransformerAttention, sinusoidal_positions
 
 
-class MemoryLayer(DynamicLayer):
+class TransfoXLCacheLayer(DynamicLayer):
     """
-    The memory of one layer: `keys` `(B, M, D)`, its earlier inputs, and `values` `(B, M)`, True where those are
-    tokens. Tokens are moved to the end, so that padding of earlier segments stands between no two of them.
+    Memory of one layer: `keys` `(B, M, D)`, its earlier inputs, and `values` `(B, M)`, True for tokens. Padding of
+    earlier segments is moved to the front, so that there is none between tokens.
     """
 
     is_croppable = False
@@ -44,8 +41,9 @@ class MemoryLayer(DynamicLayer):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """
-        Takes a segment's inputs `(B, L, D)` and which of them are tokens `(B, L)`. Returns both with the memory before
-        them, `(B, M + L, …)`, and keeps the last `mem_len` tokens, or all.
+        Append a segment's inputs `(B, L, D)` and padding mask `(B, L)` to the memory; return both, `(B, M + L, …)`.
+
+        The memory keeps the last `mem_len` positions, or all.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -61,7 +59,7 @@ class MemoryLayer(DynamicLayer):
         return states, tokens
 
     def get_seq_length(self) -> int:
-        """How many positions have been read since the beginning, or since [`begin_text`]."""
+        """Return the number of positions read since the beginning, or since [`restart_positions`]."""
         return self.cumulative_length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -82,43 +80,47 @@ class MemoryLayer(DynamicLayer):
 
     def crop(self, tokens_to_remove: int) -> None:
         """
+        Refuse to remove tokens.
+
         Raises:
-            ValueError: a token is to be taken back, whose place in the memory an older one has lost.
+            ValueError: A token is to be removed; the older one that it displaced is lost.
         """
         if tokens_to_remove:
-            raise ValueError(f"A memory cannot take back tokens, got {tokens_to_remove}.")
+            raise ValueError(f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}.")
 
 
-def begin_text(memory: Cache) -> None:
-    """What comes next is a text of its own, which sees the memory all the same: positions are counted from 0 again."""
-    for layer in memory.layers:
+def restart_positions(cache: Cache) -> None:
+    """Count positions from 0 again: the next text is a separate one, which still attends to the memory."""
+    for layer in cache.layers:
         layer.cumulative_length = 0
 
 
 def relative_shift(scores: torch.Tensor) -> torch.Tensor:
     """
-    Moves each row so far that columns, which were distances, become keys (appendix B): `(B, H, L, M + L)`, whose
-    column c belongs to the distance `M + L - 1 - c`, to `(B, H, L, M + L)`, whose column is the key's place. What lies
-    behind a query is left over from its neighbours, and has to be masked.
+    Shift each row of `(B, H, L, M + L)` so that its columns, which were distances, become keys (appendix B).
+
+    Column c belongs to the distance `M + L - 1 - c` before and to key c after. Entries of keys after the query are
+    left over from neighboring rows and have to be masked.
     """
     batch, heads, rows, columns = scores.shape
     padded = nn.functional.pad(scores, (1, 0)).view(batch, heads, columns + 1, rows)
     return padded[:, :, 1:].reshape(batch, heads, rows, columns)
 
 
-class VanillaTransformerRelativeAttention(VanillaTransformerAttention):
+class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
     """
     Masked self-attention with relative positions and memory (section 3.3):
 
         score_ij = (q_i + u)ᵀ k_j + (q_i + v)ᵀ W_r R_{i-j}
 
-    with R the sinusoids of the distance. Differs from the paper: each layer has its own u and v.
+    with R the sinusoids of the distance. Differs from the paper: u and v are not shared between layers.
     """
 
-    def __init__(self, config: VanillaTransformerConfig, num_heads: int, layer_idx: int, is_causal: bool = True):
+    config: VanillaTransformerLongFields
+
+    def __init__(self, config: Any, num_heads: int, layer_idx: int, is_causal: bool = True):
         super().__init__(config, num_heads, layer_idx, is_causal)
-        del self.joined_proj  # queries and keys are not of the same states
-        self.r_proj = VanillaTransformerLinear(config.d_model, config.d_model, bias=False)
+        self.r_proj = nn.Linear(config.d_model, config.d_model, bias=False)
         self.content_bias = nn.Parameter(torch.empty(num_heads, 1, self.head_dim))  # u
         self.position_bias = nn.Parameter(torch.empty(num_heads, 1, self.head_dim))  # v
 
@@ -128,11 +130,13 @@ class VanillaTransformerRelativeAttention(VanillaTransformerAttention):
         attention_mask: torch.Tensor | None = None,
         key_value_states: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        Maps `(B, L, D)` to `(B, L, D)`; the second value is the probabilities `(B, H, L, M + L)`. `attention_mask` is
-        `(B, ≥ L)` with 1 for tokens, of which the last L columns are read; what is before them is in the memory.
+        Map `(B, L, D)` to `(B, L, D)` and the probabilities `(B, H, L, M + L)`.
+
+        The last L columns of `attention_mask`, `(B, ≥ L)`, are 1 for tokens and 0 for padding. The memory has its own
+        mask.
         """
         batch, length = hidden_states.shape[:2]
         states = hidden_states
@@ -142,20 +146,20 @@ class VanillaTransformerRelativeAttention(VanillaTransformerAttention):
         if past_key_values is not None:
             memory = getattr(past_key_values, "self_attention_cache", past_key_values)
             states, tokens = memory.update(states, tokens, self.layer_idx, self.config.mem_len)
-        query = self._split_heads(self.q_proj(hidden_states))  # (B, H, L, K)
-        key, value = self._project_source(states)  # (B, H, M + L, K)
+        query = self.split_heads(self.q_proj(hidden_states))  # (B, H, L, K)
+        key, value = self.project(states)  # (B, H, M + L, K)
         distances = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)
         relative = sinusoidal_positions(distances, self.config.d_model, self.config.sinusoid_layout)
-        relative = self._split_heads(self.r_proj(relative[None].to(hidden_states.dtype)))  # (1, H, M + L, K)
+        relative = self.split_heads(self.r_proj(relative[None].to(hidden_states.dtype)))  # (1, H, M + L, K)
         by_content = (query + self.content_bias) @ key.transpose(2, 3)
         by_distance = relative_shift((query + self.position_bias) @ relative.transpose(2, 3))
         scores = (by_content + by_distance) * self.scaling  # (B, H, L, M + L)
-        behind = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(key.shape[2] - length + 1)
-        scores = scores.masked_fill(behind | ~tokens[:, None, None, :], torch.finfo(scores.dtype).min)
+        future = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(key.shape[2] - length + 1)
+        scores = scores.masked_fill(future | ~tokens[:, None, None, :], torch.finfo(scores.dtype).min)
         probabilities = nn.functional.softmax(scores, dim=-1)
         probabilities = nn.functional.dropout(probabilities, p=self.dropout, training=self.training)
         output = (probabilities @ value).transpose(1, 2).reshape(batch, length, -1)  # (B, H, L, K) -> (B, L, D)
         return self.out_proj(output), probabilities
 
 
-__all__ = ["MemoryLayer", "VanillaTransformerRelativeAttention", "begin_text", "relative_shift"]
+__all__ = ["TransfoXLCacheLayer", "VanillaTransformerTransfoXLAttention", "relative_shift", "restart_positions"]

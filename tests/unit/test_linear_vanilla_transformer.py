@@ -32,15 +32,9 @@ def tokens(sentences, length):
 
 
 def packed(model):
-    """Of each layer, alone or joined with its neighbours."""
-    found = []
-    for name, layer in model.named_modules():
-        if isinstance(layer, VanillaTransformerLinear):
-            joined = getattr(model.get_submodule(name.rpartition(".")[0]), "joined_proj", None)
-            found.append(
-                layer.packed is not None or (joined is not None and any(layer is one for one in joined.linears))
-            )
-    return found
+    """Of each layer."""
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    return [getattr(layer, "packed", None) is not None for layer in layers]
 
 
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
@@ -60,7 +54,7 @@ def test_packed_products_are_those_of_plain_layers():
 
 def test_weights_are_packed_for_a_call_only_and_anew_for_the_next(monkeypatch):
     model, seen = model_of(), []
-    hook = model.lm_head.register_forward_pre_hook(lambda layer, inputs: seen.append(layer.packed is not None))
+    hook = model.lm_head.register_forward_pre_hook(lambda layer, inputs: seen.append(hasattr(layer, "packed")))
     model.generate(tokens(16, 9))
     assert set(seen) == {torch.backends.mkldnn.is_available()} and not any(packed(model))
     hook.remove()

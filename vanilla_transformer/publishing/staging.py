@@ -42,10 +42,12 @@ def code_names(folder: Path) -> tuple[str, ...]:
     These are the modules of its `auto_map` and their relative imports. A folder without an `auto_map` counts as an
     encoder-decoder.
     """
-    classes = VanillaTransformerConfig.travelling_code["auto_map"]
+    code = VanillaTransformerConfig.remote_code
     with suppress(OSError, ValueError):
-        classes = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8")).get("auto_map", classes)
-    modules = {INSTALLED_CODE / f"{path.split('.')[0]}.py" for path in classes.values()}
+        config = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
+        code = config if "auto_map" in config else code
+    classes = [*code["auto_map"].values(), *(each["impl"] for each in code.get("custom_pipelines", {}).values())]
+    modules = {INSTALLED_CODE / f"{path.split('.')[0]}.py" for path in classes}
     known = [module for module in modules if module.exists()]
     return tuple(sorted({Path(path).name for each in known for path in (each, *get_relative_import_files(each))}))
 

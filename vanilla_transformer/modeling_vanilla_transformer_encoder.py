@@ -1,0 +1,129 @@
+# Copyright 2026 The vanilla-transformer authors.
+# Licensed under the Apache License, Version 2.0; see the file LICENSE.
+"""
+The encoder of the Transformer alone, as in BERT: the base model, a masked language model and a sequence classifier.
+
+Letters in shapes: B batch, L length, D d_model, V vocabulary.
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+from transformers.modeling_outputs import MaskedLMOutput, SequenceClassifierOutput
+from transformers.utils import can_return_tuple
+
+from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
+from .generation_vanilla_transformer import source_mask
+from .modeling_vanilla_transformer import VanillaTransformerEncoder, VanillaTransformerPreTrainedModel, check_ids
+
+
+class VanillaTransformerEncoderModel(VanillaTransformerEncoder):
+    """The encoder, without a head."""
+
+    config_class = VanillaTransformerEncoderConfig
+    _auto_class = "AutoModel"
+
+
+class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
+    """The encoder with a projection to the vocabulary: each position predicts the token that was masked there."""
+
+    config_class = VanillaTransformerEncoderConfig
+    _auto_class = "AutoModelForMaskedLM"
+    _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
+    _tp_plan = {"lm_head": "colwise_gather_output"}
+
+    def __init__(self, config: VanillaTransformerEncoderConfig):
+        super().__init__(config)
+        self.model = VanillaTransformerEncoderModel(config)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=config.lm_head_bias)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> MaskedLMOutput:
+        """
+        Compute logits and, given labels, the loss. The other arguments are [`VanillaTransformerEncoder.forward`]'s.
+
+        Args:
+            labels (`torch.LongTensor` of shape `(batch_size, length)`):
+                The original tokens at masked positions, -100 elsewhere. They are not shifted.
+
+        Returns:
+            `MaskedLMOutput` with `logits` of shape `(batch_size, length, vocab_size)` and, given labels, `loss` in
+            nats per label.
+
+        Raises:
+            ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings.
+        """
+        if labels is not None:
+            check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
+        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        logits = self.lm_head(outputs.last_hidden_state)  # (B, L, D) -> (B, L, V)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(logits, labels, logits.shape[-1], **kwargs)
+        return MaskedLMOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedModel):
+    """The encoder with a classification or regression head: a projection of the mean over the tokens."""
+
+    config_class = VanillaTransformerEncoderConfig
+    _auto_class = "AutoModelForSequenceClassification"
+
+    def __init__(self, config: VanillaTransformerEncoderConfig):
+        super().__init__(config)
+        self.num_labels = config.num_labels
+        self.model = VanillaTransformerEncoderModel(config)
+        self.score = nn.Linear(config.d_model, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Any,
+    ) -> SequenceClassifierOutput:
+        """
+        Compute logits and, given labels, the loss. The other arguments are [`VanillaTransformerEncoder.forward`]'s.
+
+        Args:
+            labels (`torch.Tensor` of shape `(batch_size,)` or `(batch_size, num_labels)`):
+                Classes, or numbers if `config.num_labels` is 1 or `config.problem_type` is `"regression"`.
+
+        Returns:
+            `SequenceClassifierOutput` with `logits` of shape `(batch_size, num_labels)` and, given labels, `loss`.
+
+        Raises:
+            ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings.
+        """
+        outputs = self.model(input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs)
+        states = outputs.last_hidden_state  # (B, L, D)
+        mask = source_mask(self.config, input_ids, attention_mask)
+        weights = states.new_ones(states.shape[:2]) if mask is None else mask.to(states.dtype)
+        mean = (states * weights[..., None]).sum(dim=1) / weights.sum(dim=1, keepdim=True).clamp(min=1.0)  # (B, D)
+        logits = self.score(mean)  # (B, D) -> (B, num_labels)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config, **kwargs)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
+
+
+__all__ = [
+    "VanillaTransformerEncoderModel",
+    "VanillaTransformerForMaskedLM",
+    "VanillaTransformerForSequenceClassification",
+]

@@ -29,15 +29,20 @@ Points = Sequence[dict[str, Any]]
 
 SHAPE: dict[str, Any] = {"vocab_size": 64, "d_model": 128, "decoder_layers": 2, "decoder_attention_heads": 4}
 SHAPE |= {"decoder_ffn_dim": 256}
-_LINEAR = {"attention": "linear"}
-_SDPA = {"attention": "softmax", "attn_implementation": "sdpa"}
-_EAGER = {"attention": "softmax", "attn_implementation": "eager"}
-_PRE_NORM = {"attention": "linear", "normalize_before": True}
+_LINEAR = {"layer_types": "linear_attention"}
+_SDPA = {"layer_types": "full_attention", "attn_implementation": "sdpa"}
+_EAGER = {"layer_types": "full_attention", "attn_implementation": "eager"}
+_PRE_NORM = {"layer_types": "linear_attention", "normalize_before": True}
 # The values of each curve, and what each side differs in.
 CURVES: dict[str, tuple[list[int], dict[str, dict[str, Any]]]] = {
     "length": (
         [256, 512, 1024, 2048, 4096, 8192, 16384],
-        {"softmax (eager)": _EAGER, "softmax (sdpa)": _SDPA, "linear": _LINEAR, "lsh": {"attention": "lsh"}},
+        {
+            "softmax (eager)": _EAGER,
+            "softmax (sdpa)": _SDPA,
+            "linear": _LINEAR,
+            "lsh": {"layer_types": "lsh_attention"},
+        },
     ),
     "depth": (
         [2, 4, 8, 16, 32, 48],
@@ -99,7 +104,7 @@ def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
     length = value
     if curve == "depth":
         shape["decoder_layers"], length = value, _DEPTH_LENGTH
-    if shape["attention"] == "lsh":
+    if shape["layer_types"] == "lsh_attention":
         shape |= {"lsh_attn_chunk_length": _LSH_CHUNK, "num_hashes": _LSH_ROUNDS}
         shape["num_buckets"] = max(2, 2 * length // _LSH_CHUNK)
     return {"length": length, "shape": shape}

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from benchmarks.memory_usage import peak_increase_of
-from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, new_memory
+from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, create_cache
 
 TOKENS = 8  # of a round; the fastest counts
 MOMENT = 0.3  # seconds that a round takes unless one step takes more
@@ -57,7 +57,7 @@ def token_seconds(model: VanillaTransformerLongForCausalLM, position: int, round
     """The fastest of `rounds` times `TOKENS` steps of generation behind a prompt; each round begins at its end."""
     tokens = torch.randint(3, model.config.vocab_size, (1, position + 1))
     prompt, token = tokens.split([position, 1], dim=1)
-    filled = new_memory(model.config)
+    filled = create_cache(model.config)
     seconds = []
     with torch.inference_mode():
         model.eval()(input_ids=prompt, past_key_values=filled, use_cache=True, logits_to_keep=1)

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from benchmarks.memory_usage import peak_increase_of
-from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, new_memory
+from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, create_cache
 
 FIRST = 3  # the ids before it are padding, start and end, and never drawn
 SYMBOLS, LETTERS, NOISE = 8, 32, 16  # of the tasks: what is recalled, what is copied or a key, and what lies between
@@ -31,10 +31,10 @@ SHAPE: dict[str, Any] = {"d_model": 64, "decoder_layers": 2, "decoder_ffn_dim": 
 SHAPE |= {"normalize_before": True, "vocab_size": _PAIR + LETTERS * SYMBOLS, "decoder_attention_heads": 4}
 # The sums of linear attention hold as much as a head is wide.
 SIDES: dict[str, dict[str, Any]] = {
-    "softmax": {"attention": "softmax", "attn_implementation": "eager"},
-    "linear": {"attention": "linear", "decoder_attention_heads": 1},
-    "lsh": {"attention": "lsh", "lsh_attn_chunk_length": 64, "num_hashes": 2},
-    "relative": {"attention": "relative"},
+    "softmax": {"layer_types": "full_attention", "attn_implementation": "eager"},
+    "linear": {"layer_types": "linear_attention", "decoder_attention_heads": 1},
+    "lsh": {"layer_types": "lsh_attention", "lsh_attn_chunk_length": 64, "num_hashes": 2},
+    "relative": {"layer_types": "transfo_xl_attention"},
 }
 ROUNDS_WHEN_ASKED = 8  # more rounds than in training miss less, as in table 2 of Kitaev et al. (2020)
 BATCH, DOCUMENTS, WARM_UP, ENOUGH = 2, 64, 100, 0.8
@@ -119,7 +119,7 @@ def read(model: VanillaTransformerLongForCausalLM, side: str, ids: torch.Tensor,
     """
     if side != "relative":
         return model(input_ids=ids, labels=labels, use_cache=False)
-    memory = new_memory(model.config)
+    memory = create_cache(model.config)
     *earlier, last = ids.split(SHORTEST, dim=1)
     with torch.no_grad():
         for segment in earlier:
@@ -223,7 +223,7 @@ def run_context(side: str, memories: list[int], minutes: float, learning_rate: f
 
 
 def _memory(model: Any, side: str) -> Any:
-    return new_memory(model.config) if side == "relative" else None
+    return create_cache(model.config) if side == "relative" else None
 
 
 @torch.inference_mode()

@@ -211,20 +211,20 @@ class LinearTest(LongTests, VanillaTransformerTest):
 
     config_class = VanillaTransformerLongConfig
     all_model_classes = (VanillaTransformerLongModel, VanillaTransformerLongForConditionalGeneration)
-    changes = {"attention": "linear", "cross_attention": "linear"}
+    changes = {"layer_types": "linear_attention", "cross_attention_type": "linear_attention"}
 
 
 class HashingTest(LinearTest):
     """LSH attention, and feed-forward in chunks."""
 
-    changes = {"attention": "lsh", "chunk_size_feed_forward": 3}
+    changes = {"layer_types": "lsh_attention", "chunk_size_feed_forward": 3}
 
 
 class RelativeTest(LinearTest):
     """Relative positions."""
 
     has_attentions = True
-    changes = {"attention": "relative"}
+    changes = {"layer_types": "transfo_xl_attention"}
 
 
 class LinearDecoderTest(LongTests, DecoderAloneTest):
@@ -232,13 +232,13 @@ class LinearDecoderTest(LongTests, DecoderAloneTest):
 
     config_class = VanillaTransformerLongDecoderConfig
     all_model_classes = (VanillaTransformerLongDecoderModel, VanillaTransformerLongForCausalLM)
-    changes = {"attention": "linear"}
+    changes = {"layer_types": "linear_attention"}
 
 
 class HashingDecoderTest(LinearDecoderTest):
     """LSH attention in the decoder alone."""
 
-    changes = {"attention": "lsh"}
+    changes = {"layer_types": "lsh_attention"}
 
 
 class RelativeDecoderTest(LinearDecoderTest):
@@ -246,7 +246,7 @@ class RelativeDecoderTest(LinearDecoderTest):
 
     has_attentions = True
 
-    changes = {"attention": "relative"}
+    changes = {"layer_types": "transfo_xl_attention"}
 
 
 class MarianTest(Seq2SeqTests, unittest.TestCase):

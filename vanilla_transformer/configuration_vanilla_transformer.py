@@ -46,6 +46,7 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
     max_position_embeddings: int = 1024
     init_std: float | None = None
+    chunk_size_feed_forward: int = 0
     pad_token_id: int | None = 0
     bos_token_id: int | None = 1
     eos_token_id: int | list[int] | None = 2

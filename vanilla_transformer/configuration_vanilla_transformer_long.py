@@ -29,8 +29,6 @@ RENAMED_FIELDS = {
 class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
     """Fields and rules of models for long sequences; [`VanillaTransformerLongConfig`] documents them."""
 
-    base_model_tp_plan = None  # type: ignore[assignment]
-
     layer_types: str | list[str] = "linear_attention"
     num_hashes: int = 4
     num_buckets: int = 32
@@ -43,8 +41,8 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
         for old, new in RENAMED_FIELDS.items():
             if old in kwargs:
                 raise ValueError(f"`{old}` is called `{new}` now, got {old}={kwargs[old]!r}. Rename the field.")
-        if isinstance(self.layer_types, str):
-            self.layer_types = [self.layer_types] * self.decoder_layers
+        layer_types = [self.layer_types] if isinstance(self.layer_types, str) else self.layer_types
+        self.layer_types = layer_types * self.decoder_layers if len(layer_types) == 1 else layer_types
         super().__post_init__(**kwargs)
 
     @property
@@ -80,7 +78,7 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
         if len(self.layer_types) != self.decoder_layers:
             raise ValueError(
                 f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}, got "
-                f"{len(self.layer_types)}. A single string stands for all layers."
+                f"{len(self.layer_types)}. A single type stands for all layers."
             )
 
     def _check_lsh_fields(self) -> None:
@@ -113,7 +111,7 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
 
 
 @strict
-class VanillaTransformerLongConfig(VanillaTransformerLongFields, VanillaTransformerConfig):
+class VanillaTransformerLongConfig(VanillaTransformerConfig, VanillaTransformerLongFields):
     """
     Shape of a [`VanillaTransformerLongModel`], an encoder and a decoder with attention for long sequences.
 
@@ -156,12 +154,13 @@ class VanillaTransformerLongConfig(VanillaTransformerLongFields, VanillaTransfor
         },
         "custom_pipelines": VanillaTransformerConfig.remote_code["custom_pipelines"],
     }
+    base_model_tp_plan = None  # type: ignore[assignment]
 
     cross_attention_type: Literal["full_attention", "linear_attention"] = "full_attention"
 
 
 @strict
-class VanillaTransformerLongDecoderConfig(VanillaTransformerLongFields, VanillaTransformerDecoderConfig):
+class VanillaTransformerLongDecoderConfig(VanillaTransformerDecoderConfig, VanillaTransformerLongFields):
     """
     Shape of a [`VanillaTransformerLongDecoderModel`], which reads a long sequence and continues it.
 
@@ -182,6 +181,7 @@ class VanillaTransformerLongDecoderConfig(VanillaTransformerLongFields, VanillaT
             "AutoModelForCausalLM": "modeling_vanilla_transformer_long.VanillaTransformerLongForCausalLM",
         }
     }
+    base_model_tp_plan = None  # type: ignore[assignment]
 
 
 __all__ = ["VanillaTransformerLongConfig", "VanillaTransformerLongDecoderConfig"]

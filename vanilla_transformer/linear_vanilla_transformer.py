@@ -93,8 +93,8 @@ def quantize_linears(model: _Model) -> _Model:
 @contextmanager
 def packed_linears(model: nn.Module) -> Iterator[None]:
     """
-    Holds the weights of a model's `nn.Linear`s in the order of oneDNN as well, where it is on a CPU and in float32. The
-    weights must not change meanwhile. Inside another such block nothing happens.
+    Holds the weights of a model's `nn.Linear`s in the order of oneDNN as well, where it is on a CPU and in float32.
+    The weights must not change meanwhile. Inside another such block nothing happens.
     """
     layers = list(_linears(model)) if _has_onednn() else []
     try:
@@ -104,7 +104,7 @@ def packed_linears(model: nn.Module) -> Iterator[None]:
         yield
     finally:
         for layer in layers:
-            layer.packed = None  # type: ignore[assignment]
+            del layer.packed
             layer.__class__ = nn.Linear
 
 

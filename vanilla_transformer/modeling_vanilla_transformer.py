@@ -500,7 +500,7 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
 class VanillaTransformerEncoder(VanillaTransformerStack):
     """N encoder layers over embedded source tokens."""
 
-    layer_class = VanillaTransformerEncoderLayer
+    layer_class: Any = VanillaTransformerEncoderLayer
     _can_record_outputs = {
         "hidden_states": VanillaTransformerEncoderLayer,
         "attentions": VanillaTransformerAttention,
@@ -540,7 +540,7 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     """N decoder layers over embedded target tokens, each attending to the encoder output."""
 
     create_mask = staticmethod(create_causal_mask)
-    layer_class = VanillaTransformerDecoderLayer
+    layer_class: Any = VanillaTransformerDecoderLayer
     _can_record_outputs = {
         "hidden_states": VanillaTransformerDecoderLayer,
         "attentions": OutputRecorder(VanillaTransformerAttention, index=1, layer_name="self_attn"),
@@ -548,7 +548,8 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     }
 
     def __init__(self, config: VanillaTransformerConfig):
-        super().__init__(config, config.decoder_vocab_size if config.is_encoder_decoder else config.vocab_size)
+        target_vocab_size = config.decoder_vocab_size if config.is_encoder_decoder else None
+        super().__init__(config, target_vocab_size or config.vocab_size)
         self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.decoder_layers))
         self.post_init()
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 from huggingface_hub.errors import StrictDataclassFieldValidationError
-from transformers import AutoConfig
+from transformers import AutoConfig, PreTrainedConfig
 
 from vanilla_transformer import VanillaTransformerConfig
 
@@ -73,21 +73,21 @@ IMPOSSIBLE = [
     ("activation_function", "rellu", "must be one of .*relu", {}),
     ("decoder_vocab_size", 36000, "must equal `vocab_size`=37000 while `share_encoder_decoder_embeddings`", {}),
     *[
-        (field, value, "must lie in the vocabulary of 37000 entries", {})
+        (field, value, "must be in the vocabulary of 37000 entries", {})
         for field in ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
         for value in (37000, -1)
     ],
-    ("eos_token_id", [2, 40000], "must lie in the vocabulary of 37000 entries", {}),
+    ("eos_token_id", [2, 40000], "must be in the vocabulary of 37000 entries", {}),
     (
         "decoder_start_token_id",
         37000,
-        "must lie in the vocabulary of 100 entries",
+        "must be in the vocabulary of 100 entries",
         {"decoder_vocab_size": 100, "share_encoder_decoder_embeddings": False},
     ),
     (
         "pad_token_id",
         150,
-        "must lie in the vocabulary of 100 entries",
+        "must be in the vocabulary of 100 entries",
         {"vocab_size": 100, "decoder_vocab_size": 200, "share_encoder_decoder_embeddings": False},
     ),
 ]
@@ -188,13 +188,15 @@ def test_saving_and_loading_keeps_every_field(tmp_path):
         "max_source_length": 66,
         "source_eos": False,
         "init_std": 0.02,
+        "chunk_size_feed_forward": 8,
         "use_cache": False,
         "pad_token_id": 4,
         "bos_token_id": 5,
         "eos_token_id": [6, 7],
         "decoder_start_token_id": 4,
     }
-    own_fields = set(VanillaTransformerConfig.__annotations__) - {"is_encoder_decoder"}
+    classes = VanillaTransformerConfig.__mro__[: VanillaTransformerConfig.__mro__.index(PreTrainedConfig)]
+    own_fields = {name for each in classes for name in each.__annotations__} - {"is_encoder_decoder"}
     assert set(changes) == own_fields, "every field of the configuration is part of this round trip"
     VanillaTransformerConfig(**changes).save_pretrained(tmp_path)
     loaded = VanillaTransformerConfig.from_pretrained(tmp_path)

@@ -9,7 +9,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache
 
 from vanilla_transformer.linear_attention import (
-    LinearStateLayer,
+    LinearAttentionCacheLayer,
     causal_sums,
     feature_map,
     linear_attention_forward,
@@ -76,7 +76,7 @@ def test_chunks_of_any_size_add_up_to_the_loop_over_positions(chunk):
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(0, 100))
 def test_a_text_read_in_pieces_is_the_text_read_at_once(pieces, seed):
     states, module = some_states(sum(pieces), seed), Attending(True)
-    cache = Cache(layer_class_to_replicate=LinearStateLayer)
+    cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
     rows = [
         linear_attention_forward(module, *parts, None, cache=cache)[0]
         for parts in zip(*(each.split(pieces, dim=2) for each in states), strict=True)
@@ -87,7 +87,7 @@ def test_a_text_read_in_pieces_is_the_text_read_at_once(pieces, seed):
 
 
 def test_what_is_remembered_does_not_grow():
-    cache, module = Cache(layer_class_to_replicate=LinearStateLayer), Attending(True)
+    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), Attending(True)
     sizes = []
     for length in (1, 500, 1):
         linear_attention_forward(module, *some_states(length), None, cache=cache)
@@ -102,7 +102,7 @@ def test_keys_that_a_cache_of_keys_has_are_seen():
 
 
 def test_rows_are_reordered_repeated_and_chosen_for_beams():
-    cache, module = Cache(layer_class_to_replicate=LinearStateLayer), Attending(True)
+    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), Attending(True)
     states = some_states(5)
     linear_attention_forward(module, *states, None, cache=cache)
     before = cache.layers[0].values
@@ -130,15 +130,15 @@ def test_a_row_of_padding_gives_zeros():
 
 def test_a_mask_that_is_not_of_padding_is_refused():
     with pytest.raises(
-        ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"
+        ValueError, match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
     ):
         linear_attention_forward(Attending(True), *some_states(3), torch.ones(2, 1, 3, 3))
 
 
 def test_a_sum_cannot_be_taken_back():
-    cache = Cache(layer_class_to_replicate=LinearStateLayer)
+    cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
     linear_attention_forward(Attending(True), *some_states(3), None, cache=cache)
-    with pytest.raises(ValueError, match="cannot take back tokens that it has summed up, got -1"):
+    with pytest.raises(ValueError, match="cannot remove tokens from its sums, got -1"):
         cache.crop(-1)
     assert not cache.is_croppable
 

@@ -11,9 +11,9 @@ from transformers.models.reformer.modeling_reformer import LSHSelfAttention
 
 from vanilla_transformer import lsh_attention as hashing
 from vanilla_transformer.lsh_attention import (
-    HashedLayer,
+    LSHCacheLayer,
+    chunked_lsh_attention,
     hash_buckets,
-    hashed_attention,
     lsh_attention_forward,
     rotations,
 )
@@ -88,7 +88,7 @@ def test_it_is_the_definition_and_so_are_its_gradients(length, seed, rounds, buc
     padding[1, length // 2 + 1 :] = False
     found_buckets = hash_buckets(states[0], seed, rounds, buckets)
     expected = over_the_square(*states, found_buckets, padding, is_causal, chunk)
-    found = hashed_attention(*states, found_buckets, as_mask(padding), is_causal, chunk)
+    found = chunked_lsh_attention(*states, found_buckets, as_mask(padding), is_causal, chunk)
     tokens = as_mask(padding)  # what padding itself sees is of no use to anybody
     torch.testing.assert_close(found * tokens, expected * tokens, atol=1e-10, rtol=1e-10)
     weights = torch.randn(expected.shape, dtype=torch.float64) * tokens
@@ -105,19 +105,19 @@ def test_many_rounds_with_one_bucket_are_full_attention_of_shared_queries_and_ke
     if is_causal:
         scores = scores.masked_fill(torch.ones(12, 12).triu(1).bool(), float("-inf"))
     buckets = hash_buckets(query_keys, 0, rounds=8, buckets=1)
-    found = hashed_attention(query_keys, value, buckets, torch.ones(2, 1, 12, 1).bool(), is_causal, chunk=64)
+    found = chunked_lsh_attention(query_keys, value, buckets, torch.ones(2, 1, 12, 1).bool(), is_causal, chunk_size=64)
     torch.testing.assert_close(found, scores.softmax(dim=-1) @ value, atol=1e-10, rtol=1e-10)
 
 
 def test_more_rounds_come_nearer_to_full_attention():
     query_keys, value = some_states(64)
-    full = hashed_attention(
+    full = chunked_lsh_attention(
         query_keys, value, hash_buckets(query_keys, 0, 1, 1), torch.ones(2, 1, 64, 1).bool(), False, 64
     )
     distances = []
     for rounds in (1, 4, 16):
         buckets = hash_buckets(query_keys, 0, rounds, 8)
-        found = hashed_attention(query_keys, value, buckets, torch.ones(2, 1, 64, 1).bool(), False, 16)
+        found = chunked_lsh_attention(query_keys, value, buckets, torch.ones(2, 1, 64, 1).bool(), False, 16)
         distances.append((found - full).norm().item())
     assert distances[0] > 1.5 * distances[1] > 2 * distances[2]
 
@@ -139,19 +139,19 @@ def test_what_points_the_same_way_falls_into_the_same_bucket():
 def test_a_text_read_token_by_token_is_the_text_read_at_once_while_chunks_cut_no_bucket():
     states = some_states(20)
     module = Attending(True, rounds=2, buckets=4, chunk=32)
-    cache = Cache(layer_class_to_replicate=HashedLayer)
+    cache = Cache(layer_class_to_replicate=LSHCacheLayer)
     rows = [
-        lsh_attention_forward(module, part, part, value, None, cache=cache)[0]
+        lsh_attention_forward(module, part, value, None, cache=cache)
         for part, value in zip(*(each.split([7, 1, 3, 1, 8], dim=2) for each in states), strict=True)
     ]
-    expected = lsh_attention_forward(module, states[0], states[0], states[1], None)[0]
+    expected = lsh_attention_forward(module, *states, None)
     torch.testing.assert_close(torch.cat(rows, dim=1), expected, atol=1e-10, rtol=1e-10)
     assert cache.layers[0].buckets.shape == (2, 2, 2, 20)
 
 
 def test_buckets_go_with_their_rows():
-    cache, (query_keys, value) = Cache(layer_class_to_replicate=HashedLayer), some_states(6)
-    lsh_attention_forward(Attending(True), query_keys, query_keys, value, None, cache=cache)
+    cache, (query_keys, value) = Cache(layer_class_to_replicate=LSHCacheLayer), some_states(6)
+    lsh_attention_forward(Attending(True), query_keys, value, None, cache=cache)
     before = cache.layers[0].buckets
     cache.batch_repeat_interleave(2)
     cache.reorder_cache(torch.tensor([3, 0]))
@@ -166,9 +166,9 @@ def test_buckets_go_with_their_rows():
 def test_dropped_probabilities_are_made_up_for():
     query_keys, value = some_states(30)
     buckets, padding = hash_buckets(query_keys, 0, 2, 2), torch.ones(2, 1, 30, 1).bool()
-    kept = hashed_attention(query_keys, value, buckets, padding, False, 32)
+    kept = chunked_lsh_attention(query_keys, value, buckets, padding, False, 32)
     torch.manual_seed(0)
-    draws = [hashed_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2) for _ in range(400)]
+    draws = [chunked_lsh_attention(query_keys, value, buckets, padding, False, 32, dropout=0.2) for _ in range(400)]
     assert not torch.allclose(draws[0], kept)
     torch.testing.assert_close(torch.stack(draws).mean(dim=0), kept, atol=0.15, rtol=0.1)
 
@@ -176,9 +176,9 @@ def test_dropped_probabilities_are_made_up_for():
 def test_a_mask_that_is_not_of_padding_is_refused():
     query_keys, value = some_states(3)
     with pytest.raises(
-        ValueError, match=r"mask of padding, `\(batch_size, length\)`, got one of shape \(2, 1, 3, 3\)"
+        ValueError, match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
     ):
-        lsh_attention_forward(Attending(True), query_keys, query_keys, value, torch.ones(2, 1, 3, 3))
+        lsh_attention_forward(Attending(True), query_keys, value, torch.ones(2, 1, 3, 3))
 
 
 HEADS, WIDTH, LENGTH = 2, 4, 24
@@ -213,7 +213,9 @@ def test_with_copied_weights_and_one_bucket_it_is_reformers(is_decoder, length, 
     monkeypatch.setattr(LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long())
     expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(-1, (HEADS, WIDTH))
     buckets = hash_buckets(query_keys, 0, 1, 1)
-    found = hashed_attention(query_keys, value, buckets, torch.ones(2, 1, length, 1).bool(), is_decoder, chunk=8)
+    found = chunked_lsh_attention(
+        query_keys, value, buckets, torch.ones(2, 1, length, 1).bool(), is_decoder, chunk_size=8
+    )
     torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-4, rtol=1e-3)
 
 

@@ -27,21 +27,21 @@ from vanilla_transformer import (
     VanillaTransformerLongForCausalLM,
     VanillaTransformerLongForConditionalGeneration,
     VanillaTransformerLongModel,
+    create_cache,
     modeling_vanilla_transformer_long,
-    new_memory,
 )
-from vanilla_transformer.reversible import run_and_keep
+from vanilla_transformer.reversible import apply_storing_activations
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 VOCABULARY, PAD, EOS = 40, 0, 2
-ATTENTIONS = ["softmax", "linear", "lsh", "relative"]
+LAYER_TYPES = ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"]
 CLASSES = [
     (VanillaTransformerLongModel, AutoModel),
     (VanillaTransformerLongForConditionalGeneration, AutoModelForSeq2SeqLM),
     (VanillaTransformerLongDecoderModel, AutoModel),
     (VanillaTransformerLongForCausalLM, AutoModelForCausalLM),
 ]
-every_attention = pytest.mark.parametrize("attention", ATTENTIONS)
+every_layer_type = pytest.mark.parametrize("layer_type", LAYER_TYPES)
 every_head = pytest.mark.parametrize(
     "model_class", [VanillaTransformerLongForConditionalGeneration, VanillaTransformerLongForCausalLM]
 )
@@ -77,15 +77,15 @@ def logits_of(model, ids, **options):
 @given(
     seed=st.integers(0, 1000),
     whole=st.booleans(),
-    attention=st.sampled_from(ATTENTIONS),
+    layer_type=st.sampled_from(LAYER_TYPES),
     reversible=st.booleans(),
     sentences=st.integers(1, 3),
     length=st.integers(1, 9),
     beams=st.integers(1, 3),
 )
-def test_the_cache_changes_no_token(seed, whole, attention, reversible, sentences, length, beams):
+def test_the_cache_changes_no_token(seed, whole, layer_type, reversible, sentences, length, beams):
     model_class = VanillaTransformerLongForConditionalGeneration if whole else VanillaTransformerLongForCausalLM
-    model = build(model_class, seed, attention=attention, reversible=reversible, normalize_before=reversible)
+    model = build(model_class, seed, layer_types=layer_type, reversible=reversible, normalize_before=reversible)
     prompt = tokens(sentences, length)
     prompt[0, : (length - 1) // 2] = PAD
     decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
@@ -94,10 +94,10 @@ def test_the_cache_changes_no_token(seed, whole, attention, reversible, sentence
     assert torch.equal(cached, whole_again)
 
 
-@every_attention
+@every_layer_type
 @every_head
-def test_no_position_sees_a_later_one(model_class, attention):
-    model, ids = build(model_class, attention=attention), tokens(2, 8)
+def test_no_position_sees_a_later_one(model_class, layer_type):
+    model, ids = build(model_class, layer_types=layer_type), tokens(2, 8)
     changed = ids.clone()
     changed[:, 5:] = tokens(2, 3)
     before, after = logits_of(model, ids), logits_of(model, changed)
@@ -105,19 +105,23 @@ def test_no_position_sees_a_later_one(model_class, attention):
     assert not torch.allclose(before[:, 5:], after[:, 5:])
 
 
-@every_attention
-def test_padding_on_the_left_changes_nothing(attention):
-    model, ids = build(VanillaTransformerLongForCausalLM, attention=attention), tokens(2, 6)
+@every_layer_type
+def test_padding_on_the_left_changes_nothing(layer_type):
+    model, ids = build(VanillaTransformerLongForCausalLM, layer_types=layer_type), tokens(2, 6)
     padded = nn.functional.pad(ids, (3, 0), value=PAD)
     found = logits_of(model, padded, attention_mask=padded.ne(PAD).long())[:, 3:]
     torch.testing.assert_close(found, logits_of(model, ids), atol=1e-5, rtol=1e-4)
 
 
-@every_attention
-@pytest.mark.parametrize("cross_attention", ["softmax", "linear"])
+@every_layer_type
+@pytest.mark.parametrize("cross_attention_type", ["full_attention", "linear_attention"])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_padding_of_the_source_changes_nothing(attention, cross_attention, implementation):
-    model = build(VanillaTransformerLongForConditionalGeneration, attention=attention, cross_attention=cross_attention)
+def test_padding_of_the_source_changes_nothing(layer_type, cross_attention_type, implementation):
+    model = build(
+        VanillaTransformerLongForConditionalGeneration,
+        layer_types=layer_type,
+        cross_attention_type=cross_attention_type,
+    )
     model.set_attn_implementation(implementation)
     source, target = tokens(2, 6), tokens(2, 5)
     expected = model(source, decoder_input_ids=target).logits
@@ -126,14 +130,14 @@ def test_padding_of_the_source_changes_nothing(attention, cross_attention, imple
     assert not torch.allclose(model(source[:, :5], decoder_input_ids=target).logits, expected, atol=1e-3)
 
 
-@every_attention
+@every_layer_type
 @every_head
-def test_reversible_layers_learn_as_ordinary_ones(model_class, attention, monkeypatch):
-    fields = {"attention": attention, "reversible": True, "normalize_before": True, "dropout": 0.2}
+def test_reversible_layers_learn_as_ordinary_ones(model_class, layer_type, monkeypatch):
+    fields = {"layer_types": layer_type, "reversible": True, "normalize_before": True, "dropout": 0.2}
     model, ids = build(model_class, **fields).double().train(), tokens(2, 9)
     gradients = []
-    for run in (modeling_vanilla_transformer_long.run_reversibly, run_and_keep):
-        monkeypatch.setattr(modeling_vanilla_transformer_long, "run_reversibly", run)
+    for run in (modeling_vanilla_transformer_long.apply_reversibly, apply_storing_activations):
+        monkeypatch.setattr(modeling_vanilla_transformer_long, "apply_reversibly", run)
         model.zero_grad()
         torch.manual_seed(3)
         model(input_ids=ids, labels=ids).loss.backward()
@@ -154,10 +158,10 @@ def test_feed_forward_in_chunks_is_feed_forward_at_once(reversible):
     torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
 
 
-@every_attention
+@every_layer_type
 @every_head
-def test_it_is_loaded_in_8_bits(model_class, attention, tmp_path):
-    model = build(model_class, attention=attention)
+def test_it_is_loaded_in_8_bits(model_class, layer_type, tmp_path):
+    model = build(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
     rounded = model_class.from_pretrained(tmp_path, dtype="int8").eval()
     ids = tokens(2, 5)
@@ -166,10 +170,10 @@ def test_it_is_loaded_in_8_bits(model_class, attention, tmp_path):
     assert (one - other).abs().max() < 0.2
 
 
-@every_attention
+@every_layer_type
 @pytest.mark.parametrize(("model_class", "auto_class"), CLASSES)
-def test_each_class_is_saved_and_found_by_its_auto_class(model_class, auto_class, attention, tmp_path):
-    model = build(model_class, attention=attention)
+def test_each_class_is_saved_and_found_by_its_auto_class(model_class, auto_class, layer_type, tmp_path):
+    model = build(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
     found = auto_class.from_pretrained(tmp_path).eval()
     assert type(found) is model_class and type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
@@ -178,10 +182,10 @@ def test_each_class_is_saved_and_found_by_its_auto_class(model_class, auto_class
     assert torch.equal(found(input_ids=ids, **inputs)[0], model(input_ids=ids, **inputs)[0])
 
 
-@every_attention
-def test_the_librarys_trainer_and_collator_train_it(attention, tiny_tokenizer, tmp_path):
+@every_layer_type
+def test_the_librarys_trainer_and_collator_train_it(layer_type, tiny_tokenizer, tmp_path):
     texts = ["A man is sleeping.", "Two dogs run across the green grass.", "A dog is sleeping.", "Two men run."] * 8
-    fields = {"attention": attention, "vocab_size": len(tiny_tokenizer), "init_std": None}
+    fields = {"layer_types": layer_type, "vocab_size": len(tiny_tokenizer), "init_std": None}
     model = build(VanillaTransformerLongForCausalLM, **fields).train()
     arguments = TrainingArguments(
         output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
@@ -195,9 +199,11 @@ def test_the_librarys_trainer_and_collator_train_it(attention, tiny_tokenizer, t
     assert sum(losses[-5:]) < 0.7 * sum(losses[:5])
 
 
-@every_attention
-def test_the_pipeline_translates_with_it(attention, tiny_tokenizer, tmp_path):
-    model = build(VanillaTransformerLongForConditionalGeneration, attention=attention, vocab_size=len(tiny_tokenizer))
+@every_layer_type
+def test_the_pipeline_translates_with_it(layer_type, tiny_tokenizer, tmp_path):
+    model = build(
+        VanillaTransformerLongForConditionalGeneration, layer_types=layer_type, vocab_size=len(tiny_tokenizer)
+    )
     save_model_folder(model, tiny_tokenizer, tmp_path / "model")
     translate = pipeline("translation", model=str(tmp_path / "model"))
     batched = translate(["A man is sleeping.", "Two dogs run.", "A dog."], batch_size=3, max_new_tokens=5)
@@ -209,7 +215,7 @@ def test_the_pipeline_translates_with_it(attention, tiny_tokenizer, tmp_path):
 
 
 def test_with_softmax_it_is_the_papers_model_weight_for_weight():
-    model = build(VanillaTransformerLongForConditionalGeneration, attention="softmax")
+    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="full_attention")
     papers = VanillaTransformerForConditionalGeneration(
         config_of(VanillaTransformerForConditionalGeneration.config_class)
     )
@@ -224,7 +230,7 @@ def test_with_softmax_it_is_the_papers_model_weight_for_weight():
 
 
 def test_generation_remembers_as_much_after_any_number_of_tokens():
-    model = build(VanillaTransformerLongForCausalLM, attention="linear")
+    model = build(VanillaTransformerLongForCausalLM, layer_types="linear_attention")
     sizes = []
     for length in (1, 700):
         cache = model(tokens(1, length), use_cache=True).past_key_values
@@ -236,15 +242,18 @@ def test_generation_remembers_as_much_after_any_number_of_tokens():
 
 
 def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it():
-    model, ids = build(VanillaTransformerLongForCausalLM, attention="relative", mem_len=12), tokens(2, 12)
-    memory = new_memory(model.config)
+    model, ids = (
+        build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=12),
+        tokens(2, 12),
+    )
+    memory = create_cache(model.config)
     parts = [model(part, past_key_values=memory).logits for part in ids.split(4, dim=1)]
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
 
 
 def test_training_goes_on_from_segment_to_segment():
-    model = build(VanillaTransformerLongForCausalLM, attention="relative", mem_len=8).train()
-    memory = new_memory(model.config)
+    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=8).train()
+    memory = create_cache(model.config)
     for _ in range(3):
         ids = tokens(2, 4)
         model.zero_grad()
@@ -253,8 +262,8 @@ def test_training_goes_on_from_segment_to_segment():
 
 
 def test_a_sentence_of_a_document_sees_those_before_it():
-    model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", mem_len=50)
-    source, target, memory = tokens(2, 5), tokens(2, 4), new_memory(model.config)
+    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+    source, target, memory = tokens(2, 5), tokens(2, 4), create_cache(model.config)
     alone = model(source, decoder_input_ids=target).logits
     before = model(source, decoder_input_ids=target, past_key_values=memory).logits
     torch.testing.assert_close(before, alone)
@@ -265,8 +274,8 @@ def test_a_sentence_of_a_document_sees_those_before_it():
 
 @pytest.mark.parametrize("beams", [1, 3])
 def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
-    model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", mem_len=50)
-    source, memory = tokens(2, 5), new_memory(model.config)
+    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+    source, memory = tokens(2, 5), create_cache(model.config)
 
     def first_logits(**options):
         decoding = {"max_new_tokens": 3, "num_beams": beams, "do_sample": False}
@@ -282,11 +291,11 @@ def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
     assert torch.equal(memory.layers[0].keys, kept.layers[0].keys)
 
 
-@pytest.mark.parametrize("attention", ["linear", "lsh", "relative", "softmax"])
+@pytest.mark.parametrize("layer_type", LAYER_TYPES)
 @pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
-def test_the_decoder_alone_goes_on_from_what_it_has_read(attention, copies):
-    model = build(VanillaTransformerLongForCausalLM, attention=attention)
-    text, memory = tokens(2, 9), new_memory(model.config)
+def test_the_decoder_alone_goes_on_from_what_it_has_read(layer_type, copies):
+    model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+    text, memory = tokens(2, 9), create_cache(model.config)
     model(text[:, :6], past_key_values=memory, use_cache=True)
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
     expected = model.generate(text, **decoding)
@@ -294,19 +303,19 @@ def test_the_decoder_alone_goes_on_from_what_it_has_read(attention, copies):
 
 
 def test_a_text_that_the_cache_has_read_is_refused():
-    model = build(VanillaTransformerLongForCausalLM, attention="relative")
-    text, memory = tokens(2, 9), new_memory(model.config)
+    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
+    text, memory = tokens(2, 9), create_cache(model.config)
     model(text, past_key_values=memory)
     for length in (9, 3):
-        with pytest.raises(ValueError, match=rf"got {length} tokens, of which the cache has read 9\. Give all"):
+        with pytest.raises(ValueError, match=rf"Got {length} tokens, but the cache holds 9\. Pass the whole text"):
             model.generate(text[:, :length], past_key_values=memory, max_new_tokens=2)
 
 
 def test_padding_of_a_shorter_sentence_is_not_remembered():
-    model = build(VanillaTransformerLongForConditionalGeneration, attention="relative", mem_len=50)
+    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
     source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)
     first[1, 4:] = PAD
-    memories = new_memory(model.config), new_memory(model.config)
+    memories = create_cache(model.config), create_cache(model.config)
     model(source, decoder_input_ids=first, past_key_values=memories[0])
     model(source[1:], decoder_input_ids=first[1:, :4], past_key_values=memories[1])
     together = model(source, decoder_input_ids=second, past_key_values=memories[0]).logits[1:]
@@ -323,13 +332,25 @@ def test_padding_of_a_shorter_sentence_is_not_remembered():
         ({"num_hashes": 0}, "`num_hashes` must be at least 1, got 0"),
         ({"lsh_attn_chunk_length": 0}, "`lsh_attn_chunk_length` must be at least 1, got 0"),
         ({"num_buckets": 7}, "`num_buckets` must be even, or 1 for no hashing, got 7"),
-        ({"attention": "linear", "num_buckets": 8}, "`num_buckets` needs `attention=\"lsh\"`.*=8 and .*'linear'"),
+        (
+            {"layer_types": "linear_attention", "num_buckets": 8},
+            '`num_buckets` needs `layer_types="lsh_attention"`.*=8 and .*linear_attention',
+        ),
         ({"chunk_size_feed_forward": -1}, "`chunk_size_feed_forward` must be at least 0, got -1"),
-        ({"mem_len": 0, "attention": "relative"}, "`mem_len` must be at least 1, or None .*, got 0"),
-        ({"mem_len": 9, "attention": "lsh"}, "`mem_len` needs `attention=\"relative\"`.*9 and .*'lsh'"),
-        ({"attention": "relative", "position_embedding_type": "learned"}, "an even `d_model` and .*'learned'"),
+        ({"mem_len": 0, "layer_types": "transfo_xl_attention"}, "`mem_len` must be at least 1, or None .*, got 0"),
+        (
+            {"mem_len": 9, "layer_types": "lsh_attention"},
+            '`mem_len` needs `layer_types="transfo_xl_attention"`.*9 and .*lsh_attention',
+        ),
+        (
+            {"layer_types": "transfo_xl_attention", "position_embedding_type": "learned"},
+            "an even `d_model` and .*'learned'",
+        ),
         ({"reversible": True}, "`reversible` needs `normalize_before=True`.*got normalize_before=False"),
-        ({"attention": "linear", "attention_dropout": 0.1}, "`attention_dropout` must be 0 for linear.*got 0.1"),
+        (
+            {"layer_types": "linear_attention", "attention_dropout": 0.1},
+            "`attention_dropout` must be 0 for linear.*got 0.1",
+        ),
     ],
 )
 @pytest.mark.parametrize("config_class", [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig])
@@ -338,48 +359,50 @@ def test_what_makes_no_sense_is_named(config_class, changes, message):
         config_of(config_class, **changes)
 
 
-@pytest.mark.parametrize("attention", ["linear", "lsh", "relative"])
+@pytest.mark.parametrize("layer_type", LAYER_TYPES[1:])
 @every_head
-def test_a_static_cache_is_refused(model_class, attention):
-    with pytest.raises(ValueError, match=f'must be "dynamic" for `attention="{attention}"`.*got \'static\''):
-        build(model_class, attention=attention).generate(tokens(1, 3), cache_implementation="static", max_new_tokens=2)
+def test_a_static_cache_is_refused(model_class, layer_type):
+    with pytest.raises(ValueError, match=f'must be "dynamic" for `layer_types="{layer_type}"`.*got \'static\''):
+        build(model_class, layer_types=layer_type).generate(
+            tokens(1, 3), cache_implementation="static", max_new_tokens=2
+        )
 
 
-@pytest.mark.parametrize("attention", ["linear", "lsh", "relative"])
-def test_a_mask_that_is_not_of_padding_is_refused(attention):
-    model = build(VanillaTransformerLongForCausalLM, attention=attention)
-    with pytest.raises(ValueError, match=r"must be one of padding, .* got the shape \(1, 1, 3, 3\)"):
+@pytest.mark.parametrize("layer_type", LAYER_TYPES[1:])
+def test_a_mask_that_is_not_of_padding_is_refused(layer_type):
+    model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+    with pytest.raises(ValueError, match=r"must be a padding mask of shape .* got the shape \(1, 1, 3, 3\)"):
         model(tokens(1, 3), attention_mask=torch.ones(1, 1, 3, 3))
 
 
-@every_attention
-def test_a_cache_of_another_kind_is_refused(attention):
-    model = build(VanillaTransformerLongForCausalLM, attention=attention)
-    other = new_memory(config_of(VanillaTransformerLongDecoderConfig, attention="lsh"))
-    wrong = DynamicCache() if attention in ("lsh", "linear", "relative") else other
-    with pytest.raises(ValueError, match="must have layers of .*as `new_memory"):
+@every_layer_type
+def test_a_cache_of_another_kind_is_refused(layer_type):
+    model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+    other = create_cache(config_of(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
+    wrong = DynamicCache() if layer_type != "full_attention" else other
+    with pytest.raises(ValueError, match="must have layers of .*as `create_cache"):
         model(tokens(1, 3), past_key_values=wrong)
 
 
 def test_padding_between_a_memory_and_what_follows_is_refused():
-    model = build(VanillaTransformerLongForCausalLM, attention="relative")
-    memory, mask = new_memory(model.config), torch.tensor([[0, 1, 1]])
+    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
+    memory, mask = create_cache(model.config), torch.tensor([[0, 1, 1]])
     model(tokens(1, 3), past_key_values=memory)
     with pytest.raises(ValueError, match="must not begin with padding.*Pad on the right"):
         model(tokens(1, 3), attention_mask=mask, past_key_values=memory)
 
 
 def test_a_memory_under_gradient_checkpointing_is_refused():
-    model = build(VanillaTransformerLongForCausalLM, attention="relative").train()
+    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention").train()
     model.gradient_checkpointing_enable()
     with pytest.raises(ValueError, match="gradient_checkpointing_disable"):
-        model(tokens(1, 3), past_key_values=new_memory(model.config))
+        model(tokens(1, 3), past_key_values=create_cache(model.config))
 
 
 def test_a_paper_s_checkpoint_carries_nothing_of_this_and_its_own_all(tiny_model, tmp_path):
     tiny_model.save_pretrained(tmp_path / "paper")
     build(VanillaTransformerLongForCausalLM).save_pretrained(tmp_path / "long")
-    ours = {"long", "long_configuration", "kernel", "hashing", "reversible", "recurrence"}
-    names = {f"{kind}_vanilla_transformer.py" for kind in ours}
+    ours = {"configuration_vanilla_transformer_long", "modeling_vanilla_transformer_long", "linear_attention"}
+    names = {f"{name}.py" for name in ours | {"lsh_attention", "transfo_xl_attention", "reversible"}}
     assert not names & {path.name for path in (tmp_path / "paper").iterdir()}
     assert names <= {path.name for path in (tmp_path / "long").iterdir()}

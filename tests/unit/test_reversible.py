@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from vanilla_transformer.reversible import Half, chosen, run_and_keep, run_reversibly
+from vanilla_transformer.reversible import ReversibleBranch, apply_reversibly, apply_storing_activations
 
 WIDTH = 6
 
@@ -22,8 +22,8 @@ def some_halves(number, dropout=0.0, shared=False):
         ).double()
         reads = shared and place % 3 == 1
         halves.append(
-            Half(
-                lambda states, others, layer=layer, reads=reads: (
+            ReversibleBranch(
+                lambda states, others, _, layer=layer, reads=reads: (
                     layer(states + others.mean(1, True) * reads) if others is not None else layer(states)
                 ),
                 list(layer.parameters()),
@@ -52,8 +52,8 @@ def gradients_of(run, halves, states, shared):
 def test_gradients_are_those_of_ordinary_backpropagation(number, dropout, shared):
     halves, states = some_halves(number, dropout, shared), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     others = torch.randn(2, 3, WIDTH, dtype=torch.float64) if shared else None
-    expected, theirs = gradients_of(run_and_keep, halves, states, others)
-    found, ours = gradients_of(run_reversibly, halves, states, others)
+    expected, theirs = gradients_of(apply_storing_activations, halves, states, others)
+    found, ours = gradients_of(apply_reversibly, halves, states, others)
     assert torch.equal(found, expected)
     torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
@@ -61,15 +61,15 @@ def test_gradients_are_those_of_ordinary_backpropagation(number, dropout, shared
 def test_it_is_the_papers_equations():
     attend, feed = some_halves(2)
     states = torch.randn(1, 4, WIDTH, dtype=torch.float64)
-    first = states + attend.branch(states, None)
-    second = states + feed.branch(first, None)
-    assert torch.equal(run_and_keep([attend, feed], states, None), (first + second) / 2)
+    first = states + attend.function(states, None, None)
+    second = states + feed.function(first, None, None)
+    assert torch.equal(apply_storing_activations([attend, feed], states, None), (first + second) / 2)
 
 
 def test_random_numbers_go_on_as_if_no_half_had_run_twice():
     halves, states = some_halves(4, dropout=0.3), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     draws = []
-    for run in (run_and_keep, run_reversibly):
+    for run in (apply_storing_activations, apply_reversibly):
         gradients_of(run, halves, states, None)
         draws.append(torch.rand(3))
     assert torch.equal(*draws)
@@ -79,7 +79,7 @@ def test_frozen_parameters_get_no_gradient_and_others_do():
     halves, states = some_halves(4), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     for parameter in halves[1].parameters:
         parameter.requires_grad_(False)
-    run_reversibly(halves, states, None).sum().backward()
+    apply_reversibly(halves, states, None).sum().backward()
     assert all(each.grad is None for each in halves[1].parameters)
     assert all(each.grad is not None for half in (halves[0], halves[2], halves[3]) for each in half.parameters)
 
@@ -94,13 +94,13 @@ def test_what_was_chosen_forwards_is_chosen_again_backwards(number):
             choices.append((states + len(choices) % 2 > 0.5).double())
             return choices[-1]
 
-        def branch(states, shared):
-            return half.branch(states, shared) * chosen(lambda: make(states))
+        def branch(states, shared, replay):
+            return half.function(states, shared, replay) * replay(lambda: make(states))
 
-        return Half(branch, half.parameters)
+        return ReversibleBranch(branch, half.parameters)
 
     states, expected, found = torch.randn(2, 5, WIDTH, dtype=torch.float64), [], []
-    for run, outcome in ((run_and_keep, expected), (run_reversibly, found)):
+    for run, outcome in ((apply_storing_activations, expected), (apply_reversibly, found)):
         outcome += gradients_of(run, [wavering(half) for half in some_halves(number)], states, None)[1]
         assert len(choices) == number
         choices.clear()
@@ -109,7 +109,7 @@ def test_what_was_chosen_forwards_is_chosen_again_backwards(number):
 
 def test_a_graph_that_is_kept_gives_the_same_gradients_again():
     halves, states = some_halves(4), torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
-    loss = run_reversibly(halves, states, None).square().sum()
+    loss = apply_reversibly(halves, states, None).square().sum()
     first, second = (torch.autograd.grad(loss, states, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
 
@@ -123,31 +123,31 @@ def test_gradients_of_parameters_are_handed_on_before_the_next_half_runs():
         )
 
     def watched(number, half):
-        def branch(states, others):
+        def branch(states, others, replay):
             events.append(f"run {number}")
-            return half.branch(states, others)
+            return half.function(states, others, replay)
 
-        return Half(branch, half.parameters)
+        return ReversibleBranch(branch, half.parameters)
 
     states = torch.randn(2, 5, WIDTH, dtype=torch.float64)
-    output = run_reversibly([watched(*each) for each in enumerate(halves)], states, None)
+    output = apply_reversibly([watched(*each) for each in enumerate(halves)], states, None)
     events.clear()
     output.sum().backward()
     assert events == [f"{event} {number}" for number in (3, 2, 1, 0) for event in ("run", "given")]
 
 
-@pytest.mark.parametrize(("run", "kept"), [(run_and_keep, 12), (run_reversibly, 0)])
+@pytest.mark.parametrize(("run", "kept"), [(apply_storing_activations, 12), (apply_reversibly, 0)])
 def test_activations_are_not_kept_for_the_backward_pass(run, kept):
     """Counts the outputs of the first linear layers that are still there when the forward pass has ended."""
     halves, activations = [], []
     for half in some_halves(12):
 
-        def branch(states, others, half=half):
-            inner = half.branch(states, others) * 1.0
+        def branch(states, others, replay, half=half):
+            inner = half.function(states, others, replay) * 1.0
             activations.append(weakref.ref(inner))
             return inner * inner
 
-        halves.append(Half(branch, half.parameters))
+        halves.append(ReversibleBranch(branch, half.parameters))
     states = torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
     output = run(halves, states, None)
     gc.collect()
@@ -163,14 +163,14 @@ def test_half_precision_is_entered_again_in_the_backward_pass():
     seen = []
 
     def watched(half):
-        def branch(states, others):
-            output = half.branch(states, others)
+        def branch(states, others, replay):
+            output = half.function(states, others, replay)
             seen.append(output.dtype)
             return output
 
-        return Half(branch, half.parameters)
+        return ReversibleBranch(branch, half.parameters)
 
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = run_reversibly([watched(half) for half in halves], states, None)
+        output = apply_reversibly([watched(half) for half in halves], states, None)
     output.float().sum().backward()
     assert seen == [torch.bfloat16] * 4

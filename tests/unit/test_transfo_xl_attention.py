@@ -9,10 +9,10 @@ from transformers.cache_utils import Cache
 from vanilla_transformer import VanillaTransformerLongDecoderConfig
 from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
 from vanilla_transformer.transfo_xl_attention import (
-    MemoryLayer,
-    VanillaTransformerRelativeAttention,
-    begin_text,
+    TransfoXLCacheLayer,
+    VanillaTransformerTransfoXLAttention,
     relative_shift,
+    restart_positions,
 )
 
 WIDTH, HEADS = 8, 2
@@ -21,9 +21,9 @@ WIDTH, HEADS = 8, 2
 def some_attention(mem_len=None, seed=0):
     torch.manual_seed(seed)
     config = VanillaTransformerLongDecoderConfig(
-        d_model=WIDTH, decoder_attention_heads=HEADS, attention="relative", mem_len=mem_len
+        d_model=WIDTH, decoder_attention_heads=HEADS, layer_types="transfo_xl_attention", mem_len=mem_len
     )
-    attention = VanillaTransformerRelativeAttention(config, HEADS, layer_idx=0).double().eval()
+    attention = VanillaTransformerTransfoXLAttention(config, HEADS, layer_idx=0).double().eval()
     for parameter in attention.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
     return attention
@@ -60,7 +60,7 @@ def term_by_term(attention, queries, states, tokens):
 def test_it_is_the_papers_sum_and_so_are_its_gradients(length, seed, earlier):
     attention = some_attention(seed=seed)
     states = torch.randn(2, earlier + length, WIDTH, dtype=torch.float64, requires_grad=True)
-    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     if earlier:
         attention(states[:, :earlier].detach(), past_key_values=memory)
     tokens = torch.ones(states.shape[:2], dtype=torch.bool)
@@ -75,7 +75,7 @@ def test_it_is_the_papers_sum_and_so_are_its_gradients(length, seed, earlier):
 
 
 def test_no_gradient_enters_the_memory():
-    attention, memory = some_attention(), Cache(layer_class_to_replicate=MemoryLayer)
+    attention, memory = some_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     first, second = torch.randn(2, 1, 3, WIDTH, dtype=torch.float64, requires_grad=True).unbind()
     attention(first, past_key_values=memory)
     output, _ = attention(second, past_key_values=memory)
@@ -105,13 +105,13 @@ def test_the_shift_copies_nothing_but_the_scores():
 def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it(pieces, seed):
     attention = some_attention(mem_len=sum(pieces), seed=seed)
     states = torch.randn(2, sum(pieces), WIDTH, dtype=torch.float64)
-    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     rows = [attention(part, past_key_values=memory)[0] for part in states.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(rows, dim=1), attention(states)[0], atol=1e-10, rtol=1e-10)
 
 
 def test_only_the_last_positions_are_remembered():
-    attention, memory = some_attention(mem_len=4), Cache(layer_class_to_replicate=MemoryLayer)
+    attention, memory = some_attention(mem_len=4), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(1, 9, WIDTH, dtype=torch.float64)
     attention(states[:, :6], past_key_values=memory)
     assert torch.equal(memory.layers[0].keys, states[:, 2:6])
@@ -123,7 +123,7 @@ def test_only_the_last_positions_are_remembered():
 def test_padding_of_an_earlier_segment_stands_between_no_two_tokens():
     attention = some_attention()
     states = torch.randn(1, 7, WIDTH, dtype=torch.float64)
-    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     padded = torch.cat([states[:, :4], torch.randn(1, 3, WIDTH, dtype=torch.float64)], dim=1)
     attention(padded, torch.tensor([[1, 1, 1, 1, 0, 0, 0]]), past_key_values=memory)
     found, _ = attention(states[:, 4:], past_key_values=memory)
@@ -131,13 +131,13 @@ def test_padding_of_an_earlier_segment_stands_between_no_two_tokens():
 
 
 def test_rows_of_the_memory_are_reordered_repeated_and_chosen():
-    attention, memory = some_attention(), Cache(layer_class_to_replicate=MemoryLayer)
+    attention, memory = some_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
     attention(states, past_key_values=memory)
     memory.batch_repeat_interleave(2)
     memory.reorder_cache(torch.tensor([3, 0]))
     assert torch.equal(memory.layers[0].keys, states[[1, 0]]) and memory.get_seq_length() == 3
-    begin_text(memory)
+    restart_positions(memory)
     assert memory.get_seq_length() == 0 and memory.layers[0].keys.shape[1] == 3
     memory.reset()
     found, _ = attention(states[[1, 0]], past_key_values=memory)
@@ -145,8 +145,8 @@ def test_rows_of_the_memory_are_reordered_repeated_and_chosen():
 
 
 def test_a_memory_takes_nothing_back():
-    memory = Cache(layer_class_to_replicate=MemoryLayer)
+    memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     some_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), past_key_values=memory)
-    with pytest.raises(ValueError, match="cannot take back tokens, got -1"):
+    with pytest.raises(ValueError, match="memory cannot remove tokens, got -1"):
         memory.crop(-1)
     assert not memory.is_croppable

@@ -24,6 +24,12 @@ _DERIVED = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embedding
 _DERIVED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
 
 
+def config_fields(config_class: type[PreTrainedConfig]) -> set[str]:
+    """Return the names of the fields that this package declares in a configuration."""
+    classes = config_class.__mro__[: config_class.__mro__.index(PreTrainedConfig)]
+    return {name for each in classes for name in each.__annotations__}
+
+
 def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set[str], **defaults: Any) -> Any:
     """Create a dataclass of the fields that `config_class` adds to `known`, with its types, defaults and help.
 
@@ -32,8 +38,9 @@ def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set
     """
     added = []
     for item in fields(config_class):
-        if item.name in config_class.__annotations__ and item.name not in known:
-            kind = float if item.type == float | int else item.type  # a flag reads 0 as 0.0
+        if item.name in config_fields(config_class) - known:
+            # A flag reads 0 as 0.0, and takes one type for all layers.
+            kind = {float | int: float, str | list[str]: str}.get(item.type, item.type)
             default = defaults.get(item.name, item.default)
             added.append((item.name, kind, field(default=default, metadata={"help": _help(config_class, item.name)})))
     return make_dataclass(name, added)
@@ -50,8 +57,8 @@ ModelArguments = _model_arguments("ModelArguments", VanillaTransformerConfig, _D
 LongArguments = _model_arguments(
     "LongArguments",
     VanillaTransformerLongConfig,
-    set(VanillaTransformerConfig.__annotations__),
-    attention="softmax",
+    config_fields(VanillaTransformerConfig),
+    layer_types="full_attention",
 )
 
 

@@ -10,6 +10,8 @@ from transformers import HfArgumentParser
 
 # Old names of flags and recipe keys, and what they are called now.
 RENAMED = {
+    "attention": "layer_types",
+    "cross_attention": "cross_attention_type",
     "lsh_rounds": "num_hashes",
     "lsh_buckets": "num_buckets",
     "lsh_chunk": "lsh_attn_chunk_length",

@@ -31,8 +31,8 @@ def test_push_to_hub_of_every_model_class_loads_without_this_package(hub, tmp_pa
             assert generated == model.generate(ids, max_new_tokens=4, do_sample=False).tolist()
 
 
-@pytest.mark.parametrize("attention", ["lsh", "relative"])
-def test_check_model_passes_long_translation_models(attention, tiny_tokenizer, tmp_path, capsys):
-    model = build_variant(f"AutoModelForSeq2SeqLM-{attention}")
+@pytest.mark.parametrize("layer_type", ["lsh_attention", "transfo_xl_attention"])
+def test_check_model_passes_long_translation_models(layer_type, tiny_tokenizer, tmp_path, capsys):
+    model = build_variant(f"AutoModelForSeq2SeqLM-{layer_type}")
     folder = add_card(save_model_folder(model, tiny_tokenizer, tmp_path / "model"))
     assert main(["check-model", str(folder)]) == 0, capsys.readouterr().out

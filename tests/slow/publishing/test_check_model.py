@@ -8,8 +8,8 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 
-@pytest.mark.parametrize("attention", ["linear", "softmax"])
-def test_check_model_passes_long_translation_models(attention, tiny_tokenizer, tmp_path, capsys):
-    model = build_variant(f"AutoModelForSeq2SeqLM-{attention}")
+@pytest.mark.parametrize("layer_type", ["linear_attention", "full_attention"])
+def test_check_model_passes_long_translation_models(layer_type, tiny_tokenizer, tmp_path, capsys):
+    model = build_variant(f"AutoModelForSeq2SeqLM-{layer_type}")
     folder = add_card(save_model_folder(model, tiny_tokenizer, tmp_path / "model"))
     assert main(["check-model", str(folder)]) == 0, capsys.readouterr().out

@@ -1,12 +1,11 @@
-"""
-Fine-tune low-rank adapters (LoRA) with `peft`, save them, and merge them into an ordinary model folder:
+"""Fine-tune low-rank adapters (LoRA) with `peft`, save them, and merge them into a model folder.
 
     pip install '.[peft]'
     python examples/lora.py --model runs/demo --output_dir runs/lora \
         --train_source train.en --train_target train.de --learning_rate 1e-3 --num_train_epochs 3
 
-leaves the adapters, a few per cent of the weights, in `runs/lora`, to be loaded over the model that they were trained
-for, and in `runs/lora/merged` a model that needs no `peft`.
+The adapters, a few percent of the weights, are saved in `runs/lora`. The merged model in `runs/lora/merged` loads
+without `peft`.
 """
 
 import sys
@@ -25,33 +24,32 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-import vanilla_transformer  # noqa: F401  makes the model known to the Auto classes
+import vanilla_transformer  # noqa: F401  registers the model with the Auto classes
 from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
 
 
 @dataclass
 class Arguments:
-    """The model, the text and the adapters."""
+    """The model, the training text and the adapters."""
 
     model: str = field(metadata={"help": "Folder or Hub name of the model."})
-    train_source: Path = field(metadata={"help": "Training text, source side, one sentence a line."})
-    train_target: Path = field(metadata={"help": "Training text, target side, line by line."})
+    train_source: Path = field(metadata={"help": "Training text, source side, one sentence per line."})
+    train_target: Path = field(metadata={"help": "Training text, target side, aligned line by line."})
     rank: int = field(default=8, metadata={"help": "Rank of each adapter."})
     target_modules: list[str] = field(
         default_factory=lambda: ["q_proj", "v_proj"],
         metadata={
-            "help": "What gets adapters: of q_proj, k_proj, v_proj, out_proj, fc1 and fc2, or all-linear for all six."
+            "help": "Layers with adapters: q_proj, k_proj, v_proj, out_proj, fc1, fc2, or all-linear for all of them."
         },
     )
 
 
 def adapt(model: PreTrainedModel, options: Arguments) -> PeftModel:
-    """
-    The model with adapters at `target_modules`.
+    """Add adapters to the layers `options.target_modules`.
 
     Raises:
-        ValueError: they would be at tied weights, where `peft` (0.21) trains one for each place and, told to
-            `ensure_weight_tying` or not, merges each into the one weight: the merged model would be another.
+        ValueError: a target is a tied weight. There `peft` (0.21) trains one adapter for each use and merges all of
+            them into the shared weight, even with `ensure_weight_tying`, so the merged model would differ.
     """
     targets = "all-linear" if options.target_modules == ["all-linear"] else options.target_modules
     config = LoraConfig(
@@ -68,8 +66,7 @@ def adapt(model: PreTrainedModel, options: Arguments) -> PeftModel:
     wrong = sorted(tied.intersection(targeted))
     if wrong:
         raise ValueError(
-            "Adapters must not be at weights that are tied, since they do not survive merging, got "
-            f"{', '.join(wrong)}. Take them out of --target_modules."
+            f"Adapters cannot be merged into tied weights, got {', '.join(wrong)}. Remove them from --target_modules."
         )
     return adapted
 
@@ -88,7 +85,7 @@ def main(words: Sequence[str]) -> None:
         processing_class=tokenizer,
     )
     trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
-    trainer.save_model()  # the adapters alone
+    trainer.save_model()  # saves only the adapters
     merged = Path(training.output_dir) / "merged"
     trainer.model.merge_and_unload().save_pretrained(merged)
     tokenizer.save_pretrained(merged)

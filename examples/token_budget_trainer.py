@@ -1,12 +1,11 @@
-"""
-Train with `VanillaSeq2SeqTrainer`, which is `Seq2SeqTrainer` with the paper's batches and learning rate:
+"""Train with `VanillaSeq2SeqTrainer`: `Seq2SeqTrainer` with the paper's batches and learning rate.
 
     python examples/token_budget_trainer.py --model runs/demo --output_dir runs/continued \
         --train_source train.en --train_target train.de --max_tokens 4000 --warmup_steps 400 --max_steps 2000
 
-A batch holds pairs of like length, up to `--max_tokens` padded tokens on either side; the rate is equation 3 of the
-paper, times `--learning_rate_scale`. The other flags are those of `Seq2SeqTrainingArguments`. On several GPUs start it
-with `accelerate launch`, on several CPU processes with `torchrun --nproc_per_node 2`.
+A batch holds pairs of similar length, up to `--max_tokens` padded tokens on each side. The learning rate is equation 3
+of the paper times `--learning_rate_scale`. All flags of `Seq2SeqTrainingArguments` work. Use `accelerate launch` on
+several GPUs, and `torchrun --nproc_per_node 2` for several CPU processes.
 """
 
 import sys
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq, HfArgumentParser
 
-import vanilla_transformer  # noqa: F401  makes the model known to the Auto classes
+import vanilla_transformer  # noqa: F401  registers the model with the Auto classes
 from vanilla_transformer.training.seq2seq_trainer import (
     TokenBudgetTrainingArguments,
     VanillaSeq2SeqTrainer,
@@ -26,11 +25,11 @@ from vanilla_transformer.training.seq2seq_trainer import (
 
 @dataclass
 class Arguments:
-    """The model to begin with, and text files with one sentence a line."""
+    """The initial model, and text files with one sentence per line."""
 
     model: str = field(metadata={"help": "Folder or Hub name of the model."})
     train_source: Path = field(metadata={"help": "Training text, source side."})
-    train_target: Path = field(metadata={"help": "Training text, target side, line by line."})
+    train_target: Path = field(metadata={"help": "Training text, target side, aligned line by line."})
 
 
 def main(words: Sequence[str]) -> None:
@@ -45,10 +44,10 @@ def main(words: Sequence[str]) -> None:
         data_collator=DataCollatorForSeq2Seq(tokenizer, model=model),
         processing_class=tokenizer,
     )
-    outcome = trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
-    trainer.save_model()  # the tokenizer with it
+    result = trainer.train(resume_from_checkpoint=training.resume_from_checkpoint)
+    trainer.save_model()  # saves the tokenizer as well
     if trainer.is_world_process_zero():
-        print(f"Loss {outcome.training_loss:.3f} after {outcome.global_step} updates.")
+        print(f"Loss {result.training_loss:.3f} after {result.global_step} steps.")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ _ROUND_TRIP_TEXTS = (
 
 
 class CheckFailed(Exception):
-    """Raised by a check; the message says what was found."""
+    """Raised by a check; the message describes the finding."""
 
 
 def run_check(name: str, check: Callable[..., str], *arguments: Any) -> dict[str, Any]:

@@ -37,7 +37,7 @@ _METADATA = ("language", "license", "library_name", "pipeline_tag")
 
 
 class CheckResult(NamedTuple):
-    """Result of one check; `detail` says what was found."""
+    """Result of one check; `detail` describes the finding."""
 
     name: str
     passed: bool

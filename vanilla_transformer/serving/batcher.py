@@ -87,12 +87,12 @@ class Batcher:
         return await asyncio.get_running_loop().run_in_executor(self._model_thread, function, *arguments)
 
     async def run(self) -> None:
-        """Translate batches until cancelled; the current batch is finished first."""
+        """Translate batches until canceled; the current batch is finished first."""
         while True:
             batch = [await self._queue.get()]
             while len(batch) < self._limits.max_batch_size and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
-            await asyncio.shield(self._translate_batch([entry for entry in batch if not entry.future.cancelled()]))
+            await asyncio.shield(self._translate_batch([entry for entry in batch if not entry.future.done()]))
 
     async def drain(self) -> None:
         """Wait until the queue is empty."""

@@ -1,4 +1,4 @@
-"""`evaluate` scores a model or a file, alone or against a second system, by one process or more."""
+"""`evaluate` scores a model or a file of translations, alone or against a baseline."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def flags(texts, **options):
     return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
-def test_a_file_of_translations_is_scored_without_a_model(texts, capsys):
+def test_evaluate_scores_a_file_of_translations(texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de", json=texts / "scores.json")]) == 0
     shown, scores = capsys.readouterr().out, score(OURS, TARGET)
     assert f"BLEU {scores.bleu:.2f} ±" in shown and f"chrF {scores.chrf:.2f} ±" in shown and "tok:13a" in shown
@@ -44,7 +44,7 @@ def test_a_file_of_translations_is_scored_without_a_model(texts, capsys):
     assert data["scores"]["bleu"]["score"] == pytest.approx(scores.bleu) and data["sentences"] == len(TARGET)
 
 
-def test_a_second_system_is_compared_line_by_line(texts, capsys):
+def test_evaluate_compares_with_a_baseline(texts, capsys):
     files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de", "json": texts / "scores.json"}
     assert main(["evaluate", *flags(texts, **files)]) == 0
     assert f"against {score(THEIRS, TARGET).bleu:.2f}" in capsys.readouterr().out
@@ -54,15 +54,15 @@ def test_a_second_system_is_compared_line_by_line(texts, capsys):
 
 
 @pytest.mark.parametrize("words", [["--paper_bleu"], ["--paper_bleu", "de"]])
-def test_the_papers_bleu_is_printed_on_demand_german_by_default(words, texts, capsys):
+def test_evaluate_paper_bleu_defaults_to_german(words, texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
     shown, paper = capsys.readouterr().out, score_as_the_paper(OURS, TARGET)
     assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown and f"tokenised BLEU {paper.tokenized_bleu:.2f}" in shown
     assert "tok:moses-de-compounds" in shown
 
 
-def test_translations_keep_the_lines_of_the_source_and_can_be_scored_again(folder, texts, capsys):
-    """The third line is blank: without it, all that follow would be compared with the wrong ones."""
+def test_evaluate_output_file_keeps_blank_lines_and_can_be_scored_again(folder, texts, capsys):
+    """The third line is blank; dropping it would misalign the following lines."""
     output = flags(texts, source=texts / "a.en", output_file=texts / "new" / "out.de", num_beams=2)
     assert main(["evaluate", folder, *output]) == 0
     decoded = capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_translations_keep_the_lines_of_the_source_and_can_be_scored_again(folde
     assert capsys.readouterr().out == decoded
 
 
-def test_two_processes_print_and_write_once_what_one_does(folder, texts, capsys):
+def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys):
     given = flags(texts, source=texts / "a.en", compare_with=texts / "theirs.de")
     assert main(["evaluate", folder, *given, "--output_file", f"{texts}/one.de", "--json", f"{texts}/one.json"]) == 0
     alone = capsys.readouterr().out
@@ -90,8 +90,8 @@ def test_two_processes_print_and_write_once_what_one_does(folder, texts, capsys)
         assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
 
 
-def test_a_file_that_is_replaced_is_never_seen_half_written(texts, monkeypatch, capsys):
-    """The old file is whole until the new one is, and nothing is left behind where writing fails."""
+def test_evaluate_keeps_the_old_file_if_writing_fails(texts, monkeypatch, capsys):
+    """Temporary files are removed as well."""
     (texts / "scores.json").write_text("old")
 
     def fail(*args):
@@ -105,7 +105,7 @@ def test_a_file_that_is_replaced_is_never_seen_half_written(texts, monkeypatch, 
 
 
 @pytest.mark.parametrize("flag", ["hypotheses", "compare_with"])
-def test_a_file_with_another_number_of_lines_is_refused(flag, texts, capsys):
+def test_evaluate_refuses_files_that_are_not_aligned(flag, texts, capsys):
     (texts / "short.de").write_text("Ein Mann.\n")
     files = {"hypotheses": texts / "ours.de"} | {flag: texts / "short.de"}
     assert main(["evaluate", *flags(texts, **files)]) == 2
@@ -125,7 +125,7 @@ def test_a_file_with_another_number_of_lines_is_refused(flag, texts, capsys):
         ({"source": "short.en"}, "the same number of lines, got 1"),
     ],
 )
-def test_what_cannot_work_is_refused_before_a_model_is_read(options, message, texts, monkeypatch, capsys):
+def test_evaluate_refuses_invalid_options_before_loading_a_model(options, message, texts, monkeypatch, capsys):
     monkeypatch.chdir(texts)
     Path("short.en").write_text("A man.\n")
     assert main(["evaluate", "no-model", *flags(texts, **options)]) == 2
@@ -133,6 +133,6 @@ def test_what_cannot_work_is_refused_before_a_model_is_read(options, message, te
 
 
 @pytest.mark.parametrize("names", [[], ["one", "two"]])
-def test_decoding_needs_one_model(names, texts, capsys):
+def test_evaluate_needs_one_model(names, texts, capsys):
     assert main(["evaluate", *names, *flags(texts, source=texts / "a.en")]) == 2
     assert f"got {len(names)} names" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a user does wrong in data and recipes ends with one line that says what to do, and leaves nothing behind."""
+"""Mistakes in data and recipes end with one line that says what to do, and write nothing."""
 
 import json
 import re
@@ -21,7 +21,7 @@ LANGUAGES = {"source_language": "en", "target_language": "de"}
 
 @pytest.fixture
 def refusal(tmp_path, capsys):
-    """What `train` says in its one line, given flags on top of a recipe that works, or a recipe and no flags."""
+    """Return a function that runs `train` with one mistake and returns its error line."""
     (tmp_path / "a.en").write_text("a b c\nb c d e\nc d\n" * 4)
     (tmp_path / "a.de").write_text("A B C\nB C D E\nC D\n" * 4)
 
@@ -56,7 +56,7 @@ def refusal(tmp_path, capsys):
         ("fsdp", "true", "`fsdp` needs processes to spread the model over, .*torchrun"),
     ],
 )
-def test_a_value_that_cannot_work_is_named(refusal, flag, value, text, monkeypatch):
+def test_train_names_an_invalid_value(refusal, flag, value, text, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     assert_matches(text, refusal(**{flag: value}))
 
@@ -65,12 +65,12 @@ def assert_matches(text, line):
     assert re.search(text, line), line
 
 
-def test_a_value_without_its_flag_is_named(capsys):
+def test_train_names_a_value_without_its_flag(capsys):
     assert main(["train", "--seed", "1", "stray"]) == 2
     assert capsys.readouterr().err == "error: Every value must follow its flag, got 'stray' without one.\n"
 
 
-def test_a_tracker_that_is_not_installed_is_named(refusal, monkeypatch):
+def test_train_names_a_tracker_that_is_not_installed(refusal, monkeypatch):
     monkeypatch.setattr(accelerate.tracking, "get_available_trackers", lambda: [])
     assert "`report_to` names tensorboard, which must be installed and is not" in refusal(report_to="tensorboard")
 
@@ -89,7 +89,7 @@ def test_a_tracker_that_is_not_installed_is_named(refusal, monkeypatch):
         ("a.parquet", {"source": [1], "target": [2]}, "a.parquet must hold sentences, but .* type int64"),
     ],
 )
-def test_a_file_that_is_none_of_its_kind_is_named_with_its_line(refusal, tmp_path, name, content, text):
+def test_train_names_the_line_of_a_malformed_file(refusal, tmp_path, name, content, text):
     path = tmp_path / name
     if content is None:
         path.mkdir()
@@ -102,26 +102,26 @@ def test_a_file_that_is_none_of_its_kind_is_named_with_its_line(refusal, tmp_pat
 
 
 @pytest.mark.parametrize("weight", [0, -1, "NaN", "two"])
-def test_a_weight_that_is_no_number_above_0_is_named(refusal, weight):
+def test_train_names_an_invalid_corpus_weight(refusal, weight):
     corpora = json.dumps([{"file": "a.tsv", "weight": weight}])
     line = refusal(train_source=None, train_target=None, corpora=corpora)
     assert f"`weight` of the corpus a.tsv must be a number above 0, got {weight!r}" in line
 
 
-def test_a_folder_that_is_no_dataset_is_named(refusal, tmp_path):
+def test_train_names_a_folder_without_a_dataset(refusal, tmp_path):
     (tmp_path / "d").mkdir()
     line = refusal(train_source=None, train_target=None, dataset=tmp_path / "d", **LANGUAGES)
     assert "`dataset` must be a folder that `save_to_disk` has written" in line and str(tmp_path / "d") in line
 
 
-def test_a_folder_that_is_no_tokenizer_is_named(refusal, tmp_path):
+def test_train_names_a_folder_without_a_tokenizer(refusal, tmp_path):
     (tmp_path / "t").mkdir()
     assert f"`tokenizer` must be a folder or a Hub name of one, got {tmp_path / 't'}" in refusal(
         tokenizer=tmp_path / "t"
     )
 
 
-def test_dropout_of_merges_in_a_foreign_tokenizer_is_refused(refusal, tmp_path):
+def test_train_refuses_bpe_dropout_with_another_tokenizer(refusal, tmp_path):
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(["a b"], vocab_size=270, special_tokens=["<e>", "<p>"], show_progress=False)
     foreign = PreTrainedTokenizerFast(tokenizer_object=trained._tokenizer, eos_token="<e>", pad_token="<p>")
@@ -130,7 +130,7 @@ def test_dropout_of_merges_in_a_foreign_tokenizer_is_refused(refusal, tmp_path):
     assert "BPE-dropout must have a VanillaTransformerTokenizer" in line
 
 
-def test_a_cache_that_cannot_be_written_is_named(refusal, tmp_path):
+def test_train_names_a_cache_dir_that_cannot_be_written(refusal, tmp_path):
     (tmp_path / "file").write_text("")
     line = refusal(cache_dir=tmp_path / "file")
     assert f"`cache_dir` must be a folder that can be written, got {tmp_path / 'file'}" in line
@@ -148,7 +148,7 @@ def test_a_cache_that_cannot_be_written_is_named(refusal, tmp_path):
         (None, "There is no recipe"),  # a folder
     ],
 )
-def test_a_recipe_that_cannot_be_read_is_named(refusal, tmp_path, content, text):
+def test_train_names_a_recipe_that_cannot_be_read(refusal, tmp_path, content, text):
     path = tmp_path / "recipe.yaml"
     path.mkdir() if content is None else path.write_bytes(content)
     line = refusal(path)

@@ -149,7 +149,7 @@ def lossy_tokenizer(folder):
 
 IGNORES_PADDING = "attention_mask = source_mask(self.config, input_ids, attention_mask)"
 TIED = 'self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}'
-BROKEN_BEHAVIOUR = {
+BROKEN_BEHAVIOR = {
     "sees the future": (
         see_the_future,
         "causal mask",
@@ -193,9 +193,9 @@ def failed_behavior(folder):
     return {one["name"]: one["detail"] for one in results if not one["passed"]}
 
 
-@pytest.mark.parametrize("fault", BROKEN_BEHAVIOUR)
+@pytest.mark.parametrize("fault", BROKEN_BEHAVIOR)
 def test_check_behavior_finds_a_broken_model(fault, folder):
-    break_it, name, detail = BROKEN_BEHAVIOUR[fault]
+    break_it, name, detail = BROKEN_BEHAVIOR[fault]
     break_it(folder)
     assert detail in failed_behavior(folder)[name]
 

@@ -1,10 +1,9 @@
-"""
-Patches in place of words: an encoder tells in which direction the stripes of noisy images run.
+"""Classify images with the encoder: patches instead of tokens, as in ViT.
 
-    python examples/patches_of_images.py --output_dir runs/stripes
+    python examples/image_classification.py --output_dir runs/stripes
 
-Images are drawn here. Each is cut into squares, and each square projected to a vector of the model's width: what
-stands in the place of embedded tokens. Every flag of `TrainingArguments` is one of this script.
+The script draws noisy images of stripes; the label is their direction. Each image is cut into square patches, and each
+patch is projected to `d_model` and passed as `inputs_embeds`. All flags of `TrainingArguments` work.
 """
 
 import math
@@ -23,17 +22,17 @@ DIRECTIONS = ["horizontal", "rising", "vertical", "falling"]
 
 
 def striped_images(count: int, seed: int) -> list[dict[str, Any]]:
-    """Images `(SIZE, SIZE)` of stripes of random width and place, with noise, and the number of their direction."""
-    draw = torch.Generator().manual_seed(seed)
+    """Draw noisy images `(SIZE, SIZE)` of stripes with random width and phase, labeled with their direction."""
+    generator = torch.Generator().manual_seed(seed)
     rows, columns = torch.meshgrid(torch.arange(SIZE), torch.arange(SIZE), indexing="ij")
     images = []
     for _ in range(count):
-        direction = int(torch.randint(len(DIRECTIONS), (), generator=draw))
+        direction = int(torch.randint(len(DIRECTIONS), (), generator=generator))
         angle = direction * math.pi / len(DIRECTIONS)
         across = rows * math.cos(angle) + columns * math.sin(angle)
-        width, place = torch.rand(2, generator=draw).tolist()
-        stripes = torch.sin(across * (0.5 + width) + 2 * math.pi * place)
-        noise = torch.randn(SIZE, SIZE, generator=draw)
+        frequency, phase = torch.rand(2, generator=generator).tolist()
+        stripes = torch.sin(across * (0.5 + frequency) + 2 * math.pi * phase)
+        noise = torch.randn(SIZE, SIZE, generator=generator)
         images.append({"pixel_values": stripes + noise, "labels": direction})
     return images
 
@@ -44,7 +43,7 @@ class PatchClassifier(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         config = VanillaTransformerEncoderConfig(
-            vocab_size=4,  # of tokens, of which there are none
+            vocab_size=4,  # unused: there are no tokens
             d_model=64,
             encoder_layers=2,
             encoder_attention_heads=4,
@@ -60,9 +59,9 @@ class PatchClassifier(nn.Module):
         return self.model(inputs_embeds=self.project(patches), labels=labels)
 
 
-def accuracy(outcome: EvalPrediction) -> dict[str, float]:
-    logits: Any = outcome.predictions
-    return {"accuracy": float((logits.argmax(-1) == outcome.label_ids).mean())}
+def compute_accuracy(prediction: EvalPrediction) -> dict[str, float]:
+    logits: Any = prediction.predictions
+    return {"accuracy": float((logits.argmax(-1) == prediction.label_ids).mean())}
 
 
 def main(words: Sequence[str]) -> None:
@@ -76,11 +75,11 @@ def main(words: Sequence[str]) -> None:
         training,
         train_dataset=striped_images(2_000, seed=0),
         eval_dataset=striped_images(400, seed=1),
-        compute_metrics=accuracy,
+        compute_metrics=compute_accuracy,
     )
     trainer.train()
-    found = trainer.evaluate()
-    print(f"Of 400 new images {found['eval_accuracy']:.1%} are told right; chance is {1 / len(DIRECTIONS):.0%}.")
+    metrics = trainer.evaluate()
+    print(f"Accuracy on 400 new images: {metrics['eval_accuracy']:.1%}; chance is {1 / len(DIRECTIONS):.0%}.")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""
-Values of a time series in place of words: a decoder foretells the next value from all before.
+"""Forecast a time series with the decoder: values instead of tokens.
 
-    python examples/time_series.py --output_dir runs/series
+    python examples/time_series_forecasting.py --output_dir runs/series
 
-Series are drawn here: two waves of random length and place, with noise. Each value is projected to a vector of the
-model's width: what stands in the place of an embedded token. Every flag of `TrainingArguments` is one of this script.
+The script draws noisy sums of two sine waves. Each value is projected to `d_model` and passed as `inputs_embeds`; the
+model predicts the next value from all earlier ones. All flags of `TrainingArguments` work.
 """
 
 import math
@@ -23,25 +22,25 @@ NOISE = 0.1
 
 
 def waves(count: int, seed: int) -> list[dict[str, torch.Tensor]]:
-    """Series `(LENGTH + 1,)`, so that each of the first LENGTH values has a next one."""
-    draw = torch.Generator().manual_seed(seed)
+    """Draw series `(LENGTH + 1,)`, so that each of the first LENGTH values has a next one."""
+    generator = torch.Generator().manual_seed(seed)
     times = torch.arange(LENGTH + 1)
     series = []
     for _ in range(count):
-        lengths = 6 + 18 * torch.rand(2, 1, generator=draw)
-        places = 2 * math.pi * torch.rand(2, 1, generator=draw)
-        clean = torch.sin(2 * math.pi * times / lengths + places).sum(dim=0)
-        series.append({"values": clean + NOISE * torch.randn(LENGTH + 1, generator=draw)})
+        periods = 6 + 18 * torch.rand(2, 1, generator=generator)
+        phases = 2 * math.pi * torch.rand(2, 1, generator=generator)
+        clean = torch.sin(2 * math.pi * times / periods + phases).sum(dim=0)
+        series.append({"values": clean + NOISE * torch.randn(LENGTH + 1, generator=generator)})
     return series
 
 
 class Forecaster(nn.Module):
-    """Maps values `(batch_size, LENGTH + 1)` to forecasts `(batch_size, LENGTH)`, each of the value behind."""
+    """Maps values `(batch_size, LENGTH + 1)` to forecasts `(batch_size, LENGTH)` of the next value."""
 
     def __init__(self) -> None:
         super().__init__()
         config = VanillaTransformerDecoderConfig(
-            vocab_size=4,  # of tokens, of which there are none
+            vocab_size=4,  # unused: there are no tokens
             d_model=64,
             decoder_layers=2,
             decoder_attention_heads=4,
@@ -70,13 +69,13 @@ def main(words: Sequence[str]) -> None:
     values = torch.stack([row["values"] for row in waves(200, seed=1)]).to(training.device)
     with torch.no_grad():
         forecasts = model.eval()(values)["forecasts"]
-    half = LENGTH // 2  # by where a series has shown what it is
+    half = LENGTH // 2  # score the second half, where the model has seen enough of the series
 
-    def error(guesses: torch.Tensor) -> float:
-        return float((guesses[:, half:] - values[:, 1 + half :]).square().mean().sqrt())
+    def rmse(predictions: torch.Tensor) -> float:
+        return float((predictions[:, half:] - values[:, 1 + half :]).square().mean().sqrt())
 
-    print(f"Of 200 new series the next value is missed by {error(forecasts):.2f},")
-    print(f"by {error(values[:, :-1]):.2f} if it is taken to be the last one. The noise alone is {NOISE:.2f}.")
+    print(f"RMSE of the next value on 200 new series: {rmse(forecasts):.2f} by the model,")
+    print(f"{rmse(values[:, :-1]):.2f} by repeating the last value. The noise is {NOISE:.2f}.")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The package's only metadata."""
+"""Metadata of the package, its requirements and its extras."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,7 @@ setup(
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
-    # Recipes and cards lie at the top of the repository, where they are edited, and in the wheel inside the package.
+    # Recipes and card templates are edited at the root of the repository; the wheel has them inside the package.
     packages=[
         *find_packages(include=["vanilla_transformer", "vanilla_transformer.*"]),
         "vanilla_transformer.recipes",
@@ -66,9 +66,20 @@ setup(
         "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.cli:main"]},
+    keywords=["transformer", "machine translation", "attention is all you need", "hugging face", "seq2seq"],
+    project_urls={"Paper": "https://arxiv.org/abs/1706.03762"},
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Education",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Text Processing :: Linguistic",
+        "Typing :: Typed",
     ],
 )

@@ -19,6 +19,11 @@ class CorpusArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
+    if any(word.split("=")[0] == "--seed" for word in arguments):
+        raise ValueError(
+            "The flag 'seed' was removed, because the demo corpus ships as data. In a source checkout, `python -m "
+            "tools.demo_corpus` generates other sentences."
+        )
     words, options = parse(CorpusArguments, arguments, "write-corpus --output_dir FOLDER [--flags]")
     require_no_words(words)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus

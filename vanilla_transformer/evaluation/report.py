@@ -6,9 +6,9 @@ from typing import Any
 
 import sacrebleu
 
-from .significance import Comparison, Estimate, compare_systems, estimate_scores
+from vanilla_transformer.metric_labels import METRIC_LABELS
 
-_LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenised BLEU"}
+from .significance import Comparison, Estimate, compare_systems, estimate_scores
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Report:
     def lines(self) -> Iterator[str]:
         """A line a metric, and one more for each that is compared."""
         for name, estimate in self.estimates.items():
-            yield f"{_LABELS[name]} {_figure(estimate)}  {estimate.signature}"
+            yield f"{METRIC_LABELS[name]} {_figure(estimate)}  {estimate.signature}"
         yield f"±: half of the 95 % interval, from {self.samples} resamples of {self.sentences} sentences"
         for name, one in self.comparisons.items():
             difference = one.system.score - one.baseline.score
             yield (
-                f"{_LABELS[name]} {one.system.score:.2f} against {_figure(one.baseline)}: {difference:+.2f}, "
+                f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_figure(one.baseline)}: {difference:+.2f}, "
                 f"p = {one.p_value:.4f}"
             )
 

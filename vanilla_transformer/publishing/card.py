@@ -12,6 +12,8 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import safe_open
 from transformers import AutoConfig, GenerationConfig
 
+from vanilla_transformer.metric_labels import METRIC_LABELS
+
 from .staging import CARD_NAME, publishable_files, sha256
 
 # Records of training and evaluation in a run's folder.
@@ -22,7 +24,6 @@ _UNKNOWN = "unknown"
 _FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
 _FACTS |= {"validation_text", "example", "limits"}
 _CORPUS_FACTS = {"name", "license"}
-_LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenised BLEU"}
 _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
@@ -155,7 +156,7 @@ def _result(text: str, metric: str, score: float, margin: float | None, signatur
     return {
         "text": text,
         "metric": metric,
-        "measure": _LABELS[metric],
+        "measure": METRIC_LABELS[metric],
         "score": round(score, 2),
         "margin": _UNKNOWN if margin is None else round(margin, 2),
         "signature": signature,

@@ -57,7 +57,7 @@ def test_evaluate_compares_with_a_baseline(texts, capsys):
 def test_evaluate_paper_bleu_defaults_to_german(words, texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
     shown, paper = capsys.readouterr().out, score_as_the_paper(OURS, TARGET)
-    assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown and f"tokenised BLEU {paper.tokenized_bleu:.2f}" in shown
+    assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown and f"tokenized BLEU {paper.tokenized_bleu:.2f}" in shown
     assert "tok:moses-de-compounds" in shown
 
 

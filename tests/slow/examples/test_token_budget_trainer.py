@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from vanilla_transformer.embedded_corpus import write_corpus
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.training.checkpoint import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 
@@ -35,7 +35,7 @@ def run_on_two_processes(arguments):
 def test_token_budget_trainer_on_two_processes_equals_gradient_accumulation(
     tiny_model, tiny_tokenizer, tmp_path, capsys
 ):
-    write_corpus(tmp_path / "corpus", train=40, validation=5, test=5)
+    write_demo_corpus(tmp_path / "corpus", train=40, validation=5, test=5)
     tiny_model.config.dropout = 0.0
     model = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     corpus = tmp_path / "corpus"

@@ -71,7 +71,7 @@ def test_no_resamples_are_refused():
 def test_a_report_is_lines_for_people_and_data_for_programs():
     found = report(GOOD, REFERENCES, BAD, "de", samples=50)
     lines = list(found.lines())
-    labels = ["BLEU", "chrF", "paper's BLEU", "tokenised BLEU"]
+    labels = ["BLEU", "chrF", "paper's BLEU", "tokenized BLEU"]
     assert [line.rsplit(" ±")[0].rsplit(" ", 1)[0] for line in lines[:4]] == labels
     assert "50 resamples of 60 sentences" in lines[4]
     assert all(line.startswith(f"{label} ") and "p = " in line for label, line in zip(labels, lines[5:], strict=True))

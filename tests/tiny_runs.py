@@ -1,4 +1,4 @@
-"""Runs of a tiny model on a tiny corpus, in this process or in others."""
+"""Run training of a tiny model on a tiny corpus, in this process or in others."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def trainer_tensors(checkpoint):
 
 
 def launch(launcher, arguments):
-    """Starts the training script as a user does, by a launcher if there is one, in a process group of its own."""
+    """Start the training script as a user does, with a launcher if given, in a separate process group."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
         [sys.executable, *(["-m", *launcher] if launcher else []), str(ROOT / "scripts" / "train.py"), *arguments],

@@ -7,7 +7,6 @@ import tokenizers
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
@@ -96,23 +95,3 @@ def special_token_ids(tokenizer: PreTrainedTokenizerBase) -> dict[str, int | Non
         "eos_token_id": tokenizer.eos_token_id,
         "decoder_start_token_id": start,
     }
-
-
-def check_tokenizer_fits(tokenizer: PreTrainedTokenizerBase, config: VanillaTransformerConfig) -> None:
-    """
-    Check that tokenizer and model fit together.
-
-    Raises:
-        ValueError: the tokenizer has tokens without an embedding in the model, or their special tokens differ.
-    """
-    if len(tokenizer) > config.vocab_size:
-        raise ValueError(
-            f"The tokenizer does not fit the model: it has {len(tokenizer)} entries, the model's vocabulary "
-            f"{config.vocab_size}. Call `model.resize_token_embeddings({len(tokenizer)})`."
-        )
-    for field in ("pad_token_id", "eos_token_id"):
-        if getattr(tokenizer, field) != getattr(config, field):
-            raise ValueError(
-                f"The tokenizer does not fit the model: its `{field}` is {getattr(tokenizer, field)}, the model's "
-                f"{getattr(config, field)}. Use the tokenizer that was saved with the model."
-            )

@@ -1,7 +1,6 @@
-"""
-From raw parallel text to a checkpoint.
+"""Train a model from raw parallel text.
 
-Read in this order: corpora, cleaning, encoding, mixing, streaming, preparation; tokenizing, bpe_dropout; batching,
-order; schedule, loss, averaging, sharding, checkpoint, resuming, metrics; processes, building, learner,
-sharded_checkpoint, update, validation; trainer, planning. What `Trainer` users need of it is in seq2seq_trainer.
+`trainer.train` is the loop. It uses `run_folder` (checkpoints and results on disk), `train_state` (model, optimizer,
+schedule, EMA), `train_step`, `validation`, `metrics` and `signals`. `arguments` and `recipe` parse its options;
+`seq2seq_trainer` offers the same batches and learning rate to transformers' `Trainer`.
 """

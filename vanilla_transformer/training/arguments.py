@@ -64,90 +64,91 @@ LongArguments = _model_arguments(
 
 @dataclass
 class OptimizationArguments:
-    """The paper's training; every default is its value (section 5), except where the help says so."""
+    """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
 
     max_steps: int = field(default=100_000, metadata={"help": "Optimizer steps (section 5.2, base model)."})
-    max_minutes: float | None = field(default=None, metadata={"help": "End after so many minutes. Not in the paper."})
+    max_minutes: float | None = field(default=None, metadata={"help": "Limit in minutes. Not in the paper."})
     lr_scheduler: str = field(
         default="noam",
         metadata={
-            "help": "noam is equation 3. Not in the paper: inverse_sqrt, linear, cosine and others of transformers, "
-            "which rise to --learning_rate."
+            "help": "noam is equation 3. Not in the paper: inverse_sqrt, linear, cosine and the other schedules of "
+            "transformers, which warm up to --learning_rate."
         },
     )
-    warmup_steps: int = field(default=4000, metadata={"help": "Updates of growing learning rate (section 5.3)."})
+    warmup_steps: int = field(default=4000, metadata={"help": "Steps of growing learning rate (section 5.3)."})
     learning_rate_scale: float = field(
-        default=1.0, metadata={"help": "Factor on the learning rate of equation 3. Not in the paper."}
+        default=1.0, metadata={"help": "Factor of the learning rate of equation 3. Not in the paper."}
     )
     learning_rate: float | None = field(
-        default=None, metadata={"help": "Peak of every schedule but noam, whose peak follows from equation 3."}
+        default=None,
+        metadata={"help": "Peak of every schedule except noam, whose peak follows from equation 3."},
     )
-    adam_beta1: float = field(default=0.9, metadata={"help": "Section 5.3."})
-    adam_beta2: float = field(default=0.98, metadata={"help": "Section 5.3."})
-    adam_epsilon: float = field(default=1e-9, metadata={"help": "Section 5.3."})
+    adam_beta1: float = field(default=0.9, metadata={"help": "β₁ of section 5.3."})
+    adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
+    adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
     label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
-    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and update."})
-    max_grad_norm: float | None = field(default=None, metadata={"help": "Clip gradients to it. Not in the paper."})
+    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and step."})
+    max_grad_norm: float | None = field(
+        default=None, metadata={"help": "Clip gradient to this norm. Not in the paper."}
+    )
     ema_decay: float | None = field(
         default=None,
-        metadata={"help": "Keep an exponential moving average of the weights too, such as 0.999. Not in the paper."},
+        metadata={"help": "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper."},
     )
     fsdp: bool = field(
-        default=False, metadata={"help": "Spread parameters and optimizer state over the processes (FSDP2)."}
+        default=False, metadata={"help": "Shard parameters and optimizer state over the processes (FSDP2)."}
     )
     torch_compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
     mixed_precision: str = field(
-        default="no", metadata={"help": "no, bf16 or fp16.", "choices": ["no", "bf16", "fp16"]}
+        default="no", metadata={"help": "Autocast: no, bf16 or fp16.", "choices": ["no", "bf16", "fp16"]}
     )
     attn_implementation: str | None = field(
         default=None,
-        metadata={"help": "eager, sdpa, …, as transformers names them. The default is sdpa."},
+        metadata={"help": "Attention implementation of transformers, such as eager or sdpa (the default)."},
     )
-    seed: int = field(default=0, metadata={"help": "Of parameters, dropout and batch order."})
+    seed: int = field(default=0, metadata={"help": "Seed of parameters, dropout and batch order."})
     early_stopping_patience: int | None = field(
-        default=None, metadata={"help": "End after so many validations without a new best. Not in the paper."}
+        default=None, metadata={"help": "Stop after this many validations without a new best. Not in the paper."}
     )
 
 
 @dataclass
 class OutputArguments:
-    """Where results go, and how often."""
+    """Where and how often results are written."""
 
-    output_dir: str = field(default="", metadata={"help": "Folder of the model, its checkpoints and curves."})
+    output_dir: str = field(default="", metadata={"help": "Folder for the model, its checkpoints and metrics."})
     overwrite_output_dir: bool = field(
-        default=False, metadata={"help": "Replace a model that is there, or a run that has not ended."}
+        default=False, metadata={"help": "Replace a finished model or an unfinished run."}
     )
-    logging_steps: int = field(default=50, metadata={"help": "Updates between lines of metrics.jsonl."})
-    eval_steps: int = field(default=1000, metadata={"help": "Updates between validations."})
+    logging_steps: int = field(default=50, metadata={"help": "Steps between lines of metrics.jsonl."})
+    eval_steps: int = field(default=1000, metadata={"help": "Steps between validations."})
     save_steps: int | None = field(
-        default=None, metadata={"help": "Updates between checkpoints; 1000 unless --save_minutes is given."}
+        default=None, metadata={"help": "Steps between checkpoints; 1000 unless --save_minutes is given."}
     )
     save_minutes: float | None = field(
-        default=None, metadata={"help": "Minutes between checkpoints, in place of --save_steps; the paper has 10."}
+        default=None, metadata={"help": "Minutes between checkpoints, instead of --save_steps; the paper uses 10."}
     )
     average_checkpoints: int = field(
-        default=5, metadata={"help": "The final model is the mean of so many last checkpoints (section 6.1)."}
+        default=5, metadata={"help": "Number of last checkpoints whose mean is the final model (section 6.1)."}
     )
     keep_last: int | None = field(
-        default=None, metadata={"help": "Checkpoints kept; as many as are averaged, unless it says more."}
+        default=None, metadata={"help": "Number of last checkpoints to keep; by default as many as are averaged."}
     )
     sharded_checkpoints: bool = field(
-        default=False, metadata={"help": "Each process writes its share of a checkpoint; only with --fsdp."}
+        default=False, metadata={"help": "Let each process write its shards of the optimizer state; only with --fsdp."}
     )
-    keep_best: int = field(
-        default=1, metadata={"help": "Models of the best validations kept, beside the last checkpoints."}
-    )
+    keep_best: int = field(default=1, metadata={"help": "Number of best models to keep, beside the last checkpoints."})
     best_metric: str = field(
         default="bleu",
         metadata={
-            "help": "What makes a checkpoint the best: bleu, chrf or loss.",
+            "help": "Metric that ranks the models: bleu, chrf or loss.",
             "choices": ["bleu", "chrf", "loss"],
         },
     )
     report_to: str | None = field(
         default=None, metadata={"help": "Trackers of Accelerate, such as tensorboard or tensorboard,wandb."}
     )
-    dry_run: bool = field(default=False, metadata={"help": "Print the plan, time a few updates, write nothing."})
+    dry_run: bool = field(default=False, metadata={"help": "Print the size and time of the run, and write nothing."})
 
     def __post_init__(self) -> None:
         if self.save_steps is None and self.save_minutes is None:
@@ -214,7 +215,7 @@ _NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "co
 
 
 def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Check that a run with the flat recipe `now` can resume one with `before`, and log what has changed.
+    """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
 
     Raises:
         ValueError: a change would make it a different run; the text names each value before and now.
@@ -237,18 +238,17 @@ def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any])
 
 
 def check_recipe(recipe: Recipe) -> None:
-    """
-    Refuses values that cannot work, before anything is read or written.
+    """Refuse values that cannot work, before anything is read or written.
 
     Raises:
-        ValueError: naming the field, the value and the rule.
+        ValueError: the text names the field, the value and the rule.
     """
     _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
     _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
-        raise ValueError("`output_dir` must be given: the folder for the model, such as --output_dir runs/my-model.")
+        raise ValueError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
     if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
         raise ValueError(
             f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
@@ -256,8 +256,8 @@ def check_recipe(recipe: Recipe) -> None:
         )
     if recipe.output.sharded_checkpoints and not recipe.optimization.fsdp:
         raise ValueError(
-            "`sharded_checkpoints` must be given with `fsdp` only, got it without: each process has the whole model "
-            "then, and one of them writes it. Add --fsdp, or leave it out."
+            "`sharded_checkpoints` must be given with `fsdp` only, got it without: every process has the full model, "
+            "and the main process writes it. Add --fsdp, or leave it out."
         )
 
 
@@ -287,7 +287,7 @@ def _check_numbers(recipe: Recipe) -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
-    from transformers import SchedulerType  # takes seconds, which `--help` should not
+    from transformers import SchedulerType  # slow to import
 
     if not 0.0 <= options.label_smoothing < 1.0:
         raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
@@ -298,19 +298,19 @@ def _check_optimization(options: OptimizationArguments) -> None:
         raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")
     if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
         raise ValueError(
-            "`learning_rate` must be given with every `lr_scheduler` but noam, and with that not: its peak is "
-            "(d_model · warmup_steps)^-0.5, times `learning_rate_scale`. Got "
+            "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "
+            "(d_model · warmup_steps)^-0.5 times `learning_rate_scale`. Got "
             f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
         )
     if options.fsdp and options.mixed_precision == "fp16":
         raise ValueError(
-            "`fsdp` goes with `mixed_precision` bf16 or no, got fp16: processes that hold parts of one gradient would "
-            "scale their losses differently. Use bf16."
+            "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
+            "losses differently. Use bf16."
         )
 
 
 def _check_trackers(report_to: str | None) -> None:
-    """Accelerate passes over a tracker that is not installed."""
+    """Refuse a tracker that is unknown or not installed, which Accelerate would ignore."""
     if not report_to:
         return
     from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers

@@ -1,4 +1,4 @@
-"""Means of weights: of the last checkpoints (section 6.1 of the paper), and exponentially weighted while training."""
+"""Average weights: over the last checkpoints (section 6.1), and exponentially during training."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,9 +12,9 @@ from .checkpoint import StateDict, load_model_weights, save_model_folder, weight
 
 
 def average_state_dicts(state_dicts: Iterable[StateDict]) -> StateDict:
-    """
-    The mean of each parameter (section 6.1), summed in float64, in the type that it had. One set of weights at a time
-    is held beside the sum.
+    """Return the mean of each parameter (section 6.1), summed in float64, in its own dtype.
+
+    One set of weights at a time is in memory beside the sum.
 
     Raises:
         ValueError: there is nothing to average, or names or shapes differ.
@@ -45,36 +45,33 @@ def _shape(state_dict: StateDict, name: str) -> torch.Size | None:
 
 
 def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
-    """
-    Gives `model` the weights of a safetensors file, in which tied ones are there once.
+    """Load the weights of a safetensors file, which holds tied weights once.
 
     Raises:
-        ValueError: the weights are not those of this model.
+        ValueError: the weights belong to another model.
     """
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    # A tied weight is one tensor in the model, so that its one copy reaches every place.
+    # Tied weights share one tensor in the model, so that the one copy sets them all.
     foreign = set(missing) - model.all_tied_weights_keys.keys() | set(unexpected)
     if foreign:
-        raise ValueError(f"The weights are of another model: {min(foreign)} is not in both.")
+        raise ValueError(f"The weights belong to another model: {min(foreign)} is not in both.")
 
 
 def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None:
-    """
-    Gives `model` the mean of the weights in `folders`.
+    """Load the mean of the weights in `folders` into `model`.
 
     Raises:
-        ValueError: the weights are not those of this model.
+        ValueError: the weights belong to another model.
     """
     load_weights(model, average_state_dicts(load_model_weights(folder) for folder in folders))
 
 
 def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path) -> Path:
-    """
-    Writes the mean of several model folders as one more, with configuration and tokenizer of the last of them.
+    """Write the mean of several model folders as a model folder, with configuration and tokenizer of the last one.
 
     Raises:
-        OSError: a folder holds no model, or not all files of it.
-        ValueError: the models differ in their parameters, or `output_dir` holds a model already.
+        OSError: a folder holds no model, or an incomplete one.
+        ValueError: the models differ in their parameters, or `output_dir` already holds a model.
     """
     paths = [Path(folder) for folder in folders]
     for path in paths:
@@ -87,13 +84,13 @@ def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path)
 
 
 class ExponentialMovingAverage:
-    """
-    `average ← decay · average + (1 - decay) · weights` behind every update. Differs from the paper, which has the mean
-    of the last checkpoints instead.
+    """Track `average ← decay · average + (1 - decay) · weights` after every step.
+
+    Differs from the paper, which averages the last checkpoints.
 
     Args:
-        parameters: Those of the model that is trained, by name; sharded ones are averaged shard by shard.
-        decay (`float`): In (0, 1); averages over about `1 / (1 - decay)` updates.
+        parameters: Parameters of the model by name; sharded ones are averaged shard by shard.
+        decay (`float`): In (0, 1); averages over about `1 / (1 - decay)` steps.
     """
 
     def __init__(self, parameters: dict[str, torch.Tensor], decay: float):

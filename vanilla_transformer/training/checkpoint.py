@@ -41,7 +41,7 @@ def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 @dataclass
 class ResumeState:
-    """What a checkpoint holds beside the model.
+    """State that a checkpoint holds beside the model.
 
     Attributes:
         progress: Values that JSON can hold.
@@ -80,7 +80,7 @@ def save_sharded_checkpoint(
     """Write a checkpoint to which each process adds its shards of the optimizer and EMA tensors.
 
     All processes must call it together. The main process writes the model and renames the folder when all are done; a
-    restart removes what a failure leaves behind.
+    restart removes the remains of a failure.
 
     Raises:
         FileNotFoundError: a process cannot see the folder that the main process created.
@@ -118,12 +118,12 @@ def _files(folder: Path) -> list[Path]:
 
 
 def load_progress(folder: Path) -> dict[str, Any]:
-    """Read what `ResumeState.progress` held."""
+    """Read `ResumeState.progress` of a checkpoint."""
     return json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))["progress"]
 
 
 def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
-    """Read what a checkpoint holds beside the model.
+    """Read the state that a checkpoint holds beside the model.
 
     Args:
         like: The state of the run that resumes. A sharded checkpoint is read into its tensors, each process its own
@@ -177,7 +177,7 @@ def weight_files(folder: str | Path) -> list[Path]:
 
 
 def find_damage(folder: Path) -> str | None:
-    """Compare the files of a checkpoint with their recorded sizes. Return what is wrong, or None."""
+    """Compare the files of a checkpoint with their recorded sizes. Return the first mismatch, or None."""
     try:
         sizes = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))["bytes"]
     except FileNotFoundError:

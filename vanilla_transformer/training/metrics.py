@@ -109,7 +109,7 @@ class MetricsLogger:
         self.bar.update()
 
     def log_steps(self, entry: dict[str, Any]) -> None:
-        """Write what was measured over the last steps, and show it beside the bar."""
+        """Write the metrics of the last steps, and show some beside the bar."""
         self.write(entry)
         loss, tokens, rate = entry["loss"], entry["tokens_per_second"], entry["learning_rate"]
         self.bar.set_postfix({"loss": f"{loss:.3f}", "tokens/s": f"{tokens:.0f}", "lr": f"{rate:.1e}"})

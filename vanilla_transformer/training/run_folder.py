@@ -38,7 +38,7 @@ _BEST = "best-"
 
 
 class RunFolder:
-    """Find, write and delete what a run keeps in `output_dir`.
+    """Find, write and delete the files of a run in `output_dir`.
 
     All processes call the same methods together; the main process writes.
 
@@ -83,7 +83,7 @@ class RunFolder:
             )
 
     def start(self, state: TrainState, corpus: Corpus) -> None:
-        """Drop what a crashed or an earlier run left after the current step, and describe corpus and machine."""
+        """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         state.accelerator.wait_for_everyone()  # all processes have read what they resume from
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,7 @@
-"""
-The paper's batches and learning rate inside transformers' `Trainer`, for those who train with it rather than with the
-loop of this package: evaluation, callbacks, reports and resuming are the library's own.
+"""Train with transformers' `Trainer`, with the paper's batches and learning rate.
 
-`TokenBudgetTrainerMixin` goes before any trainer class; `VanillaSeq2SeqTrainer` is the one made of `Seq2SeqTrainer`.
+Evaluation, callbacks, reports and resuming are the library's own. `TokenBudgetTrainerMixin` precedes any trainer class
+in the bases; `VanillaSeq2SeqTrainer` combines it with `Seq2SeqTrainer`.
 """
 
 from collections.abc import Sequence
@@ -26,14 +25,13 @@ from .lr_scheduler import noam_lambda
 
 @dataclass
 class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
-    """
-    The library's arguments with the paper's values (section 5) as defaults, and three more.
+    """The library's arguments with the paper's values (section 5) as defaults, and three more.
 
-    The library's AdamW is the paper's Adam: its `weight_decay` is 0 unless given. `per_device_train_batch_size` means
-    nothing beside `max_tokens`.
+    The library's AdamW equals the paper's Adam, since `weight_decay` is 0 by default. `per_device_train_batch_size` is
+    ignored in favor of `max_tokens`.
 
     Raises:
-        ValueError: values that cannot work, or that nothing would read.
+        ValueError: a value cannot work, or would be ignored.
     """
 
     max_tokens: int = field(
@@ -41,18 +39,20 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
     )
     paper_schedule: bool = field(
         default=True,
-        metadata={"help": "The learning rate of equation 3; otherwise `learning_rate` and `lr_scheduler_type` rule."},
+        metadata={"help": "Use the learning rate of equation 3; otherwise `learning_rate` and `lr_scheduler_type`."},
     )
     learning_rate_scale: float = field(
-        default=1.0, metadata={"help": "Factor on the learning rate of equation 3. Not in the paper."}
+        default=1.0, metadata={"help": "Factor of the learning rate of equation 3. Not in the paper."}
     )
     warmup_steps: float = field(
-        default=4000, metadata={"help": "Updates of growing learning rate (section 5.3); below 1, a share of all."}
+        default=4000, metadata={"help": "Steps of growing learning rate (section 5.3); below 1, a share of all steps."}
     )
-    adam_beta2: float = field(default=0.98, metadata={"help": "Section 5.3."})
-    adam_epsilon: float = field(default=1e-9, metadata={"help": "Section 5.3."})
+    adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
+    adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
     label_smoothing_factor: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
-    max_grad_norm: float = field(default=0.0, metadata={"help": "Clip gradients to it. The paper does not (0)."})
+    max_grad_norm: float = field(
+        default=0.0, metadata={"help": "Clip gradients to this norm; the paper does not (0)."}
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,23 +83,23 @@ class TokenBudgetTrainingArguments(Seq2SeqTrainingArguments):
 
 
 class _EpochLoader(DataLoader):
-    """A loader that tells its batch sampler the epoch, as `Trainer` asks it to before each."""
+    """Pass the epoch that `Trainer` sets on to the batch sampler."""
 
     def set_epoch(self, epoch: int) -> None:
         self.batch_sampler.set_epoch(epoch)  # type: ignore[union-attr]
 
 
 class TokenBudgetTrainerMixin:
-    """
-    Gives a `Trainer` class batches of like length filled up to `args.max_tokens` (section 5.1) and the learning rate
-    of equation 3. The training data have `input_ids` and `labels`, and a length; processes share them by data
-    parallelism. `args` are [`TokenBudgetTrainingArguments`].
+    """Add batches of `args.max_tokens` (section 5.1) and the learning rate of equation 3 to a `Trainer` class.
 
-    Resuming from a checkpoint goes on with the same batches, given the same data, `max_tokens`, seed and number of
-    batches an update (processes × accumulation).
+    The training data have a length and the columns `input_ids` and `labels`. Processes share them by data parallelism.
+    `args` are [`TokenBudgetTrainingArguments`].
+
+    A resumed run continues with the same batches, given the same data, `max_tokens`, seed and number of batches per
+    step (processes × accumulation).
     """
 
-    # What the mixin uses of the trainer that it is mixed into.
+    # Attributes of the trainer class.
     args: Any
     model: Any
     optimizer: Any
@@ -117,15 +117,13 @@ class TokenBudgetTrainerMixin:
             )
 
     def get_train_dataloader(self) -> DataLoader:
-        """
-        The batches of this process, padded by the trainer's collator.
+        """Return the batches of this process, padded by the trainer's collator.
 
         Raises:
             ValueError: the data have no length or lack a column, or a pair alone exceeds `max_tokens`.
         """
-        # The library's loader knows which columns and workers are wanted. Another one is made of its parts, and not
-        # prepared by Accelerate: that would deal out batches which are this process's own already, and cannot make
-        # their number even. `Trainer` moves them to the device itself.
+        # Take columns and workers from the library's loader. Accelerate must not prepare the new one: it would split
+        # batches that are already this process's own, into unequal numbers. `Trainer` moves them to the device.
         stock = super().get_train_dataloader()  # type: ignore[misc]
         return _EpochLoader(
             stock.dataset,
@@ -153,13 +151,13 @@ class TokenBudgetTrainerMixin:
     def create_scheduler(
         self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        """The learning rate of equation 3, in every parameter group, or the library's schedule where it is wanted."""
+        """Create the schedule of equation 3 for every parameter group, or the library's if `paper_schedule` is off."""
         if self.lr_scheduler is not None or not self.args.paper_schedule:
             return super().create_scheduler(num_training_steps, optimizer)  # type: ignore[misc]
         optimizer = self.optimizer if optimizer is None else optimizer
         for group in optimizer.param_groups:
-            group["lr"] = group["initial_lr"] = 1.0  # the schedule gives the rate itself, not a factor
-        # `Trainer` steps it once an update. Prepared by Accelerate it would advance once for every process.
+            group["lr"] = group["initial_lr"] = 1.0  # the schedule yields the rate itself
+        # `Trainer` advances it once per step. Prepared by Accelerate it would advance once per process.
         self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
             optimizer,
             noam_lambda(
@@ -168,7 +166,7 @@ class TokenBudgetTrainerMixin:
                 self.args.learning_rate_scale,
             ),
         )
-        self._created_lr_scheduler = True  # so that another `train()` begins the schedule anew, as with the library's
+        self._created_lr_scheduler = True  # another `train()` restarts the schedule, as in the library
         return self.lr_scheduler
 
 
@@ -179,9 +177,9 @@ class VanillaSeq2SeqTrainer(TokenBudgetTrainerMixin, Seq2SeqTrainer):
 def encoded_dataset(
     tokenizer: PreTrainedTokenizerBase, source_file: str | Path, target_file: str | Path
 ) -> datasets.Dataset:
-    """
-    Two text files, line n of one the translation of line n of the other, as a data set for any trainer: `input_ids`
-    and `labels`, both with EOS. `DataCollatorForSeq2Seq` pads them and adds masks.
+    """Tokenize two parallel text files into a dataset for any trainer: `input_ids` and `labels`, both with EOS.
+
+    `DataCollatorForSeq2Seq` pads them and adds masks.
 
     Raises:
         ValueError, OSError: see [`read_text_files`].
@@ -193,26 +191,25 @@ def encoded_dataset(
 
 
 def column_lengths(dataset: Any, column: str) -> Sequence[int]:
-    """
-    Tokens of each row of a column.
+    """Return the number of tokens in each row of a column.
 
     Raises:
-        ValueError: the data set is a stream without a length, or has no such column.
+        ValueError: the dataset is a stream without a length, or has no such column.
     """
     if isinstance(dataset, IterableDataset | datasets.IterableDataset):
         raise ValueError(
-            "Batches of `max_tokens` need a data set with a length, to know the length of every pair, got a stream "
+            "Batches of `max_tokens` need a dataset with a length, to know the length of every pair, got a stream "
             f"({type(dataset).__name__})."
         )
     if isinstance(dataset, datasets.Dataset) and column in dataset.column_names:
-        # In the memory-mapped table the lengths are there already; as Python lists, millions of rows take minutes.
+        # Arrow stores the lengths. As Python lists, millions of rows would take minutes.
         table = dataset.select_columns([column]).with_format("arrow")[:]
         return pyarrow.compute.list_value_length(table[column]).to_numpy()
     try:
         return [len(row[column]) for row in dataset]
     except KeyError:
         raise ValueError(
-            f"The training data must have the columns `input_ids` and `labels`, {column!r} is not there."
+            f"The training data must have the columns `input_ids` and `labels`, but {column!r} is missing."
         ) from None
 
 

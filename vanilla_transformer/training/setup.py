@@ -11,7 +11,7 @@ from accelerate.utils import TorchDynamoPlugin, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.data.tokenizer_training import check_tokenizer_fits, special_token_ids
+from vanilla_transformer.data.tokenizer_training import special_token_ids
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -61,7 +61,6 @@ def create_model(
     else:
         model = _create_long_model(fields | asdict(recipe.long))
     config = model.config
-    check_tokenizer_fits(tokenizer, config)
     model.generation_config = paper_generation_config(
         config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
     )

@@ -176,7 +176,7 @@ class TrainState:
         return {} if self.ema is None else {name: full_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
 
     def resume_state(self, full: bool) -> ResumeState:
-        """Return what a checkpoint holds beside the model. All processes must call it together.
+        """Return the state that a checkpoint holds beside the model. All processes must call it together.
 
         Args:
             full: Gather full tensors on the CPU. Otherwise tensors are returned as they are, sharded or not.

@@ -1,4 +1,4 @@
-"""What a recipe may choose beyond the paper: schedules, averages, the best, early ends, sharding, trackers, a plan."""
+"""Choices of a recipe beyond the paper: schedules, EMA, best models, early stopping, trackers, and the dry run."""
 
 import json
 import math
@@ -33,9 +33,9 @@ def rates(folder):
     "name, share",
     [("linear", lambda done: 1 - done), ("cosine", lambda done: 0.5 * (1 + math.cos(math.pi * done)))],
 )
-def test_schedules_of_transformers_fall_from_the_given_rate_to_nothing(corpus, tmp_path, name, share):
+def test_lr_scheduler_of_transformers_decays_from_peak_to_zero(corpus, tmp_path, name, share):
     folder = run(corpus, tmp_path / "out", lr_scheduler=name, learning_rate=0.01, warmup_steps=1)
-    # What is logged behind an update is the rate of the next one; one of the six is the warm-up.
+    # The rate logged after a step is that of the next one. One of the six steps is the warm-up.
     assert rates(folder) == pytest.approx([0.01 * share((step - 1) / 5) for step in (2, 4, 6)])
 
 
@@ -51,12 +51,12 @@ def test_schedules_of_transformers_fall_from_the_given_rate_to_nothing(corpus, t
         ({"early_stopping_patience": 0}, "`early_stopping_patience` must be at least 1, got 0"),
     ],
 )
-def test_values_that_cannot_work_are_refused(corpus, tmp_path, changes, text):
+def test_check_recipe_refuses_impossible_choices(corpus, tmp_path, changes, text):
     with pytest.raises(ValueError, match=text):
         parse_recipe(flags(corpus, tmp_path / "out", **changes))
 
 
-def test_the_moving_average_follows_its_recurrence():
+def test_ema_follows_its_recurrence():
     weight = torch.zeros(2)
     average = ExponentialMovingAverage({"w": weight}, decay=0.75)
     for value, expected in ((4.0, 1.0), (4.0, 1.75)):
@@ -65,7 +65,7 @@ def test_the_moving_average_follows_its_recurrence():
         assert average.state_dict()["w"].tolist() == [expected] * 2
 
 
-def test_the_moving_average_is_a_model_folder_that_was_validated(corpus, tmp_path):
+def test_train_saves_and_validates_ema(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", ema_decay=0.5)
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ema")
     assert (folder / "ema" / "tokenizer.json").exists()
@@ -78,12 +78,12 @@ def test_the_moving_average_is_a_model_folder_that_was_validated(corpus, tmp_pat
 
 
 def scores_in_turn(*values):
-    """An evaluator that gives one BLEU after the other."""
+    """Return an evaluator that yields these BLEU scores in turn."""
     left = list(values)
     return lambda *_, **__: {"bleu": left.pop(0), "chrf": 0.0}
 
 
-def test_the_best_models_are_kept_beside_the_last_checkpoints(corpus, tmp_path):
+def test_train_keeps_best_models(corpus, tmp_path):
     evaluate = scores_in_turn(5.0, 9.0, 7.0, 8.0, 1.0, 2.0, 3.0)
     folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, keep_best=2, keep_last=3, save_steps=1)
     assert {path.name for path in folder.glob("best-*")} == {"best-2", "best-4"}
@@ -91,25 +91,25 @@ def test_the_best_models_are_kept_beside_the_last_checkpoints(corpus, tmp_path):
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "best-2")
 
 
-def test_the_best_by_loss_is_the_smallest(corpus, tmp_path):
+def test_train_keeps_model_with_smallest_loss(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", eval_steps=2, best_metric="loss", learning_rate_scale=0.1)
     greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry]
     losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
     assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
 
 
-def test_training_ends_early_where_validations_bring_nothing_new(corpus, tmp_path):
+def test_train_stops_early_without_improvement(corpus, tmp_path):
     evaluate = scores_in_turn(5.0, 4.0, 6.0, 5.0, 5.5, 0.0, 0.0)
     folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, max_steps=100, early_stopping_patience=2)
     assert entries(folder)[-1]["step"] == 5
 
 
-def test_checkpoints_by_minutes(corpus, tmp_path):
+def test_train_saves_checkpoints_by_minutes(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", save_steps=None, save_minutes=0.0, keep_last=9, max_steps=4)
     assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (1, 2, 3, 4)]
 
 
-def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_place(corpus, tmp_path, monkeypatch):
+def test_train_stops_at_infinite_loss_and_names_sentences(corpus, tmp_path, monkeypatch):
     plain = ModelWithLoss.forward
 
     def spoiled(model, batch):
@@ -129,7 +129,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_the_place(corpus, tmp
     assert all(torch.isfinite(weight).all() for weight in weights.values())
 
 
-def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_path):
+def test_train_saves_checkpoint_and_exits_with_75_at_sigterm(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
     process = launch([], endless)
@@ -143,12 +143,12 @@ def test_a_termination_saves_and_leaves_with_a_status_of_its_own(corpus, tmp_pat
     assert len(list_checkpoints(folder)) == 1
 
 
-def test_trackers_of_accelerate_are_given_what_is_logged(corpus, tmp_path):
+def test_train_reports_to_trackers(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", report_to="tensorboard")
     assert list(folder.rglob("events.out.tfevents*"))
 
 
-def test_an_interruption_before_the_first_update_says_that_nothing_is_saved(corpus, tmp_path, monkeypatch):
+def test_train_interrupted_before_first_step_saves_nothing(corpus, tmp_path, monkeypatch):
     enter = StopSignal.__enter__
 
     def interrupted(stop):
@@ -161,7 +161,7 @@ def test_an_interruption_before_the_first_update_says_that_nothing_is_saved(corp
     assert not list_checkpoints(tmp_path / "out")
 
 
-def test_half_precision_trains(corpus, tmp_path):
+def test_train_in_bf16_learns(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", mixed_precision="bf16", max_steps=60)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]
@@ -169,13 +169,13 @@ def test_half_precision_trains(corpus, tmp_path):
 
 
 @pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
-def test_fp16_is_refused_where_it_would_be_float32(corpus, tmp_path):
+def test_train_refuses_fp16_on_cpu(corpus, tmp_path):
     with pytest.raises(ValueError, match="fp16 needs a GPU, got a CPU"):
         run(corpus, tmp_path / "out", mixed_precision="fp16")
     assert not (tmp_path / "out").exists()
 
 
-def test_metrics_say_what_an_update_was(corpus, tmp_path):
+def test_metrics_describe_steps(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", label_smoothing=0.1)
     for entry in (entry for entry in entries(folder) if "loss" in entry):
         assert entry["smoothed_loss"] > entry["loss"]
@@ -183,7 +183,7 @@ def test_metrics_say_what_an_update_was(corpus, tmp_path):
     assert [entry["epoch"] for entry in entries(folder) if "epoch" in entry][-1] == pytest.approx(6 / 4, rel=0.3)
 
 
-def test_a_dry_run_tells_the_plan_and_writes_nothing(corpus, tmp_path):
+def test_plan_run_writes_nothing(corpus, tmp_path):
     recipe = parse_recipe(flags(corpus, tmp_path / "out", dry_run=True))
     plan = plan_run(recipe)
     assert plan["pairs_per_epoch"] == 40 and plan["epochs"] == 6 / plan["steps_per_epoch"]
@@ -194,12 +194,12 @@ def test_a_dry_run_tells_the_plan_and_writes_nothing(corpus, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_recipe_lies_beside_the_model(corpus, tmp_path):
+def test_train_saves_recipe_with_model(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", max_steps=1)
     assert json.loads((folder / "recipe.json").read_text())["max_steps"] == 1
 
 
-def test_without_validation_text_nothing_is_ranked(corpus, tmp_path):
+def test_train_without_validation_pairs_keeps_no_best_model(corpus, tmp_path):
     nothing = {"validation_source": None, "validation_target": None, "best_metric": "loss"}
     folder = train(parse_recipe(flags(corpus, tmp_path / "out", **nothing)), evaluate=no_scores)
     assert all("loss" in entry for entry in entries(folder)) and not list(folder.glob("best-*"))

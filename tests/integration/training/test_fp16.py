@@ -1,6 +1,6 @@
-"""
-fp16 on a CPU: torch's own scaler and autocast in place of those that Accelerate gives a GPU, so that every line of the
-loop that has to do with the scale runs. What a GPU's arithmetic does is not tested here.
+"""fp16 on a CPU: torch's own scaler and autocast replace Accelerate's, which need a GPU.
+
+Every line of the loop that handles the scale runs. The arithmetic of a GPU is not tested here.
 """
 
 import json
@@ -21,7 +21,7 @@ SCALE = 2.0**12
 
 
 class HalfPrecision(Accelerator):
-    """Says what an `Accelerator` with a GPU says of fp16, which it does not give a CPU."""
+    """Behave as an `Accelerator` with fp16 on a GPU."""
 
     initial_scale = SCALE
 
@@ -52,7 +52,7 @@ def scale_of(folder):
     return json.loads((folder / "training_state.json").read_text())["progress"]["grad_scaler"]["scale"]
 
 
-def test_it_learns_and_the_scale_grows(half_precision, corpus, tmp_path):
+def test_train_in_fp16_learns_and_scale_grows(half_precision, corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", max_steps=60)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
     assert losses[-1] < 0.6 * losses[0]
@@ -60,7 +60,7 @@ def test_it_learns_and_the_scale_grows(half_precision, corpus, tmp_path):
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
 
 
-def test_the_logged_norm_is_not_that_of_scaled_gradients(half_precision, corpus, tmp_path):
+def test_train_in_fp16_logs_unscaled_gradient_norm(half_precision, corpus, tmp_path):
     def first_norm(folder):
         return entries(run(corpus, folder, max_steps=1, logging_steps=1, save_steps=1))[0]["gradient_norm"]
 
@@ -72,7 +72,7 @@ def test_the_logged_norm_is_not_that_of_scaled_gradients(half_precision, corpus,
         half_precision.initial_scale = SCALE
 
 
-def test_a_run_that_goes_on_has_the_scale_of_one_that_was_not_stopped(half_precision, corpus, tmp_path):
+def test_train_in_fp16_resumes_with_same_scale(half_precision, corpus, tmp_path):
     def interrupt(*arguments, **options):
         signal.raise_signal(signal.SIGINT)
         return no_scores(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Low-rank adapters by `peft`: they train, save, load and merge into an ordinary model folder."""
+"""Low-rank adapters of `peft` train, save, load and merge into a model folder."""
 
 import pytest
 import torch
@@ -53,7 +53,7 @@ def generated(model):
 
 
 @every_target
-def test_only_adapters_change_in_training(folder, tiny_tokenizer, tmp_path, target_modules):
+def test_lora_trains_adapters_only(folder, tiny_tokenizer, tmp_path, target_modules):
     model = adapted(folder, target_modules=target_modules)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     train(model, tiny_tokenizer, tmp_path / "out")
@@ -63,7 +63,7 @@ def test_only_adapters_change_in_training(folder, tiny_tokenizer, tmp_path, targ
     assert any("encoder_attn.q_proj" in name for name in adapters)
 
 
-def test_accumulated_batches_give_adapters_the_steps_of_the_big_batch(folder, tiny_tokenizer, tmp_path):
+def test_lora_accumulated_batches_match_large_batch(folder, tiny_tokenizer, tmp_path):
     sizes = {"per_device_train_batch_size": 12}, {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 4}
     big, parts = (train(adapted(folder), tiny_tokenizer, tmp_path, optim="sgd", **size) for size in sizes)
     for (name, ours), theirs in zip(parts.model.named_parameters(), big.model.parameters(), strict=True):
@@ -73,7 +73,7 @@ def test_accumulated_batches_give_adapters_the_steps_of_the_big_batch(folder, ti
 
 
 @every_target
-def test_adapters_are_saved_alone_and_loaded_over_the_model(folder, tiny_tokenizer, tmp_path, target_modules):
+def test_lora_saves_and_loads_adapters(folder, tiny_tokenizer, tmp_path, target_modules):
     model = adapted(folder, target_modules=target_modules)
     train(model, tiny_tokenizer, tmp_path / "out").save_model()
     stored = load_file(tmp_path / "out" / "adapter_model.safetensors")
@@ -86,9 +86,7 @@ def test_adapters_are_saved_alone_and_loaded_over_the_model(folder, tiny_tokeniz
 
 
 @every_target
-def test_the_merged_model_is_an_ordinary_one_with_the_adapted_models_logits(
-    folder, tiny_tokenizer, tmp_path, target_modules
-):
+def test_lora_merge_keeps_logits(folder, tiny_tokenizer, tmp_path, target_modules):
     model = adapted(folder, target_modules=target_modules)
     train(model, tiny_tokenizer, tmp_path / "out")
     expected, translations = logits(model), generated(model)
@@ -104,10 +102,10 @@ def test_the_merged_model_is_an_ordinary_one_with_the_adapted_models_logits(
     assert again.generation_config.num_beams == 4 and again.generation_config.length_penalty_type == "wu"
 
 
-def test_adapters_of_embeddings_are_scaled_as_the_embeddings_are(tiny_config, tmp_path):
-    """
-    What an adapter adds to a token's embedding is multiplied by √d_model with it, before merging as after. Untied,
-    since peft merges the adapters of tied weights into them once for each place (and warns of it).
+def test_lora_scales_adapters_of_embeddings(tiny_config, tmp_path):
+    """The adapter of an embedding is multiplied by √d_model too, before and after merging.
+
+    The weights are untied, since peft merges the adapters of tied weights once per place, with a warning.
     """
     tiny_config.tie_word_embeddings = False
     VanillaTransformerForConditionalGeneration(tiny_config).save_pretrained(tmp_path)

@@ -1,4 +1,4 @@
-"""Every shipped recipe trains: two updates of it on a tiny model and a tiny corpus."""
+"""Every shipped recipe trains two steps of a tiny model on a tiny corpus."""
 
 import pytest
 import torch
@@ -10,13 +10,13 @@ from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.trainer import train
 
-# What a recipe says about where its text is, which the tiny corpus takes the place of.
+# Keys that name the text, which the tiny corpus replaces.
 CORPUS = {"dataset", "source_language", "target_language", "test_source", "test_target"}
 RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
-def test_two_updates_of_every_recipe_on_a_tiny_model(path, corpus, tmp_path):
+def test_recipes_train_two_steps_of_tiny_model(path, corpus, tmp_path):
     shipped = {name: value for name, value in read_recipe(path).items() if name not in CORPUS}
     (tmp_path / "shipped.yaml").write_text(yaml.safe_dump(shipped))
     kept = {name: shipped.get(name) for name in ("dropout", "warmup_steps", "save_steps", "average_checkpoints")}

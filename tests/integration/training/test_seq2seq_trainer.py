@@ -1,4 +1,4 @@
-"""The library's `Seq2SeqTrainer` on a saved checkpoint, as it is and with the paper's batches and schedule."""
+"""Transformers' `Seq2SeqTrainer` on a saved checkpoint, without and with the paper's batches and schedule."""
 
 import json
 
@@ -29,14 +29,14 @@ QUIET = {"report_to": [], "disable_tqdm": True, "use_cpu": True, "save_strategy"
 
 @pytest.fixture
 def folder(tiny_model, tiny_tokenizer, tmp_path):
-    """A checkpoint on disk, without dropout so that runs can be compared."""
+    """Return a saved model without dropout, so that runs can be compared."""
     tiny_model.config.dropout = 0.0
     return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
 
 
 @pytest.fixture
 def rows():
-    """Pairs of uneven lengths, each to be told from all others by its first two tokens."""
+    """Return pairs of uneven lengths with distinct first tokens."""
     generator = torch.Generator().manual_seed(0)
 
     def words(length):
@@ -89,12 +89,12 @@ def logged(trainer, name):
 
 
 def first_tokens(batches):
-    """What tells the pairs of each batch."""
+    """Return the first tokens of each batch, which identify its pairs."""
     return [batch["input_ids"][:, 0].tolist() for batch in batches]
 
 
 class SeenBatches(TrainerCallback):
-    """The pairs of each batch, as the model gets them."""
+    """Record the pairs of each batch that the model gets."""
 
     def __init__(self):
         self.batches = []
@@ -113,7 +113,7 @@ class SeenBatches(TrainerCallback):
 # -------------------------------------------------------------------------------------------------- the stock trainer
 
 
-def test_the_stock_collator_gives_the_model_decoder_inputs_and_ignored_padding(folder, rows):
+def test_seq2seq_collator_adds_decoder_inputs_and_ignored_padding(folder, rows):
     model, tokenizer = load(folder)
     batch = DataCollatorForSeq2Seq(tokenizer, model=model)(rows[:3])
     assert (batch["labels"][0, 2:] == -100).all() and (batch["input_ids"][0, 2:] == 0).all()
@@ -127,8 +127,8 @@ def test_the_stock_collator_gives_the_model_decoder_inputs_and_ignored_padding(f
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_accumulated_uneven_batches_take_the_steps_of_the_big_batch(folder, rows, tmp_path, smoothing):
-    """By plain gradient descent, since the scale of a gradient, which is what could go wrong, is nothing to Adam."""
+def test_seq2seq_trainer_accumulation_matches_large_batch(folder, rows, tmp_path, smoothing):
+    """Use gradient descent, since Adam would hide a wrong scale of the gradient."""
 
     def train(**changes):
         options = {"max_steps": 3, "learning_rate": 0.1, "label_smoothing_factor": smoothing, "optim": "sgd"}
@@ -144,7 +144,7 @@ def test_accumulated_uneven_batches_take_the_steps_of_the_big_batch(folder, rows
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4, msg=name)
 
 
-def test_predict_with_generate_decodes_as_the_model_does_and_saves_a_model_that_still_does(folder, rows, tmp_path):
+def test_seq2seq_trainer_predict_matches_generate(folder, rows, tmp_path):
     trainer = stock_trainer(folder, tmp_path / "out", rows, max_steps=2, predict_with_generate=True)
     trainer.train()
     predicted = trainer.predict(rows[:5]).predictions
@@ -158,14 +158,14 @@ def test_predict_with_generate_decodes_as_the_model_does_and_saves_a_model_that_
         assert model.generation_config.num_beams == 4 and model.generation_config.length_penalty_type == "wu"
 
 
-def test_metrics_see_generated_tokens(folder, rows, tmp_path):
+def test_seq2seq_trainer_computes_metrics_of_generated_tokens(folder, rows, tmp_path):
     trainer = stock_trainer(folder, tmp_path / "out", rows, predict_with_generate=True, label_smoothing_factor=0.1)
     trainer.compute_metrics = lambda outcome: {"width": outcome.predictions.ndim}
     metrics = trainer.evaluate(num_beams=2, max_new_tokens=3)
     assert metrics["eval_width"] == 2 and metrics["eval_loss"] > 0
 
 
-def test_bf16_computes_in_bf16_and_keeps_weights_in_full_precision(folder, rows, tmp_path):
+def test_seq2seq_trainer_bf16_keeps_float32_weights(folder, rows, tmp_path):
     types = set()
     trainer = stock_trainer(folder, tmp_path / "out", rows, max_steps=20, bf16=True, learning_rate=1e-2)
     trainer.model.model.decoder.layers[0].fc1.register_forward_hook(lambda _, __, output: types.add(output.dtype))
@@ -179,7 +179,7 @@ def test_bf16_computes_in_bf16_and_keeps_weights_in_full_precision(folder, rows,
 
 
 @pytest.mark.parametrize("wrap", [list, datasets.Dataset.from_list])
-def test_an_epoch_holds_every_pair_once_within_the_budget_and_the_next_in_another_order(folder, rows, tmp_path, wrap):
+def test_token_budget_dataloader_yields_every_pair_once_per_epoch(folder, rows, tmp_path, wrap):
     loader = budget_trainer(folder, tmp_path / "out", wrap(rows)).get_train_dataloader()
     epochs = []
     for epoch in (0, 1):
@@ -194,7 +194,7 @@ def test_an_epoch_holds_every_pair_once_within_the_budget_and_the_next_in_anothe
     assert first_tokens(loader) == epochs[0]
 
 
-def test_training_walks_through_the_epochs_that_the_sampler_plans(folder, rows, tmp_path):
+def test_token_budget_trainer_follows_sampler(folder, rows, tmp_path):
     seen = SeenBatches()
     trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], num_train_epochs=3, seed=5)
     trainer.train()
@@ -208,21 +208,21 @@ def test_training_walks_through_the_epochs_that_the_sampler_plans(folder, rows, 
     assert trainer.state.global_step == 3 * len(sampler)
 
 
-def test_a_pair_above_the_budget_is_named(folder, rows, tmp_path):
+def test_token_budget_trainer_names_pair_above_budget(folder, rows, tmp_path):
     with pytest.raises(ValueError, match="`max_tokens` must be at least .* got max_tokens=5"):
         budget_trainer(folder, tmp_path / "out", rows, max_tokens=5).train()
 
 
-def test_data_without_labels_are_refused_in_the_users_words(folder, rows, tmp_path):
-    unlabelled = [{"input_ids": row["input_ids"]} for row in rows]
-    for data in (unlabelled, datasets.Dataset.from_list(unlabelled)):
-        with pytest.raises(ValueError, match="must have the columns `input_ids` and `labels`, 'labels' is not there"):
+def test_token_budget_trainer_refuses_data_without_labels(folder, rows, tmp_path):
+    unlabeled = [{"input_ids": row["input_ids"]} for row in rows]
+    for data in (unlabeled, datasets.Dataset.from_list(unlabeled)):
+        with pytest.raises(ValueError, match="must have the columns .*, but 'labels' is missing"):
             budget_trainer(folder, tmp_path / "out", data).train()
 
 
-def test_a_stream_is_refused_in_the_users_words(folder, rows, tmp_path):
+def test_token_budget_trainer_refuses_stream(folder, rows, tmp_path):
     stream = datasets.Dataset.from_list(rows).to_iterable_dataset()
-    with pytest.raises(ValueError, match="need a data set with a length"):
+    with pytest.raises(ValueError, match="need a dataset with a length"):
         budget_trainer(folder, tmp_path / "out", stream, max_steps=2).train()
 
 
@@ -230,18 +230,18 @@ def test_a_stream_is_refused_in_the_users_words(folder, rows, tmp_path):
 
 
 @pytest.mark.parametrize("given_optimizer", [False, True])
-def test_the_rate_of_every_update_is_equation_3(folder, rows, tmp_path, given_optimizer):
+def test_token_budget_trainer_learning_rate_is_equation_3(folder, rows, tmp_path, given_optimizer):
     trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=12, gradient_accumulation_steps=2)
     if given_optimizer:
         trainer.optimizer = torch.optim.SGD(trainer.model.parameters(), lr=0.3)
     trainer.train()
     rate = noam_lambda(d_model=16, warmup_steps=5)
     assert logged(trainer, "learning_rate") == pytest.approx([rate(step) for step in range(12)])
-    trainer.train()  # begins anew
+    trainer.train()  # restarts the schedule
     assert logged(trainer, "learning_rate") == pytest.approx([rate(step) for step in range(12)])
 
 
-def test_the_optimizer_is_the_papers_adam_unless_another_is_given(folder, rows, tmp_path):
+def test_token_budget_trainer_uses_adam_of_paper(folder, rows, tmp_path):
     trainer = budget_trainer(folder, tmp_path / "out", rows)
     optimizer = trainer.create_optimizer()
     assert isinstance(optimizer, torch.optim.Adam | torch.optim.AdamW)
@@ -251,7 +251,7 @@ def test_the_optimizer_is_the_papers_adam_unless_another_is_given(folder, rows, 
     assert budget_trainer(folder, tmp_path / "out", rows, optimizers=(given, None)).create_optimizer() is given
 
 
-def test_the_librarys_schedules_remain(folder, rows, tmp_path):
+def test_token_budget_trainer_keeps_schedules_of_library(folder, rows, tmp_path):
     options = {"paper_schedule": False, "learning_rate": 0.5, "warmup_steps": 0, "lr_scheduler_type": "constant"}
     trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=3, **options)
     trainer.train()
@@ -269,12 +269,12 @@ def test_the_librarys_schedules_remain(folder, rows, tmp_path):
         ({"auto_find_batch_size": True}, "Lower `max_tokens` instead"),
     ],
 )
-def test_arguments_that_cannot_work_or_that_nothing_would_read_are_refused(tmp_path, changes, words):
+def test_token_budget_arguments_refuse_ignored_values(tmp_path, changes, words):
     with pytest.raises(ValueError, match=words):
         TokenBudgetTrainingArguments(tmp_path, **changes)
 
 
-def test_arguments_without_a_budget_are_refused(folder, rows, tmp_path):
+def test_token_budget_trainer_refuses_stock_arguments(folder, rows, tmp_path):
     model, _ = load(folder)
     with pytest.raises(ValueError, match="must be `TokenBudgetTrainingArguments`.* got Seq2SeqTrainingArguments"):
         VanillaSeq2SeqTrainer(model, Seq2SeqTrainingArguments(tmp_path, use_cpu=True), train_dataset=rows)
@@ -283,8 +283,8 @@ def test_arguments_without_a_budget_are_refused(folder, rows, tmp_path):
 # ------------------------------------------------------------------------------------------- accumulation and resuming
 
 
-def test_two_accumulated_budgets_take_the_steps_of_two_processes_batches_in_one(folder, rows, tmp_path):
-    """Each update's two batches, once accumulated and once put together by hand."""
+def test_token_budget_trainer_accumulation_matches_joined_batches(folder, rows, tmp_path):
+    """Compare two accumulated batches with both joined by hand."""
     seen = SeenBatches()
     options = {"max_steps": 1, "gradient_accumulation_steps": 2, "optim": "sgd", "learning_rate_scale": 10.0}
     trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], **options)
@@ -303,7 +303,7 @@ def test_two_accumulated_budgets_take_the_steps_of_two_processes_batches_in_one(
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("stop", ["inside the first epoch", "at its end", "inside the second"])
-def test_resuming_goes_on_with_the_same_batches_to_the_same_weights(folder, rows, tmp_path, stop, dropout):
+def test_token_budget_trainer_resumes_bit_for_bit(folder, rows, tmp_path, stop, dropout):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"dropout": dropout}))
     updates = len(budget_trainer(folder, tmp_path / "out", rows).get_train_dataloader())

@@ -1,4 +1,4 @@
-"""The loop: it learns, it writes what it should, and two processes do what one does."""
+"""The training loop learns, writes its results, and runs on two processes as on one."""
 
 import json
 import os
@@ -26,7 +26,7 @@ from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 
 
-def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
+def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=60, eval_steps=30))
     folder = train(recipe, evaluate=no_scores)
     losses = [entry["loss"] for entry in entries(folder) if "loss" in entry]
@@ -40,20 +40,20 @@ def test_training_learns_and_leaves_an_ordinary_model_folder(corpus, tmp_path):
     assert not [name for name in names if name.startswith(".")]
 
 
-def test_validations_are_greedy_and_the_last_is_the_papers(corpus, tmp_path):
+def test_train_validates_greedily_and_finally_as_paper(corpus, tmp_path):
     folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
     assert [(entry["step"], entry["bleu"]) for entry in entries(folder) if "bleu" in entry] == [(4, 1.0), (6, 4.0)]
 
 
-def test_validations_are_told_as_they_happen(corpus, tmp_path, caplog):
+def test_train_logs_validations(corpus, tmp_path, caplog):
     with caplog.at_level("INFO", logger="vanilla_transformer"):
         train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
-    told = [record.getMessage() for record in caplog.records]
-    assert [text.split(",")[0] for text in told if "bleu" in text] == ["Validation: step 4", "Validation: step 6"]
-    assert "The final model is the mean of 2 checkpoints." in told
+    messages = [record.getMessage() for record in caplog.records]
+    assert [text.split(",")[0] for text in messages if "bleu" in text] == ["Validation: step 4", "Validation: step 6"]
+    assert "The final model is the mean of 2 checkpoints." in messages
 
 
-def test_a_time_limit_ends_training_and_sets_the_progress_bar(corpus, tmp_path, monkeypatch):
+def test_train_max_minutes_sets_progress_bar(corpus, tmp_path, monkeypatch):
     bars = []
     exit_block = MetricsLogger.__exit__
     monkeypatch.setattr(
@@ -66,7 +66,7 @@ def test_a_time_limit_ends_training_and_sets_the_progress_bar(corpus, tmp_path, 
     assert bars[0].total == pytest.approx(steps, rel=0.2)
 
 
-def test_the_final_model_is_the_mean_of_the_last_checkpoints(corpus, tmp_path):
+def test_train_averages_last_checkpoints(corpus, tmp_path):
     folder = train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
     weights = [load_file(folder / f"checkpoint-{step}" / "model.safetensors") for step in (3, 6)]
     final = load_file(folder / "model.safetensors")
@@ -74,10 +74,10 @@ def test_the_final_model_is_the_mean_of_the_last_checkpoints(corpus, tmp_path):
         torch.testing.assert_close(value, (weights[0][name] + weights[1][name]) / 2)
 
 
-def test_accumulated_batches_weigh_as_one_large_batch(corpus, tmp_path, monkeypatch):
-    """
-    Two batches of unequal token counts against the same pairs in one batch: the same weights after one update. By
-    plain gradient descent, since the scale of a gradient, which is what could go wrong, is nothing to Adam.
+def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypatch):
+    """Two batches with different numbers of tokens yield the weights of the same pairs in one batch.
+
+    Gradient descent is used, since Adam would hide a wrong scale of the gradient.
     """
     monkeypatch.setattr(torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr))
     large = train(parse_recipe(flags(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
@@ -96,7 +96,7 @@ def test_train_on_two_processes_matches_one(corpus, tmp_path):
     assert_two_processes_match_one(corpus, tmp_path)
 
 
-def test_ctrl_c_leaves_a_usable_model(corpus, tmp_path):
+def test_train_saves_usable_model_at_ctrl_c(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
     process = launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], endless)
@@ -129,20 +129,20 @@ def test_train_stops_after_next_step_if_signal_arrives_during_check(corpus, tmp_
     assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]
 
 
-def test_nothing_is_written_where_the_corpus_is_wrong(corpus, tmp_path):
+def test_train_writes_nothing_if_corpus_is_invalid(corpus, tmp_path):
     (corpus / "train.b").write_text("too short\n")
     with pytest.raises(ValueError, match="same number of lines"):
         train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
     assert not (tmp_path / "out").exists()
 
 
-def test_max_tokens_below_the_longest_sentence_writes_nothing(corpus, tmp_path):
+def test_train_writes_nothing_if_max_tokens_is_too_small(corpus, tmp_path):
     with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
         train(parse_recipe(flags(corpus, tmp_path / "out", max_tokens=2)), evaluate=no_scores)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_tokenizer_without_padding_is_refused(corpus, tmp_path, tiny_tokenizer):
+def test_train_refuses_tokenizer_without_padding(corpus, tmp_path, tiny_tokenizer):
     tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
     settings = json.loads((tmp_path / "tokenizer" / "tokenizer_config.json").read_text())
     del settings["pad_token"]

@@ -71,7 +71,7 @@ def test_parse_recipe_names_successor_of_renamed_key(recipe_file, old, new):
         parse_recipe([recipe_file(f"{old}: 3\n"), *FILES])
 
 
-def test_renamed_names_lead_to_existing_flags():
+def test_renamed_keys_have_existing_successors():
     parts = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments)
     assert set(RENAMED.values()) <= {item.name for part in parts for item in fields(part)}
 
@@ -121,7 +121,7 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
         (["--max_length", "0"], "`max_length` must be at least 1, got 0"),
         (["--max_length_ratio", "0.5"], "`max_length_ratio` must be at least 1, got 0.5"),
         (["--stream_window", "0"], "`stream_window` must be at least 1, got 0"),
-        (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` goes with `mixed_precision` bf16 or no, got fp16"),
+        (["--fsdp", "--mixed_precision", "fp16"], "`fsdp` needs `mixed_precision` bf16 or no, got fp16"),
         (["--stream", "--drop_duplicates"], "`drop_duplicates` needs to see all corpora .*`stream`"),
     ],
 )
@@ -199,3 +199,12 @@ def test_corpus_specs_of_files_and_dataset():
 def test_check_recipe_refuses_invalid_corpora(corpora, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(["--corpora", corpora, "--output_dir", "out"])
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
+def test_recipes_name_data_inside_repository_and_its_origin(path):
+    recipe = read_recipe(path)
+    files = [value for name, value in recipe.items() if name.endswith(("_source", "_target"))]
+    assert all(value.startswith("data/") for value in files)
+    origin = "# Data: " if path.name != "demo.yaml" else "# The recipe of `make demo`"
+    assert any(line.startswith(origin) for line in path.read_text().splitlines())

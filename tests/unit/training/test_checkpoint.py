@@ -1,4 +1,4 @@
-"""Checkpoints are found by what they hold, and the average is the mean."""
+"""Checkpoints are listed, pruned and averaged; the output folder is checked."""
 
 import shutil
 
@@ -16,7 +16,7 @@ from vanilla_transformer.training.checkpoint import (
 from vanilla_transformer.training.run_folder import check_output_dir, prune_checkpoints
 
 
-def test_checkpoints_are_listed_by_step_and_pruned_from_the_oldest(tmp_path):
+def test_prune_checkpoints_deletes_oldest_steps(tmp_path):
     for step in (900, 1000, 20, 300):
         (tmp_path / f"checkpoint-{step}").mkdir()
     (tmp_path / "checkpoint-best").mkdir()
@@ -27,7 +27,7 @@ def test_checkpoints_are_listed_by_step_and_pruned_from_the_oldest(tmp_path):
     assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-900", "checkpoint-1000"]
 
 
-def test_a_folder_with_a_model_is_not_overwritten_unasked(tmp_path):
+def test_check_output_dir_protects_finished_model(tmp_path):
     check_output_dir(tmp_path, overwrite=False)
     (tmp_path / "model.safetensors").write_text("weights")
     with pytest.raises(ValueError, match="already holds a model"):
@@ -39,31 +39,31 @@ def test_a_folder_with_a_model_is_not_overwritten_unasked(tmp_path):
         check_output_dir(tmp_path / "model.safetensors" / "below", overwrite=True)
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused_before_anything_is_read(tmp_path, monkeypatch):
+def test_check_output_dir_refuses_read_only_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(PermissionError, match=f"but {tmp_path} is not writable"):
         check_output_dir(tmp_path / "new" / "run", overwrite=False)
 
 
-def test_the_average_is_the_mean_of_each_parameter():
+def test_average_state_dicts_is_mean_of_each_parameter():
     states = [{"w": torch.full((2,), value)} for value in (1.0, 2.0, 6.0)]
     assert average_state_dicts(states)["w"].tolist() == [3.0, 3.0]
 
 
-def test_the_average_of_equals_is_the_same():
+def test_average_state_dicts_of_equal_weights_changes_nothing():
     state = {"w": torch.randn(5), "half": torch.randn(5).bfloat16()}
     average = average_state_dicts([state, state, state])
     assert all(torch.equal(average[name], state[name]) and average[name].dtype == state[name].dtype for name in state)
 
 
-def test_different_models_are_not_averaged():
+def test_average_state_dicts_refuses_different_models():
     with pytest.raises(ValueError, match="w differs"):
         average_state_dicts([{"w": torch.zeros(2)}, {"w": torch.zeros(3)}])
     with pytest.raises(ValueError, match="got none"):
         average_state_dicts([])
 
 
-def test_averaged_folders_reach_tied_weights_too(tiny_model, tiny_tokenizer, tmp_path):
+def test_average_checkpoints_sets_tied_weights(tiny_model, tiny_tokenizer, tmp_path):
     folders = []
     for number in (1, 3):
         torch.nn.init.constant_(tiny_model.lm_head.weight, float(number))
@@ -73,14 +73,14 @@ def test_averaged_folders_reach_tied_weights_too(tiny_model, tiny_tokenizer, tmp
     assert torch.all(tiny_model.model.encoder.embed_tokens.weight == 2.0)
 
 
-def test_weights_of_another_model_are_refused(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
+def test_average_checkpoints_refuses_weights_of_another_model(tiny_model, tiny_config, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     tiny_config.encoder_layers += 1
-    with pytest.raises(ValueError, match="of another model"):
+    with pytest.raises(ValueError, match="belong to another model"):
         average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])
 
 
-def test_a_model_in_several_files_is_averaged_unless_one_is_missing(tiny_model, tiny_tokenizer, tmp_path):
+def test_average_model_folders_reads_sharded_weights(tiny_model, tiny_tokenizer, tmp_path):
     whole = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "whole")
     several = shutil.copytree(whole, tmp_path / "several")
     tiny_model.save_pretrained(several, max_shard_size="20KB")

@@ -34,7 +34,7 @@ def plain_chain(states, weight, bias, labels, smoothing):
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
-def test_the_loss_is_cross_entropy_against_the_smoothed_distribution(batch, smoothing, parts):
+def test_projected_cross_entropy_matches_smoothed_distribution(batch, smoothing, parts):
     *inputs, labels = batch
     logits = torch.nn.functional.linear(*inputs)
     expected = 0.0
@@ -49,16 +49,16 @@ def test_the_loss_is_cross_entropy_against_the_smoothed_distribution(batch, smoo
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_loss_and_gradients_agree_with_torch(batch, smoothing, with_bias, parts):
+def test_projected_cross_entropy_matches_torch_loss_and_gradients(batch, smoothing, with_bias, parts):
     states, weight, bias, labels = batch
     if not with_bias:
         bias = None
-    learnt = [tensor for tensor in (states, weight, bias) if tensor is not None]
+    inputs = [tensor for tensor in (states, weight, bias) if tensor is not None]
     ours = projected_cross_entropy(states, weight, bias, labels, smoothing).smoothed
     theirs = plain_chain(states, weight, bias, labels, smoothing)
     torch.testing.assert_close(ours, theirs)
     for found, expected in zip(
-        torch.autograd.grad(3 * ours, learnt), torch.autograd.grad(3 * theirs, learnt), strict=True
+        torch.autograd.grad(3 * ours, inputs), torch.autograd.grad(3 * theirs, inputs), strict=True
     ):
         torch.testing.assert_close(found, expected)
 
@@ -68,7 +68,7 @@ def test_loss_and_gradients_agree_with_torch(batch, smoothing, with_bias, parts)
     rows=st.integers(1, 40), width=st.integers(1, 8), vocab_size=st.integers(2, 90),
     at_once=st.integers(1, 500), in_cache=st.integers(1, 500), seed=st.integers(0, 2**20),
 )  # fmt: skip
-def test_parts_of_any_size_give_what_the_whole_gives(rows, width, vocab_size, at_once, in_cache, seed):
+def test_projected_cross_entropy_is_independent_of_chunk_sizes(rows, width, vocab_size, at_once, in_cache, seed):
     generator = torch.Generator().manual_seed(seed)
     states = torch.randn(1, rows, width, generator=generator, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(vocab_size, width, generator=generator, dtype=torch.float64, requires_grad=True)
@@ -86,13 +86,13 @@ def test_parts_of_any_size_give_what_the_whole_gives(rows, width, vocab_size, at
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_plain_loss_is_not_smoothed(batch, parts):
+def test_projected_cross_entropy_plain_loss_is_not_smoothed(batch, parts):
     smoothed, plain = projected_cross_entropy(*batch, 0.1)
     torch.testing.assert_close(plain, projected_cross_entropy(*batch, 0.0).smoothed.detach())
     assert plain != smoothed and not plain.requires_grad
 
 
-def test_in_bfloat16_loss_and_gradients_are_within_its_rounding(batch, parts):
+def test_projected_cross_entropy_in_bfloat16_is_within_rounding(batch, parts):
     states, weight, bias, labels = batch
     with torch.autocast("cpu", torch.bfloat16):
         ours = projected_cross_entropy(*batch, 0.1).smoothed
@@ -106,14 +106,14 @@ def test_in_bfloat16_loss_and_gradients_are_within_its_rounding(batch, parts):
         torch.testing.assert_close(found, expected, rtol=5e-2, atol=5e-2)
 
 
-def test_a_gradient_asked_for_twice_is_refused(batch):
+def test_projected_cross_entropy_refuses_second_backward(batch):
     total = projected_cross_entropy(*batch, 0.1).smoothed
     total.backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         total.backward()
 
 
-def test_there_are_never_more_logits_than_the_weight_has_numbers(monkeypatch):
+def test_projected_cross_entropy_limits_logits_in_memory(monkeypatch):
     monkeypatch.setattr(loss, "_LOGITS_PER_CHUNK", 1)
     most = 0
     linear = torch.nn.functional.linear
@@ -130,7 +130,7 @@ def test_there_are_never_more_logits_than_the_weight_has_numbers(monkeypatch):
     assert most == 4 * 1000 and states.grad is not None and weight.grad.abs().sum() > 0
 
 
-def test_the_learning_rate_is_equation_3():
+def test_noam_lambda_is_equation_3():
     rate = noam_lambda(d_model=512, warmup_steps=4000)
     assert rate(0) == pytest.approx(512**-0.5 * 1 * 4000**-1.5)  # the first update is step 1
     assert rate(3999) == pytest.approx(512**-0.5 * 4000**-0.5)  # the peak
@@ -138,5 +138,5 @@ def test_the_learning_rate_is_equation_3():
     assert max(range(10_000), key=rate) == 3999
 
 
-def test_the_scale_multiplies_the_learning_rate():
+def test_noam_lambda_multiplies_by_scale():
     assert noam_lambda(64, 10, scale=2.0)(5) == pytest.approx(2 * noam_lambda(64, 10)(5))

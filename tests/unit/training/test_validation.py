@@ -1,4 +1,4 @@
-"""Validation sees each pair once, whatever the batches; the best are entered and what brings nothing is counted."""
+"""Validation covers each pair once, in any batches."""
 
 import pytest
 from accelerate import Accelerator
@@ -11,7 +11,7 @@ from vanilla_transformer.training.validation import Validation
 
 @pytest.fixture
 def pairs():
-    """Pairs of very unequal lengths, each unlike any other."""
+    """Return distinct pairs of very different lengths."""
     return [
         SentencePair(" ".join("ab" * (number % 7) + "c" * (number % 5 + 1)), "b " * (number // 2 + 1))
         for number in range(30)
@@ -23,13 +23,13 @@ def validation(pairs, tokenizer, max_tokens):
 
 
 def rows(batch):
-    """Source and target of each row, without what fills it up."""
+    """Yield source and target of each row without padding."""
     for source, mask, labels in zip(batch["input_ids"], batch["attention_mask"], batch["labels"], strict=True):
         yield source[mask.bool()].tolist(), labels[labels != -100].tolist()
 
 
 @pytest.mark.parametrize("max_tokens", [80, 200, 10_000])
-def test_every_pair_is_in_one_batch_and_no_batch_exceeds_its_tokens(pairs, tiny_tokenizer, max_tokens):
+def test_validation_batches_hold_every_pair_once_within_max_tokens(pairs, tiny_tokenizer, max_tokens):
     batches = validation(pairs, tiny_tokenizer, max_tokens).batches
     expected = [(list(pair.source), list(pair.target)) for pair in encode_pairs(tiny_tokenizer, pairs)]
     assert sorted(row for batch in batches for row in rows(batch)) == sorted(expected)
@@ -37,10 +37,10 @@ def test_every_pair_is_in_one_batch_and_no_batch_exceeds_its_tokens(pairs, tiny_
     assert len(batches) > 3 or max_tokens == 10_000
 
 
-def test_a_pair_longer_than_a_batch_of_training_is_validated_all_the_same(pairs, tiny_tokenizer):
+def test_validation_batches_include_pairs_beyond_max_tokens(pairs, tiny_tokenizer):
     assert sum(len(batch["labels"]) for batch in validation(pairs, tiny_tokenizer, 4).batches) == len(pairs)
 
 
-def test_the_loss_is_that_of_all_pairs_whatever_the_batches(pairs, tiny_tokenizer, tiny_model):
+def test_validation_loss_is_independent_of_batches(pairs, tiny_tokenizer, tiny_model):
     few, many = (validation(pairs, tiny_tokenizer, max_tokens).loss(tiny_model.eval()) for max_tokens in (10_000, 80))
     assert many == pytest.approx(few, rel=1e-5)

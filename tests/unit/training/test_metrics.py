@@ -1,0 +1,77 @@
+"""Metrics are means over steps, and lines that survive a crash."""
+
+import json
+import math
+
+import pytest
+from accelerate import Accelerator
+
+from vanilla_transformer.training.metrics import (
+    METRICS_FILE,
+    MetricsLogger,
+    StepMetrics,
+    StepSums,
+    append_entry,
+    describe_entry,
+    read_entries,
+    truncate_metrics,
+)
+
+STEPS = [StepSums(10.0, 12.0, 5.0, 9.0, 10.0), StepSums(2.0, 3.0, 3.0, 6.0, 10.0)]
+
+
+def test_step_metrics_are_means_over_tokens_since_last_pop():
+    metrics = StepMetrics()
+    for step in STEPS:
+        metrics.add(step)
+    entry = metrics.pop()
+    assert (entry["loss"], entry["smoothed_loss"]) == (12 / 8, 15 / 8)
+    assert entry["perplexity"] == pytest.approx(math.exp(12 / 8)) and entry["padding"] == pytest.approx(0.25)
+    metrics.add(STEPS[1])
+    assert metrics.pop()["loss"] == 2 / 3
+
+
+def test_step_metrics_continue_from_state_dict():
+    straight, stopped, resumed = StepMetrics(), StepMetrics(), StepMetrics()
+    straight.add(STEPS[0])
+    stopped.add(STEPS[0])
+    resumed.load_state_dict(json.loads(json.dumps(stopped.state_dict())))
+    for metrics in (straight, resumed):
+        metrics.add(STEPS[1])
+    ours, theirs = straight.pop(), resumed.pop()
+    assert all(ours[name] == theirs[name] for name in ours if name != "tokens_per_second")
+
+
+def test_truncate_metrics_drops_later_steps_and_partial_line(tmp_path):
+    for step in (2, 4, 6):
+        append_entry(tmp_path, {"step": step, "loss": 1.0})
+    with (tmp_path / METRICS_FILE).open("a") as file:
+        file.write('{"step": 8, "lo')
+    truncate_metrics(tmp_path, 4)
+    assert [entry["step"] for entry in read_entries(tmp_path)] == [2, 4]
+    append_entry(tmp_path, {"step": 6})
+    assert [entry["step"] for entry in read_entries(tmp_path)] == [2, 4, 6]
+
+
+def test_truncate_metrics_without_file_creates_empty_one(tmp_path):
+    truncate_metrics(tmp_path, 4)
+    assert read_entries(tmp_path) == []
+
+
+def test_describe_entry_is_one_line():
+    assert describe_entry({"step": 4, "validation_loss": 1.234, "bleu": 30.0}) == (
+        "step 4, validation loss 1.23, bleu 30.00"
+    )
+
+
+def test_metrics_logger_writes_lines_and_moves_bar(tmp_path, caplog):
+    with MetricsLogger(tmp_path, Accelerator(cpu=True), {"seed": 0}, steps=(3, 10)) as metrics:
+        metrics.advance(expected_steps=8)
+        metrics.log_steps({"step": 4, "loss": 1.5, "tokens_per_second": 10.0, "learning_rate": 0.1})
+        assert (metrics.bar.n, metrics.bar.total) == (4, 8)
+        assert "loss=1.500" in metrics.bar.postfix
+        with caplog.at_level("INFO", logger="vanilla_transformer"):
+            metrics.log_validation({"step": 4, "bleu": 30.0})
+    metrics.write({"step": 5})
+    assert [entry["step"] for entry in read_entries(tmp_path)] == [4, 4, 5]
+    assert "Validation: step 4, bleu 30.00" in caplog.messages

@@ -1,0 +1,72 @@
+"""The folder of a run finds, prunes and truncates what earlier processes wrote."""
+
+import json
+
+import pytest
+
+from vanilla_transformer.training.checkpoint import find_damage, find_latest_checkpoint
+from vanilla_transformer.training.run_folder import prune_after
+from vanilla_transformer.training.train_state import TrainProgress
+
+
+def write_checkpoint(output_dir, step):
+    folder = output_dir / f"checkpoint-{step}"
+    (folder / "shards").mkdir(parents=True)
+    (folder / "model.safetensors").write_text("weights")
+    (folder / "shards" / "__0_0.distcp").write_text("tensors")
+    sizes = {"model.safetensors": 7, "shards/__0_0.distcp": 7}
+    (folder / "training_state.json").write_text(json.dumps({"progress": {}, "param_groups": [], "bytes": sizes}))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "name, content, damage",
+    [
+        ("model.safetensors", "wei", "model.safetensors has 3 bytes instead of 7"),
+        ("shards/__0_0.distcp", None, "shards/__0_0.distcp is missing"),
+        ("training_state.json", '{"progress": {', "training_state.json is truncated"),
+        ("training_state.json", None, "training_state.json is missing"),
+    ],
+)
+def test_find_damage_names_file(tmp_path, name, content, damage):
+    folder = write_checkpoint(tmp_path, 5)
+    assert find_damage(folder) is None
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_text(content)
+    assert find_damage(folder) == damage
+
+
+def test_find_latest_checkpoint_warns_and_falls_back(tmp_path, caplog):
+    assert find_latest_checkpoint(tmp_path) is None
+    for step in (5, 10):
+        write_checkpoint(tmp_path, step)
+    assert find_latest_checkpoint(tmp_path).name == "checkpoint-10"
+    (tmp_path / "checkpoint-10" / "model.safetensors").unlink()
+    assert find_latest_checkpoint(tmp_path).name == "checkpoint-5"
+    assert "checkpoint-10 is incomplete (model.safetensors is missing)" in caplog.text
+
+
+def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):
+    for name in ("checkpoint-5", "checkpoint-10", "best-4", "best-8", "best-others", "ema"):
+        (tmp_path / name).mkdir()
+    prune_after(tmp_path, 5)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["best-4", "best-others", "checkpoint-5", "ema"]
+
+
+def test_record_score_ranks_steps_and_counts_validations_without_improvement():
+    progress = TrainProgress()
+    kept = []
+    for step, score in enumerate((5.0, 9.0, 7.0, 9.0), start=1):
+        progress.step = step
+        kept.append(progress.record_score(score, keep_best=2))
+    assert kept == [{1}, {1, 2}, {2, 3}, {2, 4}]
+    assert progress.validations_without_improvement == 2  # a tie is no improvement
+
+
+def test_record_score_without_kept_models_still_counts():
+    progress = TrainProgress(step=1)
+    assert progress.record_score(5.0, keep_best=0) == set()
+    progress.step = 2
+    assert progress.record_score(4.0, keep_best=0) == set()
+    assert progress.validations_without_improvement == 1

@@ -1,0 +1,60 @@
+"""The wheel works in an empty environment, with its requirements and nothing else."""
+
+import os
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from tests.tiny import TINY_SENTENCES
+from tests.tiny_runs import TINY
+from tests.wheel import build_wheel
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    """Return the folder of the commands of a new environment in which the wheel is installed."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder / "venv", with_pip=True)
+    wheel = build_wheel(folder)
+    constraints = ["--constraint", ROOT / "constraints.txt"]
+    pip = [folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "--no-compile", *constraints]
+    installed = subprocess.run([*pip, "torch", wheel], capture_output=True, text=True)
+    if installed.returncode != 0:
+        pytest.skip(f"pip could not install the wheel: {installed.stderr[-500:]}")
+    return folder / "venv/bin"
+
+
+@pytest.fixture
+def run(commands, tmp_path):
+    def run_command(program, *arguments):
+        command = [commands / program, *map(str, arguments)]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        finished = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        assert finished.returncode == 0, finished.stderr
+        return finished.stdout
+
+    return run_command
+
+
+def test_installed_command_answers_version_and_runs_as_a_module(run):
+    version = run("vanilla-transformer", "--version")
+    assert version == run("python", "-m", "vanilla_transformer", "--version")
+
+
+def test_installed_command_trains_and_translates(run, tmp_path):
+    for end, sentences in (("en", TINY_SENTENCES[:2]), ("de", TINY_SENTENCES[2:])):
+        (tmp_path / f"train.{end}").write_text("\n".join(sentences * 10) + "\n")
+    flags = [word for name, value in TINY.items() for word in (f"--{name}", value)]
+    files = ["--train_source", "train.en", "--train_target", "train.de", "--output_dir", "runs/mine"]
+    run("vanilla-transformer", "train", "small", *files, *flags)
+    run("vanilla-transformer", "translate", "runs/mine", "A man is sleeping.")
+
+
+def test_installed_demo_ends_without_matplotlib(run, tmp_path):
+    printed = run("vanilla-transformer", "demo", "--output_dir", "demo", "--max_minutes", "0.01")
+    assert "BLEU" in printed and not list((tmp_path / "demo").glob("*.png"))
+    assert run("python", "-c", "import importlib.util as i; print(i.find_spec('matplotlib'))") == "None\n"

@@ -1,8 +1,7 @@
-"""
-transformers' own common tests of models and configurations, on our classes and on Marian's for comparison.
+"""Apply transformers' own common tests of models and configurations to our classes, and to Marian's for comparison.
 
-`test_common_model_tests.py` runs this file in a process of its own, in which `tests` is the library's package. It is
-not collected otherwise.
+`tests/slow/test_common_model_tests.py` runs this file in a separate process, where `tests` is the library's package.
+Pytest does not collect it otherwise.
 """
 
 import unittest
@@ -38,8 +37,8 @@ from vanilla_transformer import (
     VanillaTransformerModel,
 )
 
-# The tests look up by these names which labels a class takes, and pass over the loss and training of a class that they
-# do not find. Registering with the Auto classes does not write them.
+# The tests use these tables to choose the labels of a class, and skip the loss and training of a class that is not in
+# them. Registration with the Auto classes does not fill them.
 MODEL_MAPPING_NAMES["vanilla_transformer"] = "VanillaTransformerModel"
 MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES["vanilla_transformer"] = "VanillaTransformerForConditionalGeneration"
 DECODER, ENCODER = "vanilla_transformer_decoder", "vanilla_transformer_encoder"
@@ -58,7 +57,7 @@ VOCABULARY, PAD, START, EOS = 99, 0, 1, 2
 
 
 class TinySeq2Seq:
-    """A configuration of two small layers on each side, and inputs for it; the tests read the attributes."""
+    """Configuration of two small layers per stack, and inputs for it; the tests read the attributes."""
 
     batch_size = 13
     seq_length = encoder_seq_length = decoder_seq_length = key_length = 7
@@ -68,40 +67,40 @@ class TinySeq2Seq:
     num_attention_heads = 4
     pad_token_id = PAD
 
-    def __init__(self, config_class, **changes):
+    def __init__(self, config_class, stacks=("encoder", "decoder"), **changes):
         self.config_class = config_class
+        self.stacks = stacks
         self.changes = changes
 
     def get_config(self):
         return self.config_class(
             vocab_size=VOCABULARY,
             d_model=self.hidden_size,
-            encoder_layers=self.num_hidden_layers,
-            decoder_layers=self.num_hidden_layers,
-            encoder_attention_heads=self.num_attention_heads,
-            decoder_attention_heads=self.num_attention_heads,
-            encoder_ffn_dim=32,
-            decoder_ffn_dim=32,
+            **self.stack_sizes(),
             max_position_embeddings=50,
             pad_token_id=PAD,
             bos_token_id=START,
             eos_token_id=EOS,
-            decoder_start_token_id=START,
+            **({"decoder_start_token_id": START} if len(self.stacks) == 2 else {}),
             **self.changes,
         )
 
+    def stack_sizes(self):
+        sizes = {"layers": self.num_hidden_layers, "attention_heads": self.num_attention_heads, "ffn_dim": 32}
+        return {f"{stack}_{name}": size for stack in self.stacks for name, size in sizes.items()}
+
     def prepare_config_and_inputs_for_common(self):
-        def some_tokens():
+        def random_tokens():
             return ids_tensor([self.batch_size, self.seq_length], VOCABULARY).clamp(3)
 
-        source, target = some_tokens(), some_tokens()
+        source, target = random_tokens(), random_tokens()
         source[:, -1] = EOS
         inputs = {"input_ids": source, "attention_mask": source.ne(PAD)}
         return self.get_config(), {**inputs, "decoder_input_ids": target, "decoder_attention_mask": target.ne(PAD)}
 
 
 class TinyStack(TinySeq2Seq):
-    """The same of one side alone."""
+    """Configuration and inputs of a single stack."""
 
     def prepare_config_and_inputs_for_common(self):
         config, inputs = super().prepare_config_and_inputs_for_common()
@@ -122,12 +121,12 @@ class Seq2SeqTests(ModelTesterMixin, GenerationTesterMixin, TensorParallelTester
     def test_config(self):
         self.config_tester.run_common_tests()
 
-    def test_the_class_with_a_loss_is_given_labels(self):
+    def test_class_with_a_loss_gets_labels(self):
         config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
-        base, whole = self.all_model_classes
+        base, full = self.all_model_classes
         assert "labels" not in self._prepare_for_class(inputs, base, return_labels=True)
-        inputs = self._prepare_for_class(inputs, whole, return_labels=True)
-        assert whole(config)(**inputs).loss.requires_grad
+        inputs = self._prepare_for_class(inputs, full, return_labels=True)
+        assert full(config)(**inputs).loss.requires_grad
 
 
 class VanillaTransformerTest(Seq2SeqTests, unittest.TestCase):
@@ -139,7 +138,7 @@ class VanillaTransformerTest(Seq2SeqTests, unittest.TestCase):
 
 
 class OtherArchitectureTest(VanillaTransformerTest):
-    """Every choice that is not in the paper."""
+    """All options that differ from the paper."""
 
     changes = {
         "share_encoder_decoder_embeddings": False,
@@ -152,46 +151,50 @@ class OtherArchitectureTest(VanillaTransformerTest):
         "activation_function": "gelu",
     }
 
-    @unittest.skip("It embeds both sides with the source's embeddings, which are not the target's here.")
+    @unittest.skip("The test embeds both sides with the source embeddings, which are not shared here.")
     def test_inputs_embeds_matches_input_ids(self):
         pass
 
-    @unittest.skip("It expects the target's vocabulary to grow with the source's, which is another one here.")
+    @unittest.skip(
+        "The test expects the target vocabulary to grow with the source vocabulary, which is separate here."
+    )
     def test_resize_embeddings_untied(self):
         pass
 
 
 class StackTests(ModelTesterMixin, TensorParallelTesterMixin):
-    """The tests of the models of one side alone."""
+    """The tests of decoder-only and encoder-only models."""
 
     config_class = None
+    stack = "decoder"
     changes = {}
     is_encoder_decoder = False
 
     def setUp(self):
-        self.model_tester = TinyStack(self.config_class, **self.changes)
+        self.model_tester = TinyStack(self.config_class, (self.stack,), **self.changes)
         self.config_tester = ConfigTester(self, config_class=self.config_class)
 
     def test_config(self):
         self.config_tester.run_common_tests()
 
-    def test_the_classes_with_a_loss_are_given_labels(self):
+    def test_classes_with_a_loss_get_labels(self):
         config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
         for model_class in self.all_model_classes[1:]:
             given = self._prepare_for_class(inputs, model_class, return_labels=True)
             assert model_class(config)(**given).loss.requires_grad
 
 
-class DecoderAloneTest(StackTests, GenerationTesterMixin, unittest.TestCase):
-    """GPT's way."""
+class DecoderOnlyTest(StackTests, GenerationTesterMixin, unittest.TestCase):
+    """Decoder-only, as GPT."""
 
     config_class = VanillaTransformerDecoderConfig
     all_model_classes = (VanillaTransformerDecoderModel, VanillaTransformerForCausalLM)
 
 
-class EncoderAloneTest(StackTests, unittest.TestCase):
-    """BERT's way."""
+class EncoderOnlyTest(StackTests, unittest.TestCase):
+    """Encoder-only, as BERT."""
 
+    stack = "encoder"
     config_class = VanillaTransformerEncoderConfig
     all_model_classes = (
         VanillaTransformerEncoderModel,
@@ -201,48 +204,48 @@ class EncoderAloneTest(StackTests, unittest.TestCase):
 
 
 class LongTests:
-    """What has no square of probabilities, and no keys and values at places of their own."""
+    """Models that compute no matrix of attention probabilities."""
 
     has_attentions = False
 
 
 class LinearTest(LongTests, VanillaTransformerTest):
-    """Linear attention, in encoder, decoder and between them."""
+    """Linear attention in the encoder, in the decoder and as cross-attention."""
 
     config_class = VanillaTransformerLongConfig
     all_model_classes = (VanillaTransformerLongModel, VanillaTransformerLongForConditionalGeneration)
     changes = {"layer_types": "linear_attention", "cross_attention_type": "linear_attention"}
 
 
-class HashingTest(LinearTest):
-    """LSH attention, and feed-forward in chunks."""
+class LshTest(LinearTest):
+    """LSH attention and chunked feed-forward layers."""
 
     changes = {"layer_types": "lsh_attention", "chunk_size_feed_forward": 3}
 
 
-class RelativeTest(LinearTest):
-    """Relative positions."""
+class TransfoXLTest(LinearTest):
+    """Transformer-XL attention (relative positions)."""
 
     has_attentions = True
     changes = {"layer_types": "transfo_xl_attention"}
 
 
-class LinearDecoderTest(LongTests, DecoderAloneTest):
-    """Linear attention in the decoder alone."""
+class LinearDecoderTest(LongTests, DecoderOnlyTest):
+    """Linear attention in a decoder-only model."""
 
     config_class = VanillaTransformerLongDecoderConfig
     all_model_classes = (VanillaTransformerLongDecoderModel, VanillaTransformerLongForCausalLM)
     changes = {"layer_types": "linear_attention"}
 
 
-class HashingDecoderTest(LinearDecoderTest):
-    """LSH attention in the decoder alone."""
+class LshDecoderTest(LinearDecoderTest):
+    """LSH attention in a decoder-only model."""
 
     changes = {"layer_types": "lsh_attention"}
 
 
-class RelativeDecoderTest(LinearDecoderTest):
-    """Relative positions in the decoder alone."""
+class TransfoXLDecoderTest(LinearDecoderTest):
+    """Transformer-XL attention in a decoder-only model."""
 
     has_attentions = True
 
@@ -250,7 +253,7 @@ class RelativeDecoderTest(LinearDecoderTest):
 
 
 class MarianTest(Seq2SeqTests, unittest.TestCase):
-    """What the library's nearest relative passes."""
+    """The most similar model of the library, as a reference."""
 
     config_class = MarianConfig
     all_model_classes = (MarianModel, MarianMTModel)

@@ -25,7 +25,7 @@ FILES += ["CITATION.cff"]
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".cff", ".html", ".js", ".css", ".cfg", ".txt", ".ipynb", ""}
 SKIPPED = {"tools/check_prose.py", "tests/unit/tools/test_check_prose.py"}  # both quote the list
 SKIPPED_FOLDERS = {"benchmarks/results", "docs/_build", "docs/images"}
-# Strings in these folders are data (grammar, sentences): only their comments, docstrings and names are checked.
+# Strings and constants in these folders are data (words of a grammar): only comments, docstrings and names are checked.
 STRINGS_ARE_DATA = ("tools/demo_corpus/", "tests/slow/demo_corpus/", "tests/unit/demo_corpus/")
 
 # File → phrases that are right there, as found by the check (lower case). An entry that matches nothing is an error.
@@ -143,7 +143,7 @@ def prose_of_python(source: str, strings_are_data: bool = False) -> str:
         elif token.type == tokenize.STRING:
             is_data = strings_are_data and not begins_statement
             kept = re.sub(r"[^\n]", "\0", kept) if is_data else _text_of_string(kept)
-        elif token.type == tokenize.NAME and "_" in kept.strip("_"):
+        elif token.type == tokenize.NAME and "_" in kept.strip("_") and not (strings_are_data and kept.isupper()):
             kept = kept.replace("_", " ")
         elif token.type != tokenize.NAME:
             kept = ""

@@ -1,9 +1,8 @@
-"""
-transformers' own common tests (`tests/test_modeling_common.py` and its relatives) find nothing wrong with our classes.
+"""Our classes pass transformers' own common tests (`tests/test_modeling_common.py` and others).
 
-They are not installed with the library, so the source distribution of the installed version is fetched once, with pip,
-into `build/`. It lacks a few files that those tests import; `STAND_INS` says what takes their place. In particular
-`GenerationTesterMixin` is not published: `tests/test_generation_vanilla_transformer.py` is our own.
+The tests are not installed with the library. Pip downloads the source distribution of the installed version into
+`build/` once. It lacks some files that those tests import; `STAND_INS` replaces them. `GenerationTesterMixin` is among
+them: `tests/unit/test_generation_vanilla_transformer.py` covers generation.
 """
 
 import os
@@ -18,12 +17,10 @@ from xml.etree import ElementTree
 import pytest
 import transformers
 
-pytestmark = pytest.mark.slow
-
 REPOSITORY = Path(__file__).parents[2]
 SOURCES = REPOSITORY / "build" / f"transformers-{transformers.__version__}-tests"
 
-# Files of the library's repository that its source distribution leaves out, as far as the common tests need them.
+# Files of the library's repository that the common tests import and that its source distribution lacks.
 STAND_INS = {
     "__init__.py": "",
     "exporters/__init__.py": "",
@@ -35,25 +32,25 @@ STAND_INS = {
     "distributed_testing_utils.py": "run_distributed = None\n",
 }
 
-# What the library says when it skips a test → why that is right for this model. Nothing else may be skipped.
+# Message of a skipped test of the library → why the test does not apply. No other test may be skipped.
 NOT_FOR_THIS_ARCHITECTURE = {
     "RoPE": "Positions are added to the embeddings (section 3.5), not rotated into queries and keys.",
     "sparse experts|MoE|router_logits|grouped_mm": "One feed-forward layer for all tokens (section 3.3), no experts.",
-    "sliding window": "Every position attends to all that it may see (section 3.2.3).",
-    "not composite|not a composite|No subconfigs|does not support SDPA": "One configuration, not several in one. "
-    "(The last text is of a test for composite models and is said of all others.)",
+    "sliding window": "Each position attends to all positions that its mask admits (section 3.2.3).",
+    "not composite|not a composite|No subconfigs|does not support SDPA": "The model has a single configuration. "
+    "(The last text belongs to a test for composite models and is reported for all others.)",
     "_keep_in_fp32_modules": "No weight must stay in float32.",
-    "No conversion found": "Checkpoints have the names of the modules; none is renamed on loading.",
-    "does not propagate hidden states": "Those of an encoder-decoder are `encoder_hidden_states` and "
-    "`decoder_hidden_states`; Marian's test is skipped alike.",
+    "No conversion found": "Parameter names of checkpoints are the names of the modules.",
+    "does not propagate hidden states": "An encoder-decoder returns `encoder_hidden_states` and "
+    "`decoder_hidden_states`; Marian's test is skipped too.",
     "does not have position embeddings": "Sinusoids have no rows to resize.",
-    "No decoder-only language modeling head": "It is an encoder-decoder.",
-    "No sequence-to-sequence language modeling head": "It is one side alone.",
-    "not (output|support) (output_)?attentions": "Linear and LSH attention have no square of probabilities.",
-    "does not have a TP plan": "LSH has no keys to split, and relative positions a projection of their own.",
-    "neither causal_lm_class nor": "Those feed a decoder alone. Our own test with two processes is "
+    "No decoder-only language modeling head": "The model is an encoder-decoder.",
+    "No sequence-to-sequence language modeling head": "The model is decoder-only or encoder-only.",
+    "not (output|support) (output_)?attentions": "Linear and LSH attention compute no matrix of probabilities.",
+    "does not have a TP plan": "LSH attention shares keys with queries; Transformer-XL attention adds a projection.",
+    "neither causal_lm_class nor": "Those tests feed a decoder-only model. Our test with two processes is "
     "`test_two_tensor_parallel_processes_compute_the_logits_of_one`.",
-    "embeds both sides|expects the target's vocabulary": "Said in `common_model_tests.py` of separate vocabularies.",
+    "embeds both sides|expects the target vocabulary": "Explained in `common_model_tests.py`: separate vocabularies.",
 }
 NOT_ON_EVERY_MACHINE = {
     "requires (multiple )?accelerator|requires MPS": "Needs a GPU, more than one, or Apple's.",
@@ -63,7 +60,7 @@ NOT_ON_EVERY_MACHINE = {
 
 
 def fetch_library_tests():
-    """Puts the library's `tests` into `SOURCES`, unless they are there already."""
+    """Put the library's `tests` into `SOURCES`, unless they are there already."""
     if (SOURCES / "tests" / "test_modeling_common.py").exists():
         return
     requirement = f"transformers=={transformers.__version__}"
@@ -90,7 +87,7 @@ def write_stand_ins():
 
 
 def verdict_and_reasons(testcase):
-    """Failed with the failures' texts, skipped (all or a part of it) with the reasons, or passed."""
+    """Return "failed" with the messages, "skipped" (in whole or in part) with the reasons, or "passed"."""
     for verdict, elements in (("failed", ("failure", "error")), ("skipped", ("skipped",))):
         reasons = [element.get("message") for name in elements for element in testcase.findall(name)]
         if reasons:
@@ -99,9 +96,9 @@ def verdict_and_reasons(testcase):
 
 
 def run_library_tests(report):
-    """Runs `common_model_tests.py` in a pytest process of its own, in which `tests` is the library's package."""
+    """Run `common_model_tests.py` in a separate pytest process, where `tests` is the library's package."""
     tests = Path(__file__).parents[1] / "common_model_tests.py"
-    # Neither our folder of that name nor our settings may be in the way.
+    # Our `tests` folder and our pytest settings must not interfere.
     options = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode", "importlib"]
     command = [sys.executable, "-m", "pytest", *options, "--junitxml", report, tests]
     paths = f"{SOURCES}{os.pathsep}{REPOSITORY}"
@@ -112,7 +109,7 @@ def run_library_tests(report):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """For each class of `common_model_tests.py` the verdict on each test with its reasons."""
+    """Return, for each class of `common_model_tests.py`, the verdict on each test with its reasons."""
     fetch_library_tests()
     write_stand_ins()
     report = tmp_path_factory.mktemp("common") / "report.xml"
@@ -125,36 +122,36 @@ def results(tmp_path_factory):
 
 
 def reasons_of(verdict, results_of_family):
-    """The reasons of every test with that verdict, by its name."""
-    return {name: reasons for name, (given, reasons) in results_of_family.items() if given == verdict}
+    """Return the reasons of every test with that verdict, by its name."""
+    return {name: reasons for name, (found, reasons) in results_of_family.items() if found == verdict}
 
 
-FAMILIES = ["VanillaTransformerTest", "OtherArchitectureTest", "DecoderAloneTest", "EncoderAloneTest"]
-FAMILIES += ["LinearTest", "HashingTest", "RelativeTest"]
-FAMILIES += ["LinearDecoderTest", "HashingDecoderTest", "RelativeDecoderTest"]
+FAMILIES = ["VanillaTransformerTest", "OtherArchitectureTest", "DecoderOnlyTest", "EncoderOnlyTest"]
+FAMILIES += ["LinearTest", "LshTest", "TransfoXLTest"]
+FAMILIES += ["LinearDecoderTest", "LshDecoderTest", "TransfoXLDecoderTest"]
 our_families = pytest.mark.parametrize("family", FAMILIES)
 
 
 @our_families
-def test_our_classes_fail_none_of_the_librarys_tests(results, family):
+def test_common_tests_pass_for_every_family(results, family):
     assert reasons_of("failed", results[family]) == {}
     assert len(reasons_of("passed", results[family])) > 70
 
 
-def test_our_classes_pass_whatever_marian_passes(results):
+def test_common_tests_that_marian_passes_pass_for_ours(results):
     marian = reasons_of("passed", results["MarianTest"]).keys()
     assert len(marian) > 100
     assert marian - reasons_of("passed", results["VanillaTransformerTest"]).keys() == set()
 
 
 @our_families
-def test_every_skipped_test_has_a_reason_why_it_does_not_apply(results, family):
+def test_skipped_common_tests_have_a_known_reason(results, family):
     known = re.compile("|".join([*NOT_FOR_THIS_ARCHITECTURE, *NOT_ON_EVERY_MACHINE]))
     skipped = reasons_of("skipped", results[family])
     assert {name: reasons for name, reasons in skipped.items() if not all(map(known.search, reasons))} == {}
 
 
-def test_every_reason_is_that_of_some_skipped_test(results):
+def test_known_reasons_each_occur(results):
     families = [results[name] for name in FAMILIES]
-    said = [reason for family in families for reasons in reasons_of("skipped", family).values() for reason in reasons]
-    assert [text for text in NOT_FOR_THIS_ARCHITECTURE if not any(re.search(text, reason) for reason in said)] == []
+    given = [reason for family in families for reasons in reasons_of("skipped", family).values() for reason in reasons]
+    assert [text for text in NOT_FOR_THIS_ARCHITECTURE if not any(re.search(text, reason) for reason in given)] == []

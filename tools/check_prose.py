@@ -126,7 +126,7 @@ def blank(text: str) -> str:
 
 
 def prose_of_python(source: str, strings_are_data: bool = False) -> str:
-    """Return `source` with the code blanked by NUL characters: comments, strings and long identifiers remain.
+    """Return `source` with the code blanked by NUL characters: comments, strings and identifiers remain.
 
     An underscore of an identifier becomes a space, so that `test_goes_on` reads "test goes on". Offsets are kept.
     """
@@ -143,9 +143,9 @@ def prose_of_python(source: str, strings_are_data: bool = False) -> str:
         elif token.type == tokenize.STRING:
             is_data = strings_are_data and not begins_statement
             kept = re.sub(r"[^\n]", "\0", kept) if is_data else _text_of_string(kept)
-        elif token.type == tokenize.NAME and "_" in kept.strip("_") and not (strings_are_data and kept.isupper()):
+        elif token.type == tokenize.NAME and not (strings_are_data and kept.isupper()):
             kept = kept.replace("_", " ")
-        elif token.type != tokenize.NAME:
+        else:
             kept = ""
         if token.type not in (tokenize.NL, tokenize.COMMENT):
             begins_statement = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)

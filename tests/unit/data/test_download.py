@@ -17,7 +17,7 @@ def mirror(tmp_path, monkeypatch):
     folder = tmp_path / "mirror"
     folder.mkdir()
     for name, text in TEXTS.items():
-        (folder / f"{name}.gz").write_bytes(gzip.compress(text))
+        (folder / f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))
     files = {name: TextFile(2, download.hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()}
     monkeypatch.setitem(CORPORA, "tiny", Corpus(folder.as_uri(), "free", files))
     return folder
@@ -38,7 +38,7 @@ def test_download_corpus_uses_the_mirror_of_base_url(mirror, tmp_path):
 
 
 def test_download_corpus_warns_of_a_text_that_differs(mirror, tmp_path, caplog):
-    (mirror / "train.de.gz").write_bytes(gzip.compress(b"Ein Mann.\nZwei Katzen.\n"))
+    (mirror / "train.de.gz").write_bytes(gzip.compress(b"Ein Mann.\nZwei Katzen.\n", mtime=0))
     download_corpus("tiny", tmp_path / "tiny")
     assert caplog.messages == ["train.de differs from the copy that the published results were measured on."]
 
@@ -46,8 +46,8 @@ def test_download_corpus_warns_of_a_text_that_differs(mirror, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (gzip.compress(b"Ein Mann.\n"), "train.de must have 2 lines, got 1"),
-        (gzip.compress(TEXTS["train.de"])[:-9], "train.de.gz is not a complete .gz file"),
+        (gzip.compress(b"Ein Mann.\n", mtime=0), "train.de must have 2 lines, got 1"),
+        (gzip.compress(TEXTS["train.de"], mtime=0)[:-9], "train.de.gz is not a complete .gz file"),
         (b"<html>", "train.de.gz is not a complete .gz file"),
     ],
 )

@@ -195,7 +195,11 @@ def test_millions_of_lines_are_not_read_for_the_first(write):
         ("a.jsonl", '{"translation": {"en": "a", "de": "b"}}\n', "needs `source_language` and `target_language`"),
         ("a.parquet", "text", "a.parquet: it must be a Parquet file"),
         ("a.tsv.gz", "text", "a.tsv.gz: the .gz file is truncated or corrupt"),
-        ("a.tsv.gz", gzip.compress(b"one\teins\n" * 99)[:-12], "a.tsv.gz: the .gz file is truncated or corrupt"),
+        (
+            "a.tsv.gz",
+            gzip.compress(b"one\teins\n" * 99, mtime=0)[:-12],
+            "a.tsv.gz: the .gz file is truncated or corrupt",
+        ),
         ("a.tsv.xz", "text", "a.tsv.xz: the .xz file is truncated or corrupt"),
         ("a.tsv", "", "a.tsv is empty"),
     ],

@@ -25,7 +25,7 @@ FILES += ["CITATION.cff"]
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".cff", ".html", ".js", ".css", ".cfg", ".txt", ".ipynb", ""}
 SKIPPED = {"tools/check_prose.py", "tests/unit/tools/test_check_prose.py"}  # both quote the list
 SKIPPED_FOLDERS = {"benchmarks/results", "docs/_build", "docs/images"}
-# Strings and constants in these folders are data (words of a grammar): only comments, docstrings and names are checked.
+# Strings and constants here are data (words of a grammar): only comments, docstrings and names are checked.
 STRINGS_ARE_DATA = ("tools/demo_corpus/", "tests/slow/demo_corpus/", "tests/unit/demo_corpus/")
 
 # File → phrases that are right there, as found by the check (lower case). An entry that matches nothing is an error.

@@ -51,6 +51,7 @@ setup(
         "evaluate>=0.4",
         "safetensors>=0.5",
         "sacrebleu>=2.4",
+        "sentencepiece>=0.2",
     ],
     extras_require={
         "plots": PLOTS,

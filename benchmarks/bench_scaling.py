@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.harness import run_worker, write_curves
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
 SIDES = ("ours", "Marian")
 # The values of each curve, and what differs from 32 sentences of 24 tokens, greedy, with a vocabulary of 8,000.
@@ -68,7 +69,6 @@ def _point(request: dict[str, Any]) -> dict[str, float]:
 
 def _write_text(folder: Path, sizes: Sequence[int]) -> None:
     """The embedded corpus, over again until there are so many pairs, each with a number of its own."""
-    from vanilla_transformer import VanillaTransformerTokenizer
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
     write_demo_corpus(folder / "corpus", train=10_000, validation=1, test=1)
@@ -77,7 +77,7 @@ def _write_text(folder: Path, sizes: Sequence[int]) -> None:
         for size in sizes:
             text = (f"{line} {number}" for number, line in enumerate(islice(cycle(lines), size)))
             (folder / f"{size}.{end}").write_text("\n".join(text) + "\n", encoding="utf-8")
-    VanillaTransformerTokenizer.train_from_iterator(lines, vocab_size=2000).save_pretrained(folder / "tokenizer")
+    train_tokenizer(lines, vocab_size=2000).save_pretrained(folder / "tokenizer")
 
 
 def slope(points: Sequence[dict[str, Any]], side: str, what: str) -> float:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from benchmarks.bench_decoding import random_model
 from benchmarks.harness import ROOT, write_results
-from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 _TRANSLATE = """
@@ -53,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
 
 def _make_model(folder: str) -> str:
     texts = [text for pair in read_demo_corpus("train", 500) for text in (pair.source, pair.target)]
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=1000)
+    tokenizer = train_tokenizer(texts, vocab_size=1000)
     return str(save_model_folder(random_model("small", vocab_size=len(tokenizer)), tokenizer, Path(folder, "model")))
 
 

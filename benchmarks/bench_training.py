@@ -25,6 +25,7 @@ from benchmarks.harness import describe_machine, run_worker, write_results
 from benchmarks.toolkits import WillNotInstall, python_of
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
 # Of each side by name: what trains what, and in which arithmetic.
 SIDES = {
@@ -141,7 +142,6 @@ def _reason_to_leave_out(name: str) -> str | None:
 
 def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False) -> None:
     """The vocabulary and the text that all sides share, as text files and as a data set."""
-    from vanilla_transformer import VanillaTransformerTokenizer
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
 
@@ -151,7 +151,7 @@ def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False)
         (folder / f"train.{end}").write_text(Path(name).read_text(encoding="utf-8"), encoding="utf-8")
     sides = [folder / "train.en", folder / "train.de"]
     texts = chain.from_iterable(side.read_text(encoding="utf-8").splitlines() for side in sides)
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=vocab_size)
+    tokenizer = train_tokenizer(texts, vocab_size=vocab_size)
     if fill:
         tokenizer.add_tokens([f"filler{number}" for number in range(len(tokenizer), vocab_size)])
     tokenizer.save_pretrained(folder / "tokenizer")

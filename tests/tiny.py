@@ -23,6 +23,7 @@ from vanilla_transformer import (
     VanillaTransformerTokenizer,
     paper_generation_config,
 )
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
 TINY_SENTENCES = [
     "A man is sleeping.",
@@ -98,7 +99,7 @@ def tiny_long_causal_lm(seed: int = 0, **changes: Any) -> VanillaTransformerLong
 
 def tiny_tokenizer(vocab_size: int = TINY_VOCAB_SIZE) -> VanillaTransformerTokenizer:
     """Train a byte-level BPE tokenizer on `TINY_SENTENCES`."""
-    return VanillaTransformerTokenizer.train_from_iterator(TINY_SENTENCES * 2, vocab_size=vocab_size)
+    return train_tokenizer(TINY_SENTENCES * 2, vocab_size=vocab_size)
 
 
 def write_tiny_corpus(folder: Path) -> Path:

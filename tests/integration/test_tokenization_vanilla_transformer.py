@@ -4,8 +4,10 @@ import json
 import math
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
+import sentencepiece
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -22,7 +24,10 @@ from vanilla_transformer import (
     VanillaTransformerTokenizer,
     paper_generation_config,
 )
-from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, _fit_pieces, encode_sentences
+from vanilla_transformer.data.arguments import TOKENIZER_MODELS
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.data.tokenizer_training import _fit_unigram, train_tokenizer
+from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 TINY_TEXTS = [
     "A man is sleeping.",
@@ -40,7 +45,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
 @pytest.fixture(scope="module", params=TOKENIZER_MODELS)
 def any_tokenizer(request):
     """One of each model, trained on what `tiny_tokenizer` is trained on."""
-    return VanillaTransformerTokenizer.train_from_iterator(TINY_TEXTS, vocab_size=300, model=request.param)
+    return train_tokenizer(TINY_TEXTS, vocab_size=300, model=request.param)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +158,7 @@ def test_it_loads_in_a_process_that_has_not_this_package(any_tokenizer, tiny_con
 
 
 def test_a_word_too_long_for_wordpiece_is_split_into_pieces_like_any_other():
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=300, model="wordpiece")
+    tokenizer = train_tokenizer(TEXTS, vocab_size=300, model="wordpiece")
     ids = tokenizer("schläft" * 2000)["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "schläft" * 2000
     assert len(ids) < 7 * 2000, "pieces, and not bytes alone"
@@ -165,8 +170,9 @@ def test_a_word_too_long_for_wordpiece_is_split_into_pieces_like_any_other():
 TRAINED = """
 import json, sys
 from vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 for model in sys.argv[2:]:
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(json.loads(sys.argv[1]), 290, model=model)
+    tokenizer = train_tokenizer(json.loads(sys.argv[1]), 290, model=model)
     print(json.dumps(tokenizer.backend_tokenizer.to_str()))
 """
 
@@ -175,7 +181,7 @@ def test_training_in_another_process_gives_the_same_vocabularies():
     command = [sys.executable, "-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     there = [json.loads(line) for line in output.splitlines()]
-    here = [VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
+    here = [train_tokenizer(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
     assert [tokenizer.backend_tokenizer.to_str() for tokenizer in here] == there
 
 
@@ -183,19 +189,19 @@ def test_training_in_another_process_gives_the_same_vocabularies():
 def test_training_reads_any_iterable_once(model):
     read = []
     texts = (read.append(text) or text for text in TEXTS)
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, 290, model=model)
+    tokenizer = train_tokenizer(texts, 290, model=model)
     assert read == TEXTS
     assert len(tokenizer) == 290
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
 def test_pairs_seen_too_rarely_are_not_merged(model):
-    assert len(VanillaTransformerTokenizer.train_from_iterator(TEXTS, 300, min_frequency=1000, model=model)) == 259
+    assert len(train_tokenizer(TEXTS, 300, min_frequency=1000, model=model)) == 259
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
 def test_texts_that_give_fewer_entries_than_asked_have_those_they_give(model):
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(["a"], vocab_size=37000, model=model)
+    tokenizer = train_tokenizer(["a"], vocab_size=37000, model=model)
     assert 259 <= len(tokenizer) <= 260
     assert tokenizer.decode(tokenizer("a日 b")["input_ids"], skip_special_tokens=True) == "a日 b"
 
@@ -203,7 +209,7 @@ def test_texts_that_give_fewer_entries_than_asked_have_those_they_give(model):
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
 def test_a_text_without_spaces_can_be_learnt_from(model):
     text = "schläft" * 3000
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator([text], vocab_size=270, model=model)
+    tokenizer = train_tokenizer([text], vocab_size=270, model=model)
     ids = tokenizer(text)["input_ids"]
     assert len(ids) < len(text) / 2, "pieces, and not bytes alone"
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
@@ -211,35 +217,35 @@ def test_a_text_without_spaces_can_be_learnt_from(model):
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
 def test_a_vocabulary_without_room_for_the_bytes_is_refused(model):
-    assert len(VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=259, model=model)) == 259
+    assert len(train_tokenizer(TEXTS, vocab_size=259, model=model)) == 259
     with pytest.raises(ValueError, match="`vocab_size` must be at least 259 .*got 258"):
-        VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=258, model=model)
+        train_tokenizer(TEXTS, vocab_size=258, model=model)
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
 @pytest.mark.parametrize("texts", [[], [""], ["", ""]])
 def test_training_on_nothing_is_refused(texts, model):
     with pytest.raises(ValueError, match=f"got {len(texts)} texts without a character"):
-        VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=300, model=model)
+        train_tokenizer(texts, vocab_size=300, model=model)
 
 
 def test_a_model_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="`model` must be one of bpe, unigram, wordpiece, got 'sentencepiece'"):
-        VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=300, model="sentencepiece")
+        train_tokenizer(TEXTS, vocab_size=300, model="sentencepiece")
 
 
 def test_wordpiece_takes_the_longest_piece_from_the_left_and_bpe_the_first_merge():
     texts = ["dbc ebc fbc gbc ab ab ab"] * 2
     tokens = {}
     for model in ("bpe", "wordpiece"):
-        tokenizer = VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=262, model=model)
+        tokenizer = train_tokenizer(texts, vocab_size=262, model=model)
         tokens[model] = tokenizer.tokenize("abc")
     assert tokens["bpe"][-1] == "bc"
     assert tokens["wordpiece"] == ["Ġab", "c"]
 
 
 def test_unigram_gives_the_most_probable_of_all_segmentations():
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(TINY_TEXTS, vocab_size=300, model="unigram")
+    tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300, model="unigram")
     scores = dict(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
     word = "Ġlaufen"
     cuts = [[i + 1 for i in range(len(word) - 1) if mask >> i & 1] for mask in range(2 ** (len(word) - 1))]
@@ -250,15 +256,31 @@ def test_unigram_gives_the_most_probable_of_all_segmentations():
     assert len(possible) > 1 and len(best) < len(word)
 
 
-def test_the_probabilities_of_unigram_fit_the_corpus_better_than_equal_ones():
+def test_unigram_probabilities_fit_the_corpus_better_than_equal_ones():
     words = {"Ġab": 6, "Ġa": 2, "Ġb": 1}
-    fitted = _fit_pieces([*"Ġab", "Ġa", "ab"], words, size=5)
-    assert sum(fitted.values()) == pytest.approx(1)
+    candidates = Counter(dict.fromkeys(["Ġa", "ab", *"Ġab"], 1))
+    fitted = {piece: math.exp(score) for piece, score in _fit_unigram(words, candidates, 258)}
+    assert fitted.keys() >= {*"Ġab", "Ġa", "ab"} and len(fitted) == 258
     likelihood = {
         name: sum(count * math.log(sum_over_segmentations(word, pieces)) for word, count in words.items())
         for name, pieces in (("equal", dict.fromkeys(fitted, 1 / len(fitted))), ("fitted", fitted))
     }
     assert likelihood["fitted"] > likelihood["equal"]
+
+
+def test_unigram_segments_as_sentencepiece_does(monkeypatch):
+    processors, load = [], sentencepiece.SentencePieceProcessor
+    monkeypatch.setattr(
+        sentencepiece, "SentencePieceProcessor", lambda **options: processors.append(load(**options)) or processors[0]
+    )
+    texts = [f"{pair.source} {pair.target}" for pair in read_demo_corpus("train", 500)]
+    tokenizer = train_tokenizer(texts, vocab_size=600, model="unigram")
+    assert len(tokenizer) == 600
+    backend = tokenizer.backend_tokenizer
+    for text in texts:
+        words = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))
+        expected = [piece for word, _ in words for piece in processors[0].encode(word, out_type=str)]
+        assert tokenizer.tokenize(text) == expected
 
 
 def sum_over_segmentations(word, pieces):
@@ -271,7 +293,7 @@ def sum_over_segmentations(word, pieces):
 
 def test_a_string_is_not_taken_for_a_list_of_texts():
     with pytest.raises(ValueError, match="got the one string 'A man'"):
-        VanillaTransformerTokenizer.train_from_iterator("A man", vocab_size=300)
+        train_tokenizer("A man", vocab_size=300)
 
 
 # --- As in transformers ---------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from vanilla_transformer.data.arguments import TOKENIZER_MODELS
 from vanilla_transformer.file_utils import atomic_folder
-from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS, VanillaTransformerTokenizer
 
 from .arguments import parse
 
@@ -34,9 +34,10 @@ def main(arguments: Sequence[str]) -> None:
     if (folder / "tokenizer.json").exists():
         raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
     from vanilla_transformer.data.readers import read_lines
+    from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
     lines = chain.from_iterable(read_lines(file) for file in files)
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(
+    tokenizer = train_tokenizer(
         lines, options.vocab_size, options.min_frequency, show_progress=True, model=options.model
     )
     with atomic_folder(folder) as aside:

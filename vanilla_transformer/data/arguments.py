@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from vanilla_transformer.tokenization_vanilla_transformer import TOKENIZER_MODELS
-
 from .readers import CorpusSpec
+
+TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
 
 
 @dataclass

@@ -160,7 +160,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
     if not isinstance(tokenizer, VanillaTransformerTokenizer):
         raise ValueError(
             f"BPE-dropout must have a VanillaTransformerTokenizer, got {type(tokenizer).__name__}. Train one with "
-            "`VanillaTransformerTokenizer.train_from_iterator`."
+            "`vanilla_transformer.data.tokenizer_training.train_tokenizer`."
         )
     model = tokenizer.backend_tokenizer.model
     if not isinstance(model, models.BPE):

@@ -28,11 +28,11 @@ def recipe(corpus, tmp_path):
 @pytest.fixture
 def prepare(monkeypatch):
     """Return a function that loads or trains a tokenizer, and reports whether it has trained."""
-    train = VanillaTransformerTokenizer.train_from_iterator
+    train = tokenizing.train_tokenizer
     calls = []
     monkeypatch.setattr(
-        tokenizing.VanillaTransformerTokenizer,
-        "train_from_iterator",
+        tokenizing,
+        "train_tokenizer",
         lambda texts, **options: calls.append(options) or train(texts, **options),
     )
 

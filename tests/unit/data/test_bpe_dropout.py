@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data.bpe_dropout import BpeDropout
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the grass.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
@@ -22,7 +22,7 @@ any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
 @pytest.fixture(scope="module")
 def tokenizer():
     """With an added token, which no dropout may split."""
-    trained = VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=320)
+    trained = train_tokenizer(TEXTS, vocab_size=320)
     trained.add_tokens(["<2de>"])
     return trained
 
@@ -88,7 +88,7 @@ def probabilities(tokens, ranks, dropout):
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
 def test_segmentations_are_as_frequent_as_the_algorithm_of_the_paper_makes_them(dropout):
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(["aab abab aaab bab"] * 3, vocab_size=268)
+    tokenizer = train_tokenizer(["aab abab aaab bab"] * 3, vocab_size=268)
     bpe = BpeDropout(tokenizer, dropout)
     name = tokenizer.convert_ids_to_tokens
     ranks = {tuple(name(list(pair))): rank for pair, (rank, _) in bpe._merges.items()}
@@ -136,7 +136,7 @@ def test_another_seed_epoch_index_or_side_draws_anew(tokenizer, change):
 
 @pytest.mark.parametrize(("model", "name"), [("unigram", "Unigram"), ("wordpiece", "WordPiece")])
 def test_another_model_is_refused(model, name):
-    tokenizer = VanillaTransformerTokenizer.train_from_iterator(TEXTS, vocab_size=300, model=model)
+    tokenizer = train_tokenizer(TEXTS, vocab_size=300, model=model)
     with pytest.raises(ValueError, match=f"must have a tokenizer of the model bpe.*got {name}"):
         BpeDropout(tokenizer, 0.1)
 

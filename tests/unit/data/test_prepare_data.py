@@ -11,7 +11,7 @@ from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
-from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer, train_tokenizer
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 
@@ -105,7 +105,7 @@ def test_a_file_touched_or_moved_is_still_known_and_one_changed_is_not(recipe, p
 
 def test_another_tokenizer_and_other_rules_are_other_entries(recipe, prepare, tiny_tokenizer):
     prepare(recipe())
-    other = type(tiny_tokenizer).train_from_iterator(["a b c"], vocab_size=260)
+    other = train_tokenizer(["a b c"], vocab_size=260)
     assert prepare(recipe(), other)[1]
     assert prepare(recipe(drop_duplicates=True))[1]
 

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.tiny_runs import flags
-from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.training.arguments import parse_recipe
 
 
@@ -16,7 +16,7 @@ def opened(corpus, tokenizer, cache, **changes):
 @pytest.fixture
 def tokenizer(corpus):
     texts = (corpus / "train.a").read_text().split("\n")
-    return VanillaTransformerTokenizer.train_from_iterator(texts, vocab_size=300)
+    return train_tokenizer(texts, vocab_size=300)
 
 
 def ids(pairs):

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
-from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.cli import main
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.publishing.behavior import check_behavior
 
@@ -137,7 +137,7 @@ def other_tokenizer(folder):
         for one in ("ab", "cd", "ef", "gh")
         for other in ("kl", "mn", "op", "qr", "st", "uv", "wx", "yz")
     ]
-    large = VanillaTransformerTokenizer.train_from_iterator(words * 2, vocab_size=320)
+    large = train_tokenizer(words * 2, vocab_size=320)
     large.save_pretrained(folder)
 
 

@@ -73,10 +73,10 @@ def test_the_choices_in_the_tables_are_recipe_keys(page, capsys):
         assert f"--{name}" in shown
 
 
-def test_the_python_of_the_page_on_one_side_alone_runs(tmp_path, monkeypatch, capsys):
+def test_docs_decoder_only_python_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = {}
-    for block in blocks(ROOT / "docs" / "one_side_alone.md", "python"):
+    for block in blocks(ROOT / "docs" / "decoder_only_and_encoder_only.md", "python"):
         exec(block, names)
     AcceleratorState._reset_state(reset_partial_state=True)  # it keeps the first precision that was asked for
     assert capsys.readouterr().out.splitlines()[-1].startswith("Where is the ")
@@ -114,7 +114,7 @@ def run_in_shell(lines):
 
 
 def test_the_commands_of_the_page_on_training_run_from_top_to_bottom(place):
-    page = ROOT / "docs" / "train_on_your_own_text.md"
+    page = ROOT / "docs" / "train_on_your_own_data.md"
     said = run_in_shell("\n".join(blocks(page, "bash")))
     table = re.search(r"\| in `output_dir`.*?\n\n", page.read_text(), re.DOTALL)[0]
     promised = set(re.findall(r"`([\w.]+)/?`", table)) - {"output_dir", "ema"}  # a moving average is a choice
@@ -127,7 +127,7 @@ def test_the_commands_of_the_page_on_training_run_from_top_to_bottom(place):
 def test_the_command_for_two_processes_runs(place):
     (line,) = [
         line
-        for block in blocks(ROOT / "docs" / "many_gpus.md", "bash")
+        for block in blocks(ROOT / "docs" / "multi_gpu_training.md", "bash")
         for line in block.splitlines()
         if line.startswith("torchrun --nproc_per_node 2")
     ]
@@ -147,7 +147,7 @@ def test_the_recipe_of_several_corpora_trains_with_every_rule_of_cleaning(place)
     Path("ours.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     Path("crawled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt14:de-en")
-    corpora, cleaning = blocks(ROOT / "docs" / "train_on_your_own_text.md", "yaml")
+    corpora, cleaning = blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")
     small = yaml.safe_load(Path("recipes/small.yaml").read_text())
     Path("mix.yaml").write_text(yaml.safe_dump(small | yaml.safe_load(corpora) | yaml.safe_load(cleaning)))
     train(parse_recipe(["mix.yaml", "--output_dir", "out"]), evaluate=lambda *_, **__: {"bleu": 0.0})

@@ -7,9 +7,13 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from filelock import FileLock
 from safetensors import SafetensorError
+
+if TYPE_CHECKING:  # keeps `--help` fast
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +42,14 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
         raise OSError(f"Cannot write the weights to {folder}: {error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def save_model_folder(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path) -> Path:
+    """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically."""
+    with atomic_folder(folder) as temporary:
+        model.save_pretrained(temporary)
+        tokenizer.save_pretrained(temporary)
+    return Path(folder)
 
 
 def write_text_atomically(path: str | Path, text: str) -> Path:

@@ -23,20 +23,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import save_model_folder as save_model_folder  # also named here
 
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"  # written last
 _SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
-
-
-def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
-    """Write a model folder atomically: safetensors, configuration, generation configuration and tokenizer."""
-    with atomic_folder(Path(folder)) as temporary:
-        model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-    return Path(folder)
 
 
 @dataclass

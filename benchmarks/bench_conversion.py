@@ -55,8 +55,8 @@ _HEAD = ("| conversion | identical outputs | largest logit difference | speed |"
 
 def _row(name: str, found: Comparison | None) -> str:
     assert found, "all formats here have both sides"
-    logits = "not shown" if found.largest_difference is None else f"{found.largest_difference:.1e}"
-    return f"| {name} | {found.identical} of {found.sentences} | {logits} | × {found.speed:.2f} |"
+    logits = "not shown" if found.max_logit_difference is None else f"{found.max_logit_difference:.1e}"
+    return f"| {name} | {found.num_identical} of {found.num_sentences} | {logits} | × {found.speedup:.2f} |"
 
 
 def _about() -> str:

@@ -34,7 +34,7 @@ def assert_onnx_parity(config, tokenizer, folder):
     ours = save_model_folder(model, tokenizer, folder / "ours")
 
     comparison = to_onnx(ours, folder / "onnx", SENTENCES)
-    assert (comparison.sentences, comparison.identical) == (5, 5)
+    assert (comparison.num_sentences, comparison.num_identical) == (5, 5)
 
     encoder, forward = run_graphs(folder / "onnx")
     for sentences in (SENTENCES[:1], SENTENCES):  # a batch of one as well

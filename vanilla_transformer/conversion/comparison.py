@@ -1,4 +1,4 @@
-"""Whether two forms of one model do the same: their logits, what they translate, and how fast."""
+"""Compare a model before and after conversion: translations, logits and speed."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -7,26 +7,31 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Of every comparison, whatever runs the sides.
+# The same for every comparison.
 BATCH_SIZE = 16
 MAX_NEW_TOKENS = 128
 Translator = Callable[[Sequence[str]], list[list[int]]]
 
 
 class Comparison(NamedTuple):
-    """
-    What a conversion changed. `largest_difference` is that of logits, absolute, and None where a side shows none;
-    `speed` is how many times as fast the converted model decodes.
+    """Differences between the original and the converted model.
+
+    Attributes:
+        num_sentences: Sentences translated by both.
+        num_identical: Sentences with the same token ids.
+        max_logit_difference: The largest absolute difference, or None if a runtime does not return logits.
+        speedup: Decoding time of the original divided by the time of the converted model.
     """
 
-    sentences: int
-    identical: int
-    largest_difference: float | None
-    speed: float
+    num_sentences: int
+    num_identical: int
+    max_logit_difference: float | None
+    speedup: float
 
     def __str__(self) -> str:
-        logits = "" if self.largest_difference is None else f", largest logit difference {self.largest_difference:.1e}"
-        return f"{self.identical} of {self.sentences} outputs identical{logits}, {self.speed:.2f} times as fast"
+        difference = self.max_logit_difference
+        logits = "" if difference is None else f", largest logit difference {difference:.1e}"
+        return f"{self.num_identical} of {self.num_sentences} outputs identical{logits}, speedup {self.speedup:.2f}"
 
 
 def compare_models(
@@ -35,47 +40,47 @@ def compare_models(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
 ) -> Comparison:
-    """
-    Compares two models of transformers: tokens of `generate()` by greedy search, and the logits of both along the
-    original's tokens.
+    """Compare two models of transformers: the tokens of greedy search, and the logits along the original's tokens.
 
     Raises:
         ValueError: there are no sentences.
     """
-    one, other = (greedy(model, tokenizer) for model in (original, converted))
-    return compare_translators(one, other, sentences)._replace(
-        largest_difference=largest_logit_difference(original, converted, tokenizer, sentences)
+    comparison = compare_translators(
+        greedy_translator(original, tokenizer), greedy_translator(converted, tokenizer), sentences
     )
+    difference = max_logit_difference(original, converted, tokenizer, sentences)
+    return comparison._replace(max_logit_difference=difference)
 
 
 def compare_translators(original: Translator, converted: Translator, sentences: Sequence[str]) -> Comparison:
-    """
-    Compares token ids, special ones aside.
+    """Compare token ids, without special tokens, and time.
 
     Raises:
         ValueError: there are no sentences.
     """
     if not sentences:
-        raise ValueError("A comparison needs sentences, got none.")
+        raise ValueError("A comparison needs at least one sentence, got none.")
     outputs, seconds = [], []
     for translate in (original, converted):
-        translate(sentences[:1])  # the first call allocates
-        started = time.perf_counter()
+        translate(sentences[:1])  # warm up
+        start = time.perf_counter()
         outputs.append(translate(sentences))
-        seconds.append(time.perf_counter() - started)
-    identical = sum(one == other for one, other in zip(*outputs, strict=True))
-    return Comparison(len(sentences), identical, None, seconds[0] / seconds[1])
+        seconds.append(time.perf_counter() - start)
+    num_identical = sum(first == second for first, second in zip(*outputs, strict=True))
+    return Comparison(len(sentences), num_identical, None, seconds[0] / seconds[1])
 
 
-def batches(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Iterator[dict[str, torch.Tensor]]:
+def tokenized_batches(
+    tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]
+) -> Iterator[dict[str, torch.Tensor]]:
     """Yield `input_ids` and `attention_mask` of `BATCH_SIZE` sentences at a time."""
     for start in range(0, len(sentences), BATCH_SIZE):
         batch = tokenizer(list(sentences[start : start + BATCH_SIZE]), padding=True, return_tensors="pt")
         yield {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
 
 
-def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Translator:
-    """A function from sentences to the tokens that `model` generates by greedy search."""
+def greedy_translator(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Translator:
+    """Return a function from sentences to the token ids that `model` generates by greedy search."""
     options = _greedy_options(model)
     special = {model.config.pad_token_id, model.config.eos_token_id, model.config.decoder_start_token_id}
 
@@ -83,7 +88,7 @@ def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Transl
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         model.eval()
         rows: list[list[int]] = []
-        for inputs in batches(tokenizer, sentences):
+        for inputs in tokenized_batches(tokenizer, sentences):
             rows += model.generate(**inputs, **options).tolist()
         return [[token for token in row if token not in special] for row in rows]
 
@@ -91,30 +96,30 @@ def greedy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Transl
 
 
 def _greedy_options(model: PreTrainedModel) -> dict[str, Any]:
-    """No translation holds padding, and toolkits differ in whether their models could write it."""
+    """Return the arguments of `generate()`. Padding is suppressed because only some toolkits can generate it."""
     pad = model.config.pad_token_id
     return {"num_beams": 1, "do_sample": False, "max_new_tokens": MAX_NEW_TOKENS, "suppress_tokens": [pad]}
 
 
 @torch.no_grad()
-def largest_logit_difference(
+def max_logit_difference(
     original: PreTrainedModel,
     converted: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
 ) -> float:
-    """Over all tokens that the original generates for `sentences`, and all entries of the vocabulary."""
-    worst = 0.0
-    for inputs in batches(tokenizer, sentences):
+    """Return the largest absolute difference of logits, over all tokens that the original generates."""
+    largest = 0.0
+    for inputs in tokenized_batches(tokenizer, sentences):
         tokens = original.eval().generate(**inputs, **_greedy_options(original))
         kept = tokens.ne(original.config.pad_token_id)
-        kept[:, 0] = True  # Marian starts with padding
-        one, other = (
+        kept[:, 0] = True  # Marian's start token is padding
+        first, second = (
             model.eval()(**inputs, decoder_input_ids=tokens, use_cache=False).logits[kept]
             for model in (original, converted)
         )
-        finite = torch.isfinite(one) & torch.isfinite(other)  # a bias of minus infinity bans a token
-        if not torch.equal(torch.isfinite(one), torch.isfinite(other)):
+        finite = torch.isfinite(first) & torch.isfinite(second)  # a bias of minus infinity bans a token
+        if not torch.equal(torch.isfinite(first), torch.isfinite(second)):
             return float("inf")
-        worst = max(worst, float((one - other)[finite].abs().max()))
-    return worst
+        largest = max(largest, float((first - second)[finite].abs().max()))
+    return largest

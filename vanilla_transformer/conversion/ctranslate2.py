@@ -1,8 +1,7 @@
-"""
-CTranslate2, a fast runtime for CPUs and GPUs (`pip install 'vanilla-transformer[ctranslate2]'`).
+"""Convert to CTranslate2, a fast runtime for CPUs and GPUs (`pip install 'vanilla-transformer[ctranslate2]'`).
 
-Importing this module tells CTranslate2's own converter about this package's models, so that
-`ct2-transformers-converter --trust_remote_code` and `TransformersConverter` take them as well.
+Importing this module registers this package's models with CTranslate2's own converters, `TransformersConverter` and
+`ct2-transformers-converter --trust_remote_code`.
 """
 
 from collections.abc import Sequence
@@ -27,33 +26,33 @@ from vanilla_transformer.modeling_vanilla_transformer import (
 )
 from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
 
-from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
-from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
-from .loading import load_model
+from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy_translator
+from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
-# CTranslate2 has a table of positions, which ends; a sinusoid does not.
-_POSITIONS = 4096
-# What the pipeline needs beside CTranslate2's own files. Its `config.json` is of another kind than the library's.
+# CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
+_NUM_POSITIONS = 4096
+# Files that the pipeline needs. CTranslate2 writes a `config.json` of its own, so ours gets another name.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 
 @register_loader("VanillaTransformerConfig")
 class VanillaTransformerLoader(BartLoader):
-    """Maps a model of this package to CTranslate2's; names of parameters are BART's, which it has a loader of."""
+    """Map a model of this package to a CTranslate2 spec. Parameter names are the same as BART's."""
 
     architecture_name = "AutoModelForSeq2SeqLM"
 
     def get_model_spec(self, model: PreTrainedModel) -> TransformerSpec:
-        """
+        """Build the spec of the encoder and the decoder.
+
         Raises:
-            ValueError: CTranslate2 has not what the model needs; the text lists it.
+            ValueError: CTranslate2 cannot represent the model; the message lists every reason.
         """
         config = model.config
-        refuse(
+        check_supported(
             "CTranslate2",
             {
-                f"it activates with {config.activation_function!r}": config.activation_function
+                f"its activation function is {config.activation_function!r}": config.activation_function
                 not in _SUPPORTED_ACTIVATIONS,
                 "encoder and decoder have different numbers of heads": config.encoder_attention_heads
                 != config.decoder_attention_heads,
@@ -72,7 +71,7 @@ class VanillaTransformerLoader(BartLoader):
         return spec
 
     def set_common_layers(self, spec: Any, module: PreTrainedModel) -> None:
-        """Embeddings, positions and the last normalisation of pre-norm."""
+        """Set embeddings, positional encodings and the final layer norm of pre-norm models."""
         spec.scale_embeddings = module.embed_tokens.embed_scale
         spec.position_encodings.encodings = _positions(module)
         shared = isinstance(spec.embeddings, list)
@@ -81,15 +80,15 @@ class VanillaTransformerLoader(BartLoader):
             self.set_layer_norm(spec.layer_norm, module.layer_norm)
 
     def set_config(self, config: Any, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-        """Special tokens, and ε."""
+        """Set the special tokens and the layer-norm epsilon."""
         config.bos_token = tokenizer.bos_token
         config.eos_token = tokenizer.eos_token
-        config.unk_token = tokenizer.unk_token or tokenizer.pad_token  # bytes leave nothing unknown
+        config.unk_token = tokenizer.unk_token or tokenizer.pad_token  # byte-level tokenizers have no unknown token
         config.decoder_start_token = tokenizer.convert_ids_to_tokens(model.config.decoder_start_token_id)
         config.layer_norm_epsilon = model.config.layer_norm_eps
 
     def get_vocabulary(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> list[str]:
-        """A name for each row of the embedding; rows that no token has get one of their own."""
+        """Return a unique name for each row of the embedding, also for rows without a token."""
         names = {index: token for token, index in tokenizer.get_vocab().items()}
         return [names.get(index, f"<unused{index}>") for index in range(model.config.vocab_size)]
 
@@ -98,43 +97,47 @@ def _positions(module: PreTrainedModel) -> torch.Tensor:
     config = module.config
     if config.position_embedding_type == "learned":
         return module.embed_positions.weight
-    return sinusoidal_positions(torch.arange(_POSITIONS), config.d_model, config.sinusoid_layout)
+    return sinusoidal_positions(torch.arange(_NUM_POSITIONS), config.d_model, config.sinusoid_layout)
 
 
 def to_ctranslate2(
     folder: str | Path, output_dir: str | Path, sentences: Sequence[str], quantization: str = "float32"
 ) -> Comparison:
-    """
-    Writes a model folder of this package for CTranslate2, with the tokenizer and the decoding that
-    `TranslationPipeline` needs beside it.
+    """Convert a model folder of this package to CTranslate2.
+
+    The tokenizer and the generation configuration are copied, so that `TranslationPipeline` can run the folder.
 
     Args:
-        quantization: How weights are stored, one of `QUANTIZATIONS`.
+        quantization: The data type of the weights, one of `QUANTIZATIONS`.
 
     Raises:
-        ValueError: CTranslate2 has not what the model needs, or there is no such quantization.
-        OSError: there is no such model, or `output_dir` holds something already.
+        ValueError: CTranslate2 cannot represent the model, or there is no such quantization.
+        OSError: there is no such model, or `output_dir` is not empty.
     """
-    check_destination(output_dir)
+    check_output_dir_is_empty(output_dir)
     if quantization not in QUANTIZATIONS:
         raise ValueError(f"`quantization` must be one of {', '.join(QUANTIZATIONS)}, got {quantization!r}.")
     model = load_model(VanillaTransformerForConditionalGeneration, folder)
     if not model.config.share_encoder_decoder_embeddings:
         raise ValueError(
-            f"{folder} has two vocabularies, but one tokenizer to name their entries for CTranslate2 by. Models of "
-            "one vocabulary can be converted."
+            f"Only models with one vocabulary can be converted to CTranslate2, but {folder} has separate vocabularies "
+            "for source and target."
         )
     tokenizer = AutoTokenizer.from_pretrained(folder)
-    with atomic_folder(Path(output_dir)) as aside:
+    with atomic_folder(output_dir) as temporary:
         converter = TransformersConverter(str(folder), copy_files=list(_TOKENIZER_FILES))
-        converter.convert(str(aside), quantization=None if quantization == "float32" else quantization, force=True)
-        model.config.to_json_file(aside / CONVERTED_CONFIG)
-        translator = ctranslate2.Translator(str(aside))
-        return compare_translators(greedy(model, tokenizer), greedy_ctranslate2(translator, tokenizer), sentences)
+        converter.convert(str(temporary), quantization=None if quantization == "float32" else quantization, force=True)
+        model.config.to_json_file(temporary / CONVERTED_CONFIG)
+        translator = ctranslate2.Translator(str(temporary))
+        return compare_translators(
+            greedy_translator(model, tokenizer), ctranslate2_greedy_translator(translator, tokenizer), sentences
+        )
 
 
-def greedy_ctranslate2(translator: ctranslate2.Translator, tokenizer: PreTrainedTokenizerBase) -> Translator:
-    """A function from sentences to the tokens that CTranslate2 generates by greedy search."""
+def ctranslate2_greedy_translator(
+    translator: ctranslate2.Translator, tokenizer: PreTrainedTokenizerBase
+) -> Translator:
+    """Return a function from sentences to the token ids that CTranslate2 generates by greedy search."""
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(sentences))["input_ids"]]

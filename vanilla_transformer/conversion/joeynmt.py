@@ -1,8 +1,7 @@
-"""
-JoeyNMT's Transformer, whose positions are the paper's.
+"""Convert from JoeyNMT's Transformer, which has the paper's positional encodings.
 
-A model folder of JoeyNMT holds `config.yaml`, a checkpoint (`best.ckpt`, or the only `*.ckpt`), `src_vocab.txt` and
-`trg_vocab.txt`; the SentencePiece models are where the configuration says, or in the folder under the same name.
+A JoeyNMT model folder has `config.yaml`, a checkpoint (`best.ckpt`, or the only `*.ckpt`), `src_vocab.txt` and
+`trg_vocab.txt`. The SentencePiece models are at the paths in the configuration, or in the folder under the same names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,18 +13,23 @@ import yaml
 from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .comparison import Comparison
-from .destination import check_destination, refuse, write_model
-from .pickled import read_checkpoint
-from .sentencepiece_tokenizer import find_sentencepiece, sentencepiece_tokenizer
+from .utils import (
+    build_sentencepiece_tokenizer,
+    check_output_dir_is_empty,
+    check_supported,
+    find_sentencepiece_model,
+    load_pickled_checkpoint,
+)
 
 Weights = Mapping[str, torch.Tensor]
-_EPSILON = 1e-6
+_LAYER_NORM_EPS = 1e-6
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu"}
-_SPECIAL = {"unk": ("<unk>", 0), "pad": ("<pad>", 1), "bos": ("<s>", 2), "eos": ("</s>", 3)}
-# Of a layer: names of ours and of JoeyNMT's.
+_SPECIAL_SYMBOLS = {"unk": ("<unk>", 0), "pad": ("<pad>", 1), "bos": ("<s>", 2), "eos": ("</s>", 3)}
+# Modules of a layer: our name and JoeyNMT's.
 _ENCODER_LAYER = {"self_attn": "src_src_att", "self_attn_layer_norm": "layer_norm"}
 _DECODER_LAYER = {
     "self_attn": "trg_trg_att",
@@ -41,8 +45,8 @@ _FEED_FORWARD = {
 _PROJECTIONS = {"q_proj": "q_layer", "k_proj": "k_layer", "v_proj": "v_layer", "out_proj": "output_layer"}
 
 
-class JoeyModel(NamedTuple):
-    """What `from_joeynmt` reads: the configuration, weights by JoeyNMT's names, tokens by id, SentencePiece models."""
+class JoeyNMTModel(NamedTuple):
+    """Contents of a JoeyNMT folder. Weights have JoeyNMT's names; tokens are in the order of their ids."""
 
     config: Mapping[str, Any]
     weights: Weights
@@ -53,28 +57,28 @@ class JoeyModel(NamedTuple):
 
 
 def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
-    """
-    Writes a model of JoeyNMT as a model folder of this package, with the decoding of its configuration.
+    """Convert a JoeyNMT model to a model folder of this package, with the decoding options of its configuration.
 
     Returns:
-        None: there is no comparison, since JoeyNMT's requirements are not those of this package.
+        None: there is no comparison, since JoeyNMT's requirements conflict with this package's.
 
     Raises:
-        ValueError: the model or its tokenizer cannot be represented; the text lists why.
-        OSError: a file is missing, or `output_dir` holds something already.
+        ValueError: the model or its tokenizer cannot be represented; the message lists every reason.
+        OSError: a file is missing, or `output_dir` is not empty.
     """
-    check_destination(output_dir)
+    check_output_dir_is_empty(output_dir)
     joey = read_joeynmt(folder)
     model = model_from_joeynmt(joey)
-    write_model(model, _tokenizer(joey), output_dir)
+    save_model_folder(model, _build_tokenizer(joey), output_dir)
     return None
 
 
-def read_joeynmt(folder: str | Path) -> JoeyModel:
-    """
+def read_joeynmt(folder: str | Path) -> JoeyNMTModel:
+    """Read a JoeyNMT folder.
+
     Raises:
         OSError: a file is missing.
-        ValueError: the checkpoint is not JoeyNMT's, or its tokenizers are not of SentencePiece.
+        ValueError: the checkpoint is not JoeyNMT's, or a tokenizer is not SentencePiece.
     """
     folder = Path(folder)
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
@@ -82,11 +86,11 @@ def read_joeynmt(folder: str | Path) -> JoeyModel:
     checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
     if len(checkpoints) != 1:
         raise FileNotFoundError(f"There must be best.ckpt or one *.ckpt in {folder}, got {len(checkpoints)}.")
-    content = read_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
+    content = load_pickled_checkpoint(checkpoints[0], "JoeyNMT", "model_state")
     source, target = (_read_lines(folder / f"{side}_vocab.txt") for side in ("src", "trg"))
     names = (config["data"][side]["tokenizer_cfg"]["model_file"] for side in ("src", "trg"))
-    spms = (find_sentencepiece(name, folder) for name in names)
-    return JoeyModel(config, content["model_state"], source, target, *spms)
+    spms = (find_sentencepiece_model(name, folder) for name in names)
+    return JoeyNMTModel(config, content["model_state"], source, target, *spms)
 
 
 def _check_tokenizers(data: Mapping[str, Any]) -> None:
@@ -99,22 +103,21 @@ def _check_tokenizers(data: Mapping[str, Any]) -> None:
             f"the level of {side} is {given['level']!r}, not 'bpe'": given["level"] != "bpe",
             f"the tokenizer of {side} is {kind!r}, not 'sentencepiece'": kind != "sentencepiece",
             f"{side} is lowercased": bool(given.get("lowercase")),
-            f"{side} is normalised": bool(given.get("normalize")),
-            f"{side} is tokenised before": options.get("pretokenizer", "none") != "none",
+            f"{side} is normalized": bool(given.get("normalize")),
+            f"{side} is pretokenized": options.get("pretokenizer", "none") != "none",
         }
-    refuse("This package", reasons)
+    check_supported("This package", reasons)
 
 
 def _read_lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").rstrip("\n").split("\n")
 
 
-def model_from_joeynmt(joey: JoeyModel) -> VanillaTransformerForConditionalGeneration:
-    """
-    The same model, with parameters of its own.
+def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGeneration:
+    """Build the same model.
 
     Raises:
-        ValueError: it cannot be represented; the text lists why.
+        ValueError: the model cannot be represented; the message lists every reason.
     """
     given = joey.config["model"]
     encoder, decoder = given["encoder"], given["decoder"]
@@ -125,7 +128,7 @@ def model_from_joeynmt(joey: JoeyModel) -> VanillaTransformerForConditionalGener
     config = VanillaTransformerConfig(
         vocab_size=len(joey.source_tokens),
         decoder_vocab_size=len(joey.target_tokens),
-        # This package ties source and target to each other only together with the output projection.
+        # This package shares source and target embeddings only if the output projection is tied as well.
         share_encoder_decoder_embeddings=bool(given.get("tied_embeddings")) and tied and same_vocabulary,
         tie_word_embeddings=tied,
         d_model=encoder["hidden_size"],
@@ -142,12 +145,12 @@ def model_from_joeynmt(joey: JoeyModel) -> VanillaTransformerForConditionalGener
         normalize_before=encoder.get("layer_norm") == "pre",
         scale_embedding=bool(encoder["embeddings"].get("scale")),
         attention_bias=True,
-        layer_norm_eps=_EPSILON,
+        layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
     model = VanillaTransformerForConditionalGeneration(config).eval()
-    model.load_state_dict({name: joey.weights[_their_name(name)] for name in model.state_dict()})
-    model.generation_config = _decoding(joey.config.get("testing") or {}, ids)
+    model.load_state_dict({name: joey.weights[_joeynmt_name(name)] for name in model.state_dict()})
+    model.generation_config = _generation_config(joey.config.get("testing") or {}, ids)
     return model
 
 
@@ -156,21 +159,21 @@ def _check_model(given: Mapping[str, Any], encoder: Mapping[str, Any], decoder: 
         return encoder.get(name) != decoder.get(name)
 
     activation = encoder.get("activation", "relu")
-    refuse(
+    check_supported(
         "This package",
         {
-            "it is no Transformer": {encoder.get("type"), decoder.get("type")} != {"transformer"},
-            f"it activates with {activation!r}": activation not in _ACTIVATIONS,
-            "the activations of encoder and decoder differ": differ("activation"),
+            "it is not a Transformer": {encoder.get("type"), decoder.get("type")} != {"transformer"},
+            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
+            "the activation functions of encoder and decoder differ": differ("activation"),
             "the widths of encoder and decoder differ": differ("hidden_size"),
-            "encoder and decoder normalise in different places": differ("layer_norm"),
-            # Without it JoeyNMT's encoder normalises before its sub-layers, but not at its end.
-            "`layer_norm` is not given": encoder.get("layer_norm") not in ("pre", "post"),
-            "residual connections are weighted (`alpha`)": {encoder.get("alpha", 1.0), decoder.get("alpha", 1.0)}
+            "encoder and decoder normalize in different places": differ("layer_norm"),
+            # Without it JoeyNMT's encoder is pre-norm but has no final layer norm.
+            "`layer_norm` is neither 'pre' nor 'post'": encoder.get("layer_norm") not in ("pre", "post"),
+            "its residual connections are weighted (`alpha`)": {encoder.get("alpha", 1.0), decoder.get("alpha", 1.0)}
             != {1.0},
             "only one of the embeddings is scaled": bool(encoder["embeddings"].get("scale"))
             != bool(decoder["embeddings"].get("scale")),
-            "source and target are tied, but not to the softmax": bool(given.get("tied_embeddings"))
+            "source and target embeddings are shared, but not tied to the softmax": bool(given.get("tied_embeddings"))
             and not given.get("tied_softmax"),
         },
     )
@@ -178,7 +181,7 @@ def _check_model(given: Mapping[str, Any], encoder: Mapping[str, Any], decoder: 
 
 def _special_ids(config: Mapping[str, Any]) -> dict[str, int]:
     given = config["data"].get("special_symbols") or {}
-    ids = {name: given.get(f"{name}_id", default) for name, (_, default) in _SPECIAL.items()}
+    ids = {name: given.get(f"{name}_id", default) for name, (_, default) in _SPECIAL_SYMBOLS.items()}
     return {
         "pad_token_id": ids["pad"],
         "bos_token_id": ids["bos"],
@@ -187,8 +190,8 @@ def _special_ids(config: Mapping[str, Any]) -> dict[str, int]:
     }
 
 
-def _decoding(testing: Mapping[str, Any], ids: Mapping[str, int]) -> GenerationConfig:
-    """JoeyNMT's `beam_alpha` is the exponent of the paper's length penalty; -1 switches it off."""
+def _generation_config(testing: Mapping[str, Any], ids: Mapping[str, int]) -> GenerationConfig:
+    """Build the generation config. `beam_alpha` is the exponent of the paper's length penalty; -1 disables it."""
     alpha = testing.get("beam_alpha", -1)
     limit = testing.get("max_output_length", -1)
     return GenerationConfig(
@@ -202,8 +205,8 @@ def _decoding(testing: Mapping[str, Any], ids: Mapping[str, int]) -> GenerationC
     )
 
 
-def _their_name(name: str) -> str:
-    """JoeyNMT's name of a parameter of ours."""
+def _joeynmt_name(name: str) -> str:
+    """Return JoeyNMT's name of our parameter `name`."""
     if name == "lm_head.weight":
         return "decoder.output_layer.weight"
     stack, *rest = name.removeprefix("model.").split(".")
@@ -216,7 +219,9 @@ def _their_name(name: str) -> str:
     return ".".join([stack, "layers", number, names[module], *(_PROJECTIONS.get(part, part) for part in inner)])
 
 
-def _tokenizer(joey: JoeyModel) -> MarianTokenizer:
+def _build_tokenizer(joey: JoeyNMTModel) -> MarianTokenizer:
     given = joey.config["data"].get("special_symbols") or {}
-    names = {f"{name}_token": given.get(f"{name}_token", default) for name, (default, _) in _SPECIAL.items()}
-    return sentencepiece_tokenizer((joey.source_spm, joey.target_spm), (joey.source_tokens, joey.target_tokens), names)
+    names = {f"{name}_token": given.get(f"{name}_token", default) for name, (default, _) in _SPECIAL_SYMBOLS.items()}
+    return build_sentencepiece_tokenizer(
+        (joey.source_spm, joey.target_spm), (joey.source_tokens, joey.target_tokens), names
+    )

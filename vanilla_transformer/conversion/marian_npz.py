@@ -1,9 +1,7 @@
-"""
-Marian's own files (`*.npz`), as OPUS-MT publishes them beside those for transformers.
+"""Convert from Marian's own files (`*.npz`), which OPUS-MT publishes as well.
 
-Matrices are stored the other way round, `(inputs, outputs)`; the decoder starts from a zero vector, for which a
-vocabulary entry is added that is never generated; wavelengths of positions go up to 10000 · 2π exactly, so that
-exponents are divided by `d_model / 2 - 1`, and become a table as learned positions are.
+Matrices are stored as `(inputs, outputs)`. The decoder starts from a zero vector, for which we add a vocabulary entry
+that is never generated. The positional encodings (see `fairseq_sinusoids`) become a table, like learned positions.
 """
 
 import json
@@ -20,24 +18,24 @@ import yaml
 from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy
-from .destination import check_destination, refuse, write_model
-from .positions import spanning_sinusoids
+from .comparison import MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy_translator
+from .utils import check_output_dir_is_empty, check_supported, fairseq_sinusoids
 
 _CONFIG = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
-_EPSILON = 1e-6
-_POSITIONS = 1024
-_NEVER = -1e9  # the bias of what must not be generated; finite, since 0 · infinity is not a number
+_LAYER_NORM_EPS = 1e-6
+_NUM_POSITIONS = 1024
+_BANNED_LOGIT = -1e9  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
 _POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
 _EOS, _UNKNOWN = "</s>", "<unk>"
 _PAD = "<pad>"
 
 
 class MarianFiles(NamedTuple):
-    """What a folder of Marian's holds: options, weights by Marian's names, tokens by id, and SentencePiece models."""
+    """Contents of a Marian folder. Weights have Marian's names; tokens are in the order of their ids."""
 
     options: Mapping[str, Any]
     weights: Mapping[str, np.ndarray]
@@ -47,43 +45,43 @@ class MarianFiles(NamedTuple):
 
 
 def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
-    """
-    Writes a model of Marian as a model folder of this package.
+    """Convert a model in Marian's own format to a model folder of this package.
 
     Args:
-        folder: The weights (`*.npz`); the vocabulary (`*.yml`, besides `decoder.yml`); `source.spm` and `target.spm`.
-            Where Marian used a SentencePiece model as its vocabulary, `vocab.spm` stands for all three.
+        folder: The weights (`*.npz`), the vocabulary (`*.yml` other than `decoder.yml`), `source.spm` and
+            `target.spm`. If Marian used SentencePiece as its vocabulary, `vocab.spm` replaces the latter three.
 
     Returns:
-        The comparison with CTranslate2's form of the same files; None where CTranslate2 is not installed.
+        The comparison with CTranslate2, which reads the same files. None if CTranslate2 is not installed.
 
     Raises:
-        ValueError: the model cannot be represented; the text lists why.
-        OSError: a file is missing, or `output_dir` holds something already.
+        ValueError: the model cannot be represented; the message lists every reason.
+        OSError: a file is missing, or `output_dir` is not empty.
     """
-    check_destination(output_dir)
+    check_output_dir_is_empty(output_dir)
     files = read_marian(folder)
     model = model_from_marian_npz(files)
-    with tempfile.TemporaryDirectory() as aside:
-        tokenizer = _tokenizer(files, Path(aside))
+    with tempfile.TemporaryDirectory() as temporary:
+        tokenizer = _build_tokenizer(files, Path(temporary))
         comparison = None
-        peer = _ctranslate2_peer(files, tokenizer, Path(aside))
-        if peer is not None:
-            comparison = compare_translators(peer, greedy(model, tokenizer), sentences)
-        write_model(model, tokenizer, output_dir)
+        reference = _ctranslate2_translator(files, tokenizer, Path(temporary))
+        if reference is not None:
+            comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences)
+        save_model_folder(model, tokenizer, output_dir)
     return comparison
 
 
 def read_marian(folder: str | Path) -> MarianFiles:
-    """
+    """Read a Marian folder.
+
     Raises:
-        OSError: a file is missing, or there are several where one must be.
+        OSError: a file is missing, or several match where there must be one.
         ValueError: the weights are not Marian's.
     """
     folder = Path(folder)
-    weights = _read_arrays(_only(folder, "*.npz"))
+    weights = _read_arrays(_find_one(folder, "*.npz"))
     if _CONFIG not in weights:
-        raise ValueError(f"The weights in {folder} must hold Marian's options ({_CONFIG}), but do not.")
+        raise ValueError(f"The weights in {folder} must contain Marian's options ({_CONFIG}), but do not.")
     options = yaml.safe_load(weights.pop(_CONFIG).tobytes().rstrip(b"\0"))
     single = folder / "vocab.spm"
     if single.exists():
@@ -96,8 +94,8 @@ def read_marian(folder: str | Path) -> MarianFiles:
     return MarianFiles(options, weights, _read_vocabulary(folder), *sides)
 
 
-def _only(folder: Path, pattern: str, besides: str = "") -> Path:
-    found = [path for path in sorted(folder.glob(pattern)) if path.name != besides]
+def _find_one(folder: Path, pattern: str, exclude: str = "") -> Path:
+    found = [path for path in sorted(folder.glob(pattern)) if path.name != exclude]
     if len(found) != 1:
         raise FileNotFoundError(f"There must be one file {pattern} in {folder}, got {len(found)}.")
     return found[0]
@@ -107,40 +105,42 @@ def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as content:
             return dict(content)
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:  # TypeError: an array alone, not an archive
-        raise ValueError(f"{path} is not a whole file of NumPy's arrays: {error}") from error
+    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a single array, not an archive
+        raise ValueError(f"{path} is not a complete NumPy archive: {error}") from error
 
 
 def _read_vocabulary(folder: Path) -> list[str]:
-    """The tokens by id. No library reads all of Marian's YAML: `token: id`, or the two on lines of their own."""
+    """Read the tokens in the order of their ids.
+
+    Marian writes `token: id`, or `? token` and `: id` on two lines, and does not quote every token as YAML requires.
+    """
     entries: dict[int, str] = {}
     key = ""
-    for line in _only(folder, "*.yml", besides="decoder.yml").read_text(encoding="utf-8").split("\n"):
+    for line in _find_one(folder, "*.yml", exclude="decoder.yml").read_text(encoding="utf-8").split("\n"):
         if line.startswith("? "):
             key = line[2:]
         elif line.startswith(": "):
-            entries[int(line[2:])] = _unquoted(key)
+            entries[int(line[2:])] = _unquote(key)
         elif line.strip():
             key, number = line.rsplit(":", 1)
-            entries[int(number)] = _unquoted(key)
+            entries[int(number)] = _unquote(key)
     if sorted(entries) != list(range(len(entries))):
-        raise ValueError(f"The vocabulary in {folder} must have the ids from 0 to {len(entries) - 1}, once each.")
+        raise ValueError(f"The vocabulary in {folder} must have each id from 0 to {len(entries) - 1} once.")
     return [entries[index] for index in range(len(entries))]
 
 
-def _unquoted(key: str) -> str:
+def _unquote(key: str) -> str:
     return str(yaml.safe_load(key)) if key[:1] in "\"'" else key
 
 
 def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditionalGeneration:
-    """
-    The model of Marian's files, with one more entry of the vocabulary.
+    """Build the model of Marian's files, with one more vocabulary entry.
 
     Raises:
-        ValueError: it cannot be represented; the text lists why.
+        ValueError: the model cannot be represented; the message lists every reason.
     """
     options = files.options
-    _check(options, files.weights)
+    _check_options(options, files.weights)
     pad, eos = len(files.tokens), files.tokens.index(_EOS)
     ids = {"pad_token_id": pad, "bos_token_id": None, "eos_token_id": eos, "decoder_start_token_id": pad}
     config = VanillaTransformerConfig(
@@ -153,126 +153,131 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         encoder_ffn_dim=options["transformer-dim-ffn"],
         decoder_ffn_dim=options["transformer-dim-ffn"],
         activation_function=_ACTIVATIONS[options["transformer-ffn-activation"]],
-        normalize_before=_norm(options) == _PRE_NORM,
+        normalize_before=_norm_positions(options) == _PRE_NORM,
         tie_word_embeddings="Wemb" in files.weights,
         attention_bias=True,
         lm_head_bias=True,
         position_embedding_type="learned",
-        max_position_embeddings=_POSITIONS,
-        layer_norm_eps=_EPSILON,
+        max_position_embeddings=_NUM_POSITIONS,
+        layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
     model = VanillaTransformerForConditionalGeneration(config).eval()
-    model.load_state_dict({name: _find(name, tensor, files.weights) for name, tensor in model.state_dict().items()})
+    model.load_state_dict(
+        {name: _find_weight(name, tensor, files.weights) for name, tensor in model.state_dict().items()}
+    )
     model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
     return model
 
 
-def _norm(options: Mapping[str, Any]) -> tuple[str, ...]:
+def _norm_positions(options: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(
         options.get(f"transformer-{place}") or "" for place in ("preprocess", "postprocess", "postprocess-top")
     )
 
 
-def _check(options: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
+def _check_options(options: Mapping[str, Any], weights: Mapping[str, np.ndarray]) -> None:
     activation = options.get("transformer-ffn-activation")
-    norm, autoregression = _norm(options), options.get("transformer-decoder-autoreg", "self-attention")
-    refuse(
+    norm, autoregression = _norm_positions(options), options.get("transformer-decoder-autoreg", "self-attention")
+    check_supported(
         "This package",
         {
             f"its type is {options.get('type')!r}, not 'transformer'": options.get("type") != "transformer",
-            f"its decoder has {autoregression!r} in place of self-attention": autoregression != "self-attention",
-            f"it activates with {activation!r}": activation not in _ACTIVATIONS,
-            f"it normalises by {norm}, not by {_POST_NORM} or {_PRE_NORM}": norm not in (_POST_NORM, _PRE_NORM),
-            "it processes its embeddings": bool(set(options.get("transformer-postprocess-emb") or "") - {"d"}),
+            f"its decoder has {autoregression!r} instead of self-attention": autoregression != "self-attention",
+            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
+            f"its normalization is {norm}, not {_POST_NORM} or {_PRE_NORM}": norm not in (_POST_NORM, _PRE_NORM),
+            "it postprocesses its embeddings": bool(set(options.get("transformer-postprocess-emb") or "") - {"d"}),
             "its attention has no output projection": bool(options.get("transformer-no-projection")),
-            "its feed-forward layers have another depth than 2": options.get("transformer-ffn-depth", 2) != 2,
+            "the depth of its feed-forward layers is not 2": options.get("transformer-ffn-depth", 2) != 2,
             "source and target have different vocabularies": len(set(options.get("dim-vocabs", [0]))) > 1,
         },
     )
 
 
-def _find(name: str, like: torch.Tensor, weights: Mapping[str, np.ndarray]) -> torch.Tensor:
-    """The tensor of Marian's that our `name` stands for."""
+def _find_weight(name: str, initial: torch.Tensor, weights: Mapping[str, np.ndarray]) -> torch.Tensor:
+    """Return Marian's tensor for our parameter `name`, which has the shape of `initial`."""
     stack, *rest = name.removeprefix("model.").split(".")
     if stack == "lm_head":
-        return _of_the_projection(rest[0], weights)
+        return _projection_weight(rest[0], weights)
     if rest[0] == "embed_tokens":
-        return _with_pad_row(weights, "Wemb", f"{stack}_Wemb")
+        return _add_pad_row(weights, "Wemb", f"{stack}_Wemb")
     if rest[0] == "embed_positions":
         trained = weights.get("Wpos")
-        return _tensor(trained) if trained is not None else spanning_sinusoids(*like.shape)
+        return _to_tensor(trained) if trained is not None else fairseq_sinusoids(*initial.shape)
     if rest[0] == "layer_norm":
-        return _tensor(weights[f"{stack}_top_ln_{_NORM_PARTS[rest[1]]}"]).flatten()
-    return _of_a_layer(f"{stack}_l{int(rest[1]) + 1}", rest[2:], weights)
+        return _to_tensor(weights[f"{stack}_top_ln_{_NORM_PARTS[rest[1]]}"]).flatten()
+    return _layer_weight(f"{stack}_l{int(rest[1]) + 1}", rest[2:], weights)
 
 
 _NORM_PARTS = {"weight": "scale", "bias": "bias"}
 _ATTENTIONS = {"self_attn": "self", "encoder_attn": "context"}
 
 
-def _of_a_layer(layer: str, rest: list[str], weights: Mapping[str, np.ndarray]) -> torch.Tensor:
-    """For instance `encoder_l1` and `["self_attn", "q_proj", "weight"]`: `encoder_l1_self_Wq`, transposed."""
+def _layer_weight(layer: str, rest: list[str], weights: Mapping[str, np.ndarray]) -> torch.Tensor:
+    """Return a weight of a layer: `self_attn.q_proj.weight` of `encoder_l1` is `encoder_l1_self_Wq`, transposed."""
     module, part = rest[0], rest[-1]
     if module.endswith("layer_norm"):
         attention = _ATTENTIONS.get(module.removesuffix("_layer_norm"))
         prefix = f"{layer}_ffn_ffn_ln" if attention is None else f"{layer}_{attention}_Wo_ln"
         name = f"{prefix}_{_NORM_PARTS[part]}"
-        return _tensor(weights.get(f"{name}_pre", weights.get(name))).flatten()
+        return _to_tensor(weights.get(f"{name}_pre", weights.get(name))).flatten()
     if module in _ATTENTIONS:
         letter, prefix = rest[1][0], f"{layer}_{_ATTENTIONS[module]}"  # q, k, v or o
     else:
         letter, prefix = module[-1], f"{layer}_ffn"  # 1 or 2
     if part == "bias":
-        return _tensor(weights[f"{prefix}_b{letter}"]).flatten()
-    return _tensor(weights[f"{prefix}_W{letter}"]).T
+        return _to_tensor(weights[f"{prefix}_b{letter}"]).flatten()
+    return _to_tensor(weights[f"{prefix}_W{letter}"]).T
 
 
-def _of_the_projection(part: str, weights: Mapping[str, np.ndarray]) -> torch.Tensor:
+def _projection_weight(part: str, weights: Mapping[str, np.ndarray]) -> torch.Tensor:
     if part == "bias":
-        bias = _tensor(weights["decoder_ff_logit_out_b"]).flatten()
-        return torch.cat([bias, torch.tensor([_NEVER])])
+        bias = _to_tensor(weights["decoder_ff_logit_out_b"]).flatten()
+        return torch.cat([bias, torch.tensor([_BANNED_LOGIT])])
     if "decoder_ff_logit_out_W" in weights:
-        return _with_zero_row(_tensor(weights["decoder_ff_logit_out_W"]).T)
-    return _with_pad_row(weights, "decoder_ff_logit_out_Wt", "Wemb", "decoder_Wemb")
+        return _add_zero_row(_to_tensor(weights["decoder_ff_logit_out_W"]).T)
+    return _add_pad_row(weights, "decoder_ff_logit_out_Wt", "Wemb", "decoder_Wemb")
 
 
-def _with_pad_row(weights: Mapping[str, np.ndarray], *names: str) -> torch.Tensor:
-    return _with_zero_row(_tensor(next(weights[name] for name in names if name in weights)))
+def _add_pad_row(weights: Mapping[str, np.ndarray], *names: str) -> torch.Tensor:
+    return _add_zero_row(_to_tensor(next(weights[name] for name in names if name in weights)))
 
 
-def _with_zero_row(matrix: torch.Tensor) -> torch.Tensor:
+def _add_zero_row(matrix: torch.Tensor) -> torch.Tensor:
     return torch.cat([matrix, torch.zeros(1, matrix.shape[1])])
 
 
-def _tensor(array: Any) -> torch.Tensor:
+def _to_tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
 
 
-def _tokenizer(files: MarianFiles, aside: Path) -> MarianTokenizer:
+def _build_tokenizer(files: MarianFiles, folder: Path) -> MarianTokenizer:
     vocabulary = {token: index for index, token in enumerate([*files.tokens, _PAD])}
-    (aside / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
-    return MarianTokenizer(str(files.source_spm), str(files.target_spm), str(aside / "vocab.json"))
+    (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+    return MarianTokenizer(str(files.source_spm), str(files.target_spm), str(folder / "vocab.json"))
 
 
-def _ctranslate2_peer(files: MarianFiles, tokenizer: MarianTokenizer, aside: Path) -> Translator | None:
-    """What CTranslate2 makes of the same weights. It would compute other wavelengths, so that it gets Marian's."""
+def _ctranslate2_translator(files: MarianFiles, tokenizer: MarianTokenizer, folder: Path) -> Translator | None:
+    """Return a greedy translator that runs the same weights in CTranslate2, or None if it is not installed.
+
+    CTranslate2 computes positional encodings with other wavelengths, so Marian's are passed as a table.
+    """
     try:
         import ctranslate2
     except ImportError:
         return None
-    positions = spanning_sinusoids(_POSITIONS, files.options["dim-emb"]).numpy()
+    positions = fairseq_sinusoids(_NUM_POSITIONS, files.options["dim-emb"]).numpy()
     config = np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8)
     arrays: dict[str, Any] = {_CONFIG: config, "Wpos": positions, **files.weights}
-    np.savez(aside / "model.npz", **arrays)
+    np.savez(folder / "model.npz", **arrays)
     lines = [f"{json.dumps(token, ensure_ascii=False)}: {index}\n" for index, token in enumerate(files.tokens)]
-    (aside / "vocab.yml").write_text("".join(lines), encoding="utf-8")
-    paths = [str(aside / "vocab.yml")] * 2
-    ctranslate2.converters.MarianConverter(str(aside / "model.npz"), paths).convert(str(aside / "ctranslate2"))
-    translator = ctranslate2.Translator(str(aside / "ctranslate2"))
+    (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")
+    paths = [str(folder / "vocab.yml")] * 2
+    ctranslate2.converters.MarianConverter(str(folder / "model.npz"), paths).convert(str(folder / "ctranslate2"))
+    translator = ctranslate2.Translator(str(folder / "ctranslate2"))
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
-        # It adds EOS to the source by itself.
+        # CTranslate2 appends EOS to the source.
         sources = [tokenizer.convert_ids_to_tokens(ids)[:-1] for ids in tokenizer(list(sentences))["input_ids"]]
         results = translator.translate_batch(sources, beam_size=1, max_decoding_length=MAX_NEW_TOKENS)
         return [tokenizer.convert_tokens_to_ids(result.hypotheses[0]) for result in results]

@@ -17,9 +17,15 @@ from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import MAX_NEW_TOKENS, Comparison, Translator, batches, compare_translators, greedy
-from .destination import SOURCES_WITHOUT_EOS, check_destination, refuse
-from .loading import load_model
+from .comparison import (
+    MAX_NEW_TOKENS,
+    Comparison,
+    Translator,
+    compare_translators,
+    greedy_translator,
+    tokenized_batches,
+)
+from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
 
 ENCODER, DECODER, DECODER_WITH_PAST = "encoder_model", "decoder_model", "decoder_with_past_model"
 
@@ -33,14 +39,16 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
         ValueError: the graphs cannot represent the model.
         OSError: there is no such model, or `output_dir` is not empty.
     """
-    check_destination(output_dir)
+    check_output_dir_is_empty(output_dir)
     model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
-    refuse("A graph of ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
+    check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with atomic_folder(output_dir) as temporary:
         _export(model).save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        return compare_translators(greedy(model, tokenizer), greedy_onnx(temporary, tokenizer), sentences)
+        return compare_translators(
+            greedy_translator(model, tokenizer), onnx_greedy_translator(temporary, tokenizer), sentences
+        )
 
 
 def _export(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
@@ -59,7 +67,7 @@ def _export(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
 
 
 def _example_inputs(model: VanillaTransformerForConditionalGeneration) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Return the module and example inputs of each graph. Sizes differ, so that no two are taken for the same."""
+    """Return the module and example inputs of each graph. All sizes differ, so that no two axes are unified."""
     batch_size, source_length, past_length = 2, 5, 3
     input_ids = torch.ones(batch_size, source_length, dtype=torch.long)
     source = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
@@ -87,7 +95,7 @@ def _quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def greedy_onnx(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> Translator:
+def onnx_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> Translator:
     """Return a function from sentences to the token ids that the graphs in `folder` generate by greedy search.
 
     Raises:
@@ -98,7 +106,7 @@ def greedy_onnx(folder: str | Path, tokenizer: PreTrainedTokenizerBase) -> Trans
 
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         rows: list[list[int]] = []
-        for batch in batches(tokenizer, sentences):
+        for batch in tokenized_batches(tokenizer, sentences):
             rows += _generate(graphs, batch, generation_config)
         return rows
 

@@ -1,9 +1,8 @@
-"""
-OpenNMT-py's Transformer, and that of eole, which came out of it: pre-norm, the paper's positions, sources without EOS.
+"""Convert from OpenNMT-py and its successor eole: pre-norm, the paper's positional encodings, sources without EOS.
 
-A checkpoint of OpenNMT-py is one pickle with options, vocabularies and weights. A model folder of eole holds
-`config.json` (no more than what was set, the rest has defaults), `vocab.json` and `model.00.safetensors`. The
-SentencePiece models of both are where the options say, or beside the weights under the same name.
+An OpenNMT-py checkpoint is one pickle with options, vocabularies and weights. An eole model folder has `config.json`
+(without options that have their default), `vocab.json` and `model.00.safetensors`. The SentencePiece models are at the
+paths in the options, or beside the weights under the same names.
 """
 
 import argparse
@@ -16,29 +15,34 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import GenerationConfig, MarianTokenizer
+from transformers import GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .comparison import Comparison
-from .destination import check_destination, refuse, write_model
-from .pickled import read_checkpoint
-from .sentencepiece_tokenizer import find_sentencepiece, sentencepiece_tokenizer
+from .utils import (
+    build_sentencepiece_tokenizer,
+    check_output_dir_is_empty,
+    check_supported,
+    find_sentencepiece_model,
+    load_pickled_checkpoint,
+)
 
 Weights = dict[str, torch.Tensor]
 _SIDES = ("encoder", "decoder")
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu"}
-_SPECIAL = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<s>", "eos_token": "</s>"}
-# What prepares text; any other changes it in a way that the tokenizer would have to repeat.
+_SPECIAL_TOKENS = {"unk_token": "<unk>", "pad_token": "<blank>", "bos_token": "<s>", "eos_token": "</s>"}
+# Supported text transforms. The tokenizer would have to apply any other.
 _TRANSFORMS = {"sentencepiece", "filtertoolong"}
 _WEIGHTS_FILE = "model.00.safetensors"
-# Of both toolkits, unless they are told otherwise.
+# The defaults of both toolkits.
 _BEAMS, _MAX_NEW_TOKENS = 5, 250
 
 
-class _Names(NamedTuple):
-    """A toolkit's names of modules: those of the whole model, and those of a layer, by ours."""
+class _ParameterNames(NamedTuple):
+    """A toolkit's module names by ours: top-level modules, and modules inside a layer."""
 
     modules: Mapping[str, str]
     encoder_layer: Mapping[str, str]
@@ -56,7 +60,7 @@ _OPENNMT_FEED_FORWARD = {
     "fc2": "feed_forward.w_2",
     "final_layer_norm": "feed_forward.layer_norm",
 }
-_OPENNMT_PY = _Names(
+_OPENNMT_PY = _ParameterNames(
     modules={
         "encoder.embed_tokens": "encoder.embeddings.make_embedding.emb_luts.0",
         "decoder.embed_tokens": "decoder.embeddings.make_embedding.emb_luts.0",
@@ -77,7 +81,7 @@ _EOLE_LAYER = {
     "fc2": "mlp.down_proj",
     "final_layer_norm": "post_attention_layernorm",
 }
-_EOLE = _Names(
+_EOLE = _ParameterNames(
     modules={
         "encoder.embed_tokens": "src_emb.embeddings",
         "decoder.embed_tokens": "tgt_emb.embeddings",
@@ -94,58 +98,59 @@ _EOLE = _Names(
 
 
 class OpenNMTModel(NamedTuple):
-    """What is read of either toolkit: fields of our configuration, weights by our names, tokens by id, files."""
+    """Contents of a model of either toolkit: our configuration fields, weights by our names, and the vocabularies."""
 
     fields: dict[str, Any]
     weights: Weights
     source_tokens: list[str]
     target_tokens: list[str]
-    special: Mapping[str, str]
-    spms: tuple[Path, Path]
+    special_tokens: Mapping[str, str]
+    spm_paths: tuple[Path, Path]
 
 
 def from_opennmt_py(path: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
-    """
-    Writes a checkpoint of OpenNMT-py (`*.pt`) as a model folder of this package.
+    """Convert an OpenNMT-py checkpoint (`*.pt`) to a model folder of this package.
 
     Returns:
-        None: there is no comparison, since OpenNMT-py's requirements are not those of this package.
+        None: there is no comparison, since OpenNMT-py's requirements conflict with this package's.
 
     Raises:
-        ValueError: the model or its tokenizer cannot be represented; the text lists why.
-        OSError: a file is missing, or `output_dir` holds something already.
+        ValueError: the model or its tokenizer cannot be represented; the message lists every reason.
+        OSError: a file is missing, or `output_dir` is not empty.
     """
-    check_destination(output_dir)
-    _write(read_opennmt_py(path), output_dir)
+    check_output_dir_is_empty(output_dir)
+    _save(read_opennmt_py(path), output_dir)
     return None
 
 
 def from_eole(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
-    """Writes a model folder of eole as one of this package; returns and raises what `from_opennmt_py` does."""
-    check_destination(output_dir)
-    _write(read_eole(folder), output_dir)
+    """Convert an eole model folder to a model folder of this package. Returns and raises as `from_opennmt_py` does."""
+    check_output_dir_is_empty(output_dir)
+    _save(read_eole(folder), output_dir)
     return None
 
 
-def _write(read: OpenNMTModel, output_dir: str | Path) -> None:
-    model = model_from_opennmt(read)
-    tokenizer: MarianTokenizer = sentencepiece_tokenizer(
-        read.spms, (read.source_tokens, read.target_tokens), read.special
+def _save(contents: OpenNMTModel, output_dir: str | Path) -> None:
+    tokenizer = build_sentencepiece_tokenizer(
+        contents.spm_paths, (contents.source_tokens, contents.target_tokens), contents.special_tokens
     )
-    write_model(model, tokenizer, output_dir)
+    save_model_folder(model_from_opennmt(contents), tokenizer, output_dir)
 
 
 def read_opennmt_py(path: str | Path) -> OpenNMTModel:
-    """
+    """Read an OpenNMT-py checkpoint.
+
     Raises:
         OSError: a file is missing.
-        ValueError: the checkpoint is not one of OpenNMT-py's version 3, or cannot be represented.
+        ValueError: the checkpoint is not of OpenNMT-py 3, or the model cannot be represented.
     """
     path = Path(path)
-    content = read_checkpoint(path, "OpenNMT-py", "generator", allowed=[argparse.Namespace])
+    content = load_pickled_checkpoint(path, "OpenNMT-py", "generator", allowed_types=[argparse.Namespace])
     options, vocab = vars(content["opt"]), content["vocab"]
     if not isinstance(vocab, dict) or not isinstance(vocab.get("src"), list):
-        raise ValueError(f"{path} must be of version 3 of OpenNMT-py. Older ones can be converted by its tools/.")
+        raise ValueError(
+            f"{path} must be a checkpoint of OpenNMT-py 3. Convert older ones with the scripts in its tools/."
+        )
     _check_opennmt_py(options, vocab)
     weights = content["model"] | {f"generator.{name}": tensor for name, tensor in content["generator"].items()}
     fields = {
@@ -155,11 +160,13 @@ def read_opennmt_py(path: str | Path) -> OpenNMTModel:
         **{f"{side}_ffn_dim": options["transformer_ff"] for side in _SIDES},
         "activation_function": _ACTIVATIONS[options["pos_ffn_activation_fn"]],
         "layer_norm_eps": options.get("norm_eps", 1e-6),
-        **_regularisation(options),
+        **_dropouts(options),
     }
     fields |= _tying(options, vocab["src"] == vocab["tgt"])
-    special = _SPECIAL | dict(zip(_SPECIAL, options.get("default_specials", _SPECIAL.values()), strict=True))
-    return _model(fields, weights, _OPENNMT_PY, vocab, special, _spms(options, path.parent))
+    special = _SPECIAL_TOKENS | dict(
+        zip(_SPECIAL_TOKENS, options.get("default_specials", _SPECIAL_TOKENS.values()), strict=True)
+    )
+    return _collect(fields, weights, _OPENNMT_PY, vocab, special, _find_spm_paths(options, path.parent))
 
 
 def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> None:
@@ -170,28 +177,29 @@ def _check_opennmt_py(options: Mapping[str, Any], vocab: Mapping[str, Any]) -> N
         **{"multiquery": False, "num_kv": 0, "sliding_window": 0, "num_experts": 0, "parallel_residual": False},
     }
     used = {name for corpus in options["data"].values() for name in corpus.get("transforms", [])}
-    refuse(
+    check_supported(
         "This package",
         {
             **_differences(options, expected),
-            f"it activates with {options['pos_ffn_activation_fn']!r}": options["pos_ffn_activation_fn"]
+            f"its activation function is {options['pos_ffn_activation_fn']!r}": options["pos_ffn_activation_fn"]
             not in _ACTIVATIONS,
-            "it attends by averaging": options.get("self_attn_type") == "average",
+            "it uses average attention": options.get("self_attn_type") == "average",
             **_text_reasons(used, options),
         },
     )
 
 
 def read_eole(folder: str | Path) -> OpenNMTModel:
-    """
+    """Read an eole model folder.
+
     Raises:
         OSError: a file is missing.
-        ValueError: the folder is not a whole model of eole, or cannot be represented.
+        ValueError: the folder is not a complete eole model, or the model cannot be represented.
     """
     folder = Path(folder)
     config, vocab = (_read_json(folder / name) for name in ("config.json", "vocab.json"))
     if not isinstance(config.get("model"), dict) or "encoder" not in config["model"]:
-        raise ValueError(f"{folder / 'config.json'} must be eole's, with encoder and decoder under `model`.")
+        raise ValueError(f"{folder / 'config.json'} must have eole's format, with encoder and decoder under `model`.")
     model, options = config["model"], (config.get("transforms_configs") or {}).get("sentencepiece", {})
     decoder = model["decoder"]
     _check_eole(model, set(config.get("transforms") or []), options)
@@ -199,7 +207,7 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
     try:
         weights = load_file(path)
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a whole safetensors file: {error}") from error
+        raise ValueError(f"{path} is truncated or damaged: {error}") from error
     fields = {
         "d_model": decoder.get("hidden_size", 512),
         **{f"{side}_layers": model[side].get("layers", 2) for side in _SIDES},
@@ -207,11 +215,12 @@ def read_eole(folder: str | Path) -> OpenNMTModel:
         **{f"{side}_ffn_dim": model[side].get("transformer_ff", 2048) for side in _SIDES},
         "activation_function": _ACTIVATIONS[decoder.get("mlp_activation_fn", "relu")],
         "layer_norm_eps": decoder.get("norm_eps", 1e-5),
-        **_regularisation(config.get("training") or {}),
+        **_dropouts(config.get("training") or {}),
         **_tying(model, vocab["src"] == vocab["tgt"]),
     }
-    inside = {name: str(value).replace("${MODEL_PATH}", os.fspath(folder)) for name, value in options.items()}
-    return _model(fields, weights, _EOLE, vocab, _SPECIAL | vocab.get("specials", {}), _spms(inside, folder))
+    paths = {name: str(value).replace("${MODEL_PATH}", os.fspath(folder)) for name, value in options.items()}
+    special = _SPECIAL_TOKENS | vocab.get("specials", {})
+    return _collect(fields, weights, _EOLE, vocab, special, _find_spm_paths(paths, folder))
 
 
 def _check_eole(model: Mapping[str, Any], transforms: set[str], options: Mapping[str, Any]) -> None:
@@ -223,10 +232,10 @@ def _check_eole(model: Mapping[str, Any], transforms: set[str], options: Mapping
         **{"relative_positions_buckets": 0},
     }
     activation = decoder.get("mlp_activation_fn", "relu")
-    refuse(
+    check_supported(
         "This package",
         {
-            "it is no Transformer of encoder and decoder": encoder.get("encoder_type") != "transformer"
+            "it is not an encoder-decoder Transformer": encoder.get("encoder_type") != "transformer"
             or decoder.get("decoder_type") != "transformer",
             **_differences(encoder, expected_of_both | {"encoder_layer_style": "standard"}),
             **_differences(encoder, {"final_encoder_layer_norm": True}),
@@ -236,14 +245,14 @@ def _check_eole(model: Mapping[str, Any], transforms: set[str], options: Mapping
                 f"`{name}` of encoder and decoder differ": encoder.get(name) != decoder.get(name)
                 for name in ("hidden_size", "mlp_activation_fn", "norm_eps")
             },
-            f"it activates with {activation!r}": activation not in _ACTIVATIONS,
+            f"its activation function is {activation!r}": activation not in _ACTIVATIONS,
             **_text_reasons(transforms, options),
         },
     )
 
 
 def _differences(given: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, bool]:
-    """Reasons to refuse: what is given otherwise than it must be. What is not given is as it must be."""
+    """Return a reason for each option that is given and differs from the expected value."""
     return {
         f"`{name}` is {given[name]!r}, not {value!r}": given[name] != value
         for name, value in expected.items()
@@ -254,52 +263,52 @@ def _differences(given: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[
 def _text_reasons(transforms: set[str], options: Mapping[str, Any]) -> dict[str, bool]:
     others = sorted(transforms - _TRANSFORMS)
     return {
-        f"its text is also prepared by {', '.join(others)}": bool(others),
-        "its text is not cut by SentencePiece": not options.get("src_subword_model"),
+        f"it also transforms text with {', '.join(others)}": bool(others),
+        "it does not tokenize with SentencePiece": not options.get("src_subword_model"),
     }
 
 
-def _regularisation(options: Mapping[str, Any]) -> dict[str, float]:
-    """The last of the values that training went through."""
+def _dropouts(options: Mapping[str, Any]) -> dict[str, float]:
+    """Return the dropout rates. Training can change them; the last value counts."""
     dropout = options.get("dropout", [0.3])[-1]
     attention_dropout = options.get("attention_dropout", [0.1])[-1]
     return {"dropout": dropout, "activation_dropout": dropout, "attention_dropout": attention_dropout}
 
 
 def _tying(options: Mapping[str, Any], same_vocabulary: bool) -> dict[str, bool]:
-    """This package ties source and target to each other only together with the output projection."""
+    """Return our tying options. Source and target embeddings are shared only if the output projection is tied."""
     shared, tied = (bool(options.get(name)) for name in ("share_embeddings", "share_decoder_embeddings"))
     return {"share_encoder_decoder_embeddings": shared and tied and same_vocabulary, "tie_word_embeddings": tied}
 
 
-def _spms(options: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
+def _find_spm_paths(options: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
     source = options["src_subword_model"]
     target = options.get("tgt_subword_model") or source
-    return find_sentencepiece(source, folder), find_sentencepiece(target, folder)
+    return find_sentencepiece_model(source, folder), find_sentencepiece_model(target, folder)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{path} must be JSON: {error}") from error
+        raise ValueError(f"{path} is not valid JSON: {error}") from error
 
 
-def _model(
+def _collect(
     fields: dict[str, Any],
     weights: Weights,
-    names: _Names,
+    names: _ParameterNames,
     vocab: Mapping[str, Any],
-    special: Mapping[str, str],
-    spms: tuple[Path, Path],
+    special_tokens: Mapping[str, str],
+    spm_paths: tuple[Path, Path],
 ) -> OpenNMTModel:
-    """What both readers end with: ids of the special tokens, and weights by our names, biases of zeros included."""
+    """Add the special token ids to the configuration fields and rename the weights."""
     source, target = vocab["src"], vocab["tgt"]
-    start = vocab.get("decoder_start_token", special["bos_token"])
-    missing = sorted({*special.values(), start} - set(target))
+    start = vocab.get("decoder_start_token", special_tokens["bos_token"])
+    missing = sorted({*special_tokens.values(), start} - set(target))
     if missing:
-        raise ValueError(f"The target's vocabulary must hold {', '.join(missing)}.")
-    if source.index(special["pad_token"]) != target.index(special["pad_token"]):
+        raise ValueError(f"The target vocabulary must contain {', '.join(missing)}.")
+    if source.index(special_tokens["pad_token"]) != target.index(special_tokens["pad_token"]):
         raise ValueError("Padding must have the same id in both vocabularies.")
     fields |= {
         "vocab_size": len(source),
@@ -309,13 +318,13 @@ def _model(
         "attention_bias": any(name.endswith("linear_query.bias") for name in weights),
         "source_eos": False,
         "decoder_start_token_id": target.index(start),
-        **{f"{name}_token_id": target.index(special[f"{name}_token"]) for name in ("pad", "bos", "eos")},
+        **{f"{name}_token_id": target.index(special_tokens[f"{name}_token"]) for name in ("pad", "bos", "eos")},
     }
-    return OpenNMTModel(fields, dict(_renamed(weights, names)), source, target, special, spms)
+    return OpenNMTModel(fields, dict(_rename(weights, names)), source, target, special_tokens, spm_paths)
 
 
-def _renamed(weights: Weights, names: _Names) -> Iterator[tuple[str, torch.Tensor]]:
-    """Weights by our names; positions and what is not a weight are left out."""
+def _rename(weights: Weights, names: _ParameterNames) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield the weights by our names, without positional encodings and other buffers."""
     ours = {theirs: name for name, theirs in names.modules.items()}
     layers = {
         "encoder": {theirs: name for name, theirs in names.encoder_layer.items()},
@@ -331,7 +340,7 @@ def _renamed(weights: Weights, names: _Names) -> Iterator[tuple[str, torch.Tenso
         elif kind in ("weight", "bias"):
             prefix = next((theirs for theirs in ours if module.startswith(f"{theirs}.")), None)
             if prefix is None:
-                raise ValueError(f"This package has no place for the parameter {name}.")
+                raise ValueError(f"This package cannot represent the parameter {name}.")
             number, _, inner = module.removeprefix(f"{prefix}.").partition(".")
             stack = ours[prefix].partition(".")[0]
             part, _, last = inner.rpartition(".")
@@ -341,16 +350,15 @@ def _renamed(weights: Weights, names: _Names) -> Iterator[tuple[str, torch.Tenso
             yield f"model.{ours[prefix]}.{number}.{path}.{kind}", tensor
 
 
-def model_from_opennmt(read: OpenNMTModel) -> VanillaTransformerForConditionalGeneration:
-    """
-    The same model, with parameters of its own.
+def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForConditionalGeneration:
+    """Build the same model.
 
     Raises:
-        ValueError: parameters are missing, or of other shapes than the options say.
+        ValueError: parameters are missing, or their shapes do not match the options.
     """
-    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**read.fields)).eval()
-    weights = dict(read.weights)
-    # What is shared is saved once, or several times over.
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**contents.fields)).eval()
+    weights = dict(contents.weights)
+    # Shared weights may be saved once or several times.
     for name, source in (
         ("model.decoder.embed_tokens.weight", "model.encoder.embed_tokens.weight"),
         ("lm_head.weight", "model.decoder.embed_tokens.weight"),
@@ -363,13 +371,13 @@ def model_from_opennmt(read: OpenNMTModel) -> VanillaTransformerForConditionalGe
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
-        raise ValueError(f"The weights are not those that the options say: {' '.join(str(error).split())}") from error
-    model.generation_config = _decoding(model.config)
+        raise ValueError(f"The weights do not match the options: {' '.join(str(error).split())}") from error
+    model.generation_config = _generation_config(model.config)
     return model
 
 
-def _decoding(config: VanillaTransformerConfig) -> GenerationConfig:
-    """That of both toolkits: hypotheses are compared by the mean of their log-probabilities."""
+def _generation_config(config: VanillaTransformerConfig) -> GenerationConfig:
+    """Build the default of both toolkits: hypotheses are ranked by the mean of their log-probabilities."""
     ids = {name: getattr(config, name) for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id")}
     return GenerationConfig(
         num_beams=_BEAMS,

@@ -1,4 +1,4 @@
-"""CTranslate2's form: the same greedy tokens, by this package's converter and by CTranslate2's own."""
+"""Conversion to CTranslate2, by this package's converter and by CTranslate2's own: the same greedy tokens."""
 
 import json
 import subprocess
@@ -16,8 +16,8 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.cli import main
-from vanilla_transformer.conversion.comparison import greedy
-from vanilla_transformer.conversion.ctranslate2 import greedy_ctranslate2, to_ctranslate2
+from vanilla_transformer.conversion.comparison import greedy_translator
+from vanilla_transformer.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1 2 3 4 5 6 7 8 9 10"]
@@ -31,19 +31,19 @@ SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei
         {"normalize_before": True, "attention_bias": True, "lm_head_bias": True, "tie_word_embeddings": False},
         {"position_embedding_type": "learned", "activation_function": "gelu", "decoder_layers": 2},
     ],
-    ids=["the paper's", "another layout", "before each sub-layer", "learned positions"],
+    ids=["paper", "sinusoid layout", "pre-norm", "learned positions"],
 )
-def test_greedy_tokens_are_the_same(changes, tiny_config, tiny_tokenizer, tmp_path):
+def test_to_ctranslate2_generates_our_greedy_tokens(changes, tiny_config, tiny_tokenizer, tmp_path):
     torch.manual_seed(0)
     config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)
     model = VanillaTransformerForConditionalGeneration(config)
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
     comparison = to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
-    assert (comparison.sentences, comparison.identical) == (4, 4) and comparison.speed > 0
+    assert (comparison.num_sentences, comparison.num_identical) == (4, 4) and comparison.speedup > 0
 
 
 @pytest.mark.parametrize("name", ["ctranslate2-int8", "ctranslate2-float16"])
-def test_the_command_quantizes(name, tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_convert_command_quantizes(name, tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     (tmp_path / "text").write_text("\n".join(SENTENCES))
     flags = ["--target_format", name, "--sentences", str(tmp_path / "text")]
@@ -56,7 +56,7 @@ def test_the_command_quantizes(name, tiny_model, tiny_tokenizer, tmp_path, capsy
     assert kept
 
 
-def test_ctranslate2s_own_converter_takes_a_folder(tiny_model, tiny_tokenizer, tmp_path):
+def test_ctranslate2_converter_reads_our_folders(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     program = "import vanilla_transformer.conversion.ctranslate2, sys\n"
     program += "from ctranslate2.converters.transformers import main; main()"
@@ -64,23 +64,25 @@ def test_ctranslate2s_own_converter_takes_a_folder(tiny_model, tiny_tokenizer, t
     ended = subprocess.run([sys.executable, "-c", program, *options], capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     translator, tokenizer = ctranslate2.Translator(str(tmp_path / "fast")), AutoTokenizer.from_pretrained(folder)
-    assert greedy_ctranslate2(translator, tokenizer)(SENTENCES) == greedy(tiny_model, tiny_tokenizer)(SENTENCES)
+    assert ctranslate2_greedy_translator(translator, tokenizer)(SENTENCES) == greedy_translator(
+        tiny_model, tiny_tokenizer
+    )(SENTENCES)
 
 
-def test_what_ctranslate2_has_not_is_listed_at_once_and_nothing_written(tiny_config, tiny_tokenizer, tmp_path):
+def test_to_ctranslate2_lists_every_reason_and_writes_nothing(tiny_config, tiny_tokenizer, tmp_path):
     changes = {"activation_function": "tanh", "decoder_attention_heads": 4}
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**tiny_config.to_dict() | changes))
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="activates with 'tanh'; .*different numbers of heads"):
+    with pytest.raises(ValueError, match="activation function is 'tanh'; .*different numbers of heads"):
         to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_an_unknown_quantization_and_a_folder_in_use_are_refused(tiny_model, tiny_tokenizer, tmp_path):
+def test_to_ctranslate2_refuses_unknown_quantizations_and_nonempty_folders(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     with pytest.raises(ValueError, match="got 'int4'"):
         to_ctranslate2(folder, tmp_path / "fast", SENTENCES, quantization="int4")
-    with pytest.raises(OSError, match="holds something already"):
+    with pytest.raises(OSError, match="is not empty"):
         to_ctranslate2(folder, folder, SENTENCES)
     assert json.loads((folder / "config.json").read_text())["model_type"] == "vanilla_transformer"
 

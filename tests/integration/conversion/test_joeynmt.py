@@ -1,4 +1,4 @@
-"""JoeyNMT: the real one, installed for the test beside this package's environment, is on the other side."""
+"""Conversion from JoeyNMT, compared with JoeyNMT itself, which the test installs into a separate folder."""
 
 import json
 import logging
@@ -50,7 +50,7 @@ def joey_folder(folder, same=True, **changes):
 
 @pytest.fixture(scope="module")
 def joey_path(tmp_path_factory):
-    """JoeyNMT from the package index. It asks for an old protobuf, which what is used here does not need."""
+    """Install JoeyNMT without its dependencies: it pins an old protobuf that the tested parts do not use."""
     target = tmp_path_factory.mktemp("joeynmt")
     packages = ["joeynmt==2.3.0", "subword-nmt", "importlib-metadata<9", "zipp"]
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), *packages]
@@ -64,7 +64,7 @@ def joey_path(tmp_path_factory):
 @pytest.mark.parametrize(
     ("same", "changes"), [(True, {}), (False, {"layer_norm": "pre", "activation": "gelu"})], ids=["post", "pre"]
 )
-def test_logits_and_greedy_tokens_are_those_of_joeynmt(same, changes, joey_path, tmp_path):
+def test_from_joeynmt_has_the_logits_and_tokens_of_joeynmt(same, changes, joey_path, tmp_path):
     folder = joey_folder(tmp_path / "joey", same, **changes)
     texts = [pair.source for pair in read_demo_corpus("test", 200)]
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "sp.model"))
@@ -96,17 +96,19 @@ def test_logits_and_greedy_tokens_are_those_of_joeynmt(same, changes, joey_path,
     assert largest < 1e-4
 
 
-def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(tmp_path, capsys):
+def test_from_joeynmt_lists_every_reason_and_writes_nothing(tmp_path, capsys):
     folder = joey_folder(tmp_path / "joey", alpha=0.5, activation="tanh")
     torch.save({"model_state": {}}, folder / "best.ckpt")
-    with pytest.raises(ValueError, match=r"activates with 'tanh'; residual connections are weighted \(`alpha`\)"):
+    with pytest.raises(
+        ValueError, match=r"activation function is 'tanh'; its residual connections are weighted \(`alpha`\)"
+    ):
         model_from_joeynmt(read_joeynmt(folder))
     assert main(["convert", str(folder), str(tmp_path / "ours"), "--source_format", "joeynmt"]) == 2
     assert "'tanh'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_another_tokenizer_is_refused(tmp_path):
+def test_read_joeynmt_refuses_another_tokenizer(tmp_path):
     folder = joey_folder(tmp_path / "joey")
     config = yaml.safe_load((folder / "config.yaml").read_text())
     config["data"]["src"] |= {"level": "word", "lowercase": True}
@@ -119,7 +121,7 @@ def test_another_tokenizer_is_refused(tmp_path):
     ("missing", "message"),
     [("best.ckpt", "best.ckpt"), ("trg_vocab.txt", "trg_vocab"), ("sp.model", "elsewhere/sp.model")],
 )
-def test_a_missing_file_is_named(missing, message, tmp_path):
+def test_read_joeynmt_names_a_missing_file(missing, message, tmp_path):
     folder = joey_folder(tmp_path / "joey")
     torch.save({"model_state": {}}, folder / "best.ckpt")
     (folder / missing).unlink()

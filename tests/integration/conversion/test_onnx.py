@@ -5,7 +5,7 @@ import pytest
 from tests.onnx_parity import assert_onnx_parity
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.cli import main
-from vanilla_transformer.conversion.onnx import DECODER_WITH_PAST, greedy_onnx
+from vanilla_transformer.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 
@@ -14,10 +14,10 @@ def test_onnx_translates_as_pytorch_by_greedy_and_beam_search(tiny_config, tiny_
     assert_onnx_parity(config, tiny_tokenizer, tmp_path)
     (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()
     with pytest.raises(OSError, match=DECODER_WITH_PAST):
-        greedy_onnx(tmp_path / "onnx", tiny_tokenizer)
+        onnx_greedy_translator(tmp_path / "onnx", tiny_tokenizer)
 
 
 def test_onnx_refuses_a_folder_that_is_not_empty(tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours"))
     assert main(["convert", folder, folder, "--target_format", "onnx"]) == 2
-    assert "holds something already" in capsys.readouterr().err
+    assert "is not empty" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""OpenNMT-py and eole: the real ones, installed by the tests beside this package's environment, are the other side."""
+"""Conversion from OpenNMT-py and eole, compared with the toolkits, which the tests install into separate folders."""
 
 import argparse
 import json
@@ -38,7 +38,7 @@ PACKAGES = {
 
 @pytest.fixture(scope="module")
 def text_folder(tmp_path_factory):
-    """Text of both languages, a SentencePiece model, and the list of its pieces."""
+    """Write text of both languages, a SentencePiece model and the list of its pieces."""
     folder = tmp_path_factory.mktemp("text")
     for side in ("source", "target"):
         (folder / side).write_text("\n".join(getattr(pair, side) for pair in PAIRS) + "\n")
@@ -55,7 +55,7 @@ def text_folder(tmp_path_factory):
 
 
 def toolkit_config(toolkit, text_folder, folder, shared, activation):
-    """A training configuration; `shared` ties source, target and output projection."""
+    """Return a training configuration; `shared` ties source, target and output projection."""
     shape = {"heads": 2, "hidden_size": 16, "transformer_ff": 32}
     shape |= {"share_embeddings": shared, "share_decoder_embeddings": shared, "add_qkvbias": not shared}
     spm = {f"{side}_subword_model": str(text_folder / "sp.model") for side in ("src", "tgt")}
@@ -77,7 +77,7 @@ def toolkit_config(toolkit, text_folder, folder, shared, activation):
 
 
 def encoded(text_folder):
-    """Ids of the sources as both toolkits have them: SentencePiece's pieces, special tokens first, and no EOS."""
+    """Return the source ids of both toolkits: SentencePiece pieces, special tokens first, no EOS."""
     pieces = sentencepiece.SentencePieceProcessor(model_file=str(text_folder / "sp.model"))
     vocabulary = [*SPECIAL, *(text_folder / "vocab").read_text().split("\n")[:-1]]
     sources = [pieces.encode(pair.source, out_type=str) for pair in PAIRS]
@@ -86,7 +86,7 @@ def encoded(text_folder):
 
 @pytest.fixture(scope="module", params=list(PACKAGES))
 def toolkit(request, tmp_path_factory):
-    """A toolkit from the package index. What else it asks for is not needed for what is used here."""
+    """Install a toolkit without the dependencies that the tested parts do not use."""
     target = tmp_path_factory.mktemp(request.param)
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target)]
     installed = subprocess.run([*command, *PACKAGES[request.param]], capture_output=True, text=True)
@@ -97,7 +97,7 @@ def toolkit(request, tmp_path_factory):
 @pytest.mark.slow
 @torch.no_grad()
 @pytest.mark.parametrize(("shared", "activation"), [(True, "relu"), (False, "gelu")], ids=["shared", "separate"])
-def test_greedy_tokens_and_logits_are_those_of_the_toolkit(
+def test_opennmt_has_the_tokens_and_logits_of_the_toolkit(
     shared, activation, toolkit, text_folder, tmp_path, record_property
 ):
     name, packages = toolkit
@@ -139,7 +139,7 @@ def opennmt_options(**changes):
 
 
 def opennmt_checkpoint(text_folder, tmp_path, **changes):
-    """A file of OpenNMT-py's layout with random weights."""
+    """Write a file in OpenNMT-py's layout with random weights."""
     vocabulary = [*SPECIAL, *(text_folder / "vocab").read_text().split("\n")[:-1]]
     (tmp_path / "sp.model").write_bytes((text_folder / "sp.model").read_bytes())
     layer = {f"self_attn.{name}.weight": (8, 8) for name in ("linear_query", "linear_keys", "linear_values")}
@@ -171,7 +171,7 @@ def opennmt_checkpoint(text_folder, tmp_path, **changes):
     return tmp_path / "model.pt"
 
 
-def test_eos_on_the_source_changes_nothing(text_folder, tmp_path):
+def test_source_eos_is_masked(text_folder, tmp_path):
     from_opennmt_py(opennmt_checkpoint(text_folder, tmp_path), tmp_path / "ours", [])
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     inputs = tokenizer(["The man sleeps.", "The old woman buys a red apple."], padding=True, return_tensors="pt")
@@ -193,7 +193,7 @@ def test_eos_on_the_source_changes_nothing(text_folder, tmp_path):
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_a_source_of_nothing_but_eos_gives_a_finite_answer(attention):
+def test_source_eos_alone_gives_finite_logits(attention):
     sizes = {"vocab_size": 9, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
     config = VanillaTransformerConfig(**sizes, source_eos=False, attn_implementation=attention)
     model = Model(config).eval()
@@ -201,7 +201,7 @@ def test_a_source_of_nothing_but_eos_gives_a_finite_answer(attention):
     assert torch.isfinite(logits).all()
 
 
-def test_a_model_without_eos_on_its_sources_does_not_go_where_nothing_masks_it(text_folder, tmp_path):
+def test_writers_refuse_models_without_source_eos(text_folder, tmp_path):
     model = model_from_opennmt(read_opennmt_py(opennmt_checkpoint(text_folder, tmp_path)))
     with pytest.raises(ValueError, match="source_eos"):
         model_to_marian(model)
@@ -211,7 +211,7 @@ def test_a_model_without_eos_on_its_sources_does_not_go_where_nothing_masks_it(t
         assert not (tmp_path / form).exists()
 
 
-def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(text_folder, tmp_path, capsys):
+def test_from_opennmt_py_lists_every_reason_and_writes_nothing(text_folder, tmp_path, capsys):
     path = opennmt_checkpoint(
         text_folder,
         tmp_path,
@@ -222,7 +222,12 @@ def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(text_f
     )
     assert main(["convert", str(path), str(tmp_path / "ours"), "--source_format", "opennmt-py"]) == 2
     message = capsys.readouterr().err
-    for part in ("'silu'", "`max_relative_positions` is 20, not 0", "by onmt_tokenize", "not cut by SentencePiece"):
+    for part in (
+        "'silu'",
+        "`max_relative_positions` is 20, not 0",
+        "with onmt_tokenize",
+        "not tokenize with SentencePiece",
+    ):
         assert part in message
     assert not (tmp_path / "ours").exists()
 
@@ -235,9 +240,9 @@ def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(text_f
         (lambda path: torch.save({"generator": {}, "model": {}, "opt": os.getcwd}, path), ValueError, "safely"),
         (lambda path: path.with_name("sp.model").unlink(), OSError, "elsewhere/sp.model"),
     ],
-    ids=["cut off", "missing", "something to run", "no SentencePiece"],
+    ids=["truncated", "missing", "pickled function", "no SentencePiece"],
 )
-def test_a_damaged_checkpoint_is_named(damage, error, message, text_folder, tmp_path):
+def test_from_opennmt_py_names_a_damaged_checkpoint(damage, error, message, text_folder, tmp_path):
     path = opennmt_checkpoint(text_folder, tmp_path)
     damage(path)
     with pytest.raises(error, match=message):
@@ -246,7 +251,7 @@ def test_a_damaged_checkpoint_is_named(damage, error, message, text_folder, tmp_
 
 
 def eole_folder(text_folder, folder, **changes):
-    """A folder of eole's layout with one tensor; what is checked before the weights is checked on it."""
+    """Write a folder in eole's layout with one tensor, for the checks that precede loading the weights."""
     folder.mkdir()
     (folder / "sp.model").write_bytes((text_folder / "sp.model").read_bytes())
     side = {"hidden_size": 8, "layers": 1, "heads": 2} | changes
@@ -259,26 +264,28 @@ def eole_folder(text_folder, folder, **changes):
     return folder
 
 
-def test_an_eole_model_of_another_kind_is_refused(text_folder, tmp_path):
+def test_read_eole_lists_every_reason(text_folder, tmp_path):
     folder = eole_folder(
         text_folder, tmp_path / "eole", position_encoding_type="Rotary", mlp_activation_fn="gated-silu"
     )
-    with pytest.raises(ValueError, match="'Rotary', not 'SinusoidalInterleaved'; it activates with 'gated-silu'"):
+    with pytest.raises(
+        ValueError, match="'Rotary', not 'SinusoidalInterleaved'; its activation function is 'gated-silu'"
+    ):
         read_eole(folder)
 
 
 @pytest.mark.parametrize(
     ("damage", "error", "message"),
     [
-        (lambda folder: (folder / "model.00.safetensors").write_bytes(b"\0" * 20), ValueError, "whole safetensors"),
+        (lambda folder: (folder / "model.00.safetensors").write_bytes(b"\0" * 20), ValueError, "truncated or damaged"),
         (lambda folder: (folder / "vocab.json").unlink(), OSError, "vocab.json"),
-        (lambda folder: (folder / "config.json").write_text("{"), ValueError, "must be JSON"),
-        (lambda folder: (folder / "config.json").write_text("{}"), ValueError, "must be eole's"),
-        (lambda folder: None, ValueError, "not those that the options say"),
+        (lambda folder: (folder / "config.json").write_text("{"), ValueError, "not valid JSON"),
+        (lambda folder: (folder / "config.json").write_text("{}"), ValueError, "must have eole's format"),
+        (lambda folder: None, ValueError, "do not match the options"),
     ],
-    ids=["weights cut off", "no vocabulary", "no JSON", "another configuration", "too few weights"],
+    ids=["truncated weights", "no vocabulary", "invalid JSON", "another configuration", "missing weights"],
 )
-def test_a_damaged_eole_folder_is_named(damage, error, message, text_folder, tmp_path):
+def test_from_eole_names_a_damaged_file(damage, error, message, text_folder, tmp_path):
     folder = eole_folder(text_folder, tmp_path / "eole")
     damage(folder)
     with pytest.raises(error, match=message):

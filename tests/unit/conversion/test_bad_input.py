@@ -35,7 +35,7 @@ def opennmt_py(folder, text):
     return opennmt_checkpoint(text, folder)
 
 
-# Writes a model of the format and gives the file that holds its weights.
+# Each function writes a model of the format and returns the file with its weights.
 MAKERS = {
     "marian": hugging_face_marian,
     "marian-npz": lambda folder, _: marian_folder(folder) / "model.npz",
@@ -74,13 +74,13 @@ def assert_refused(command, capsys, tmp_path):
     return message
 
 
-def test_every_format_is_here():
+def test_makers_cover_every_reader():
     assert MAKERS.keys() == READERS.keys()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("form", MAKERS)
-def test_damaged_weights_are_refused_by_every_reader(form, damage, text_folder, tmp_path, capsys):  # noqa: F811
+def test_readers_refuse_damaged_weights(form, damage, text_folder, tmp_path, capsys):  # noqa: F811
     path = MAKERS[form](tmp_path / "theirs", text_folder)
     damage(path)
     source = path if form == "opennmt-py" else path.parent
@@ -90,7 +90,7 @@ def test_damaged_weights_are_refused_by_every_reader(form, damage, text_folder, 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("form", WRITERS)
-def test_damaged_weights_are_refused_by_every_writer(form, damage, tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_writers_refuse_damaged_weights(form, damage, tiny_model, tiny_tokenizer, tmp_path, capsys):
     tiny_model.save_pretrained(tmp_path / "ours")
     tiny_tokenizer.save_pretrained(tmp_path / "ours")
     damage(tmp_path / "ours" / "model.safetensors")
@@ -99,7 +99,7 @@ def test_damaged_weights_are_refused_by_every_writer(form, damage, tiny_model, t
 
 
 @pytest.mark.parametrize("form", WRITERS)
-def test_a_folder_without_weights_and_one_of_another_kind_are_refused(form, tiny_model, tmp_path, capsys):
+def test_writers_refuse_missing_weights_and_other_model_types(form, tiny_model, tmp_path, capsys):
     tiny_model.config.save_pretrained(tmp_path / "bare")
     MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(tmp_path / "other")
     for name, said in (("bare", "model.safetensors"), ("other", "marian")):

@@ -1,4 +1,4 @@
-"""fairseq and FSMT, transformers' port of it: the same logits, and the same translations."""
+"""Conversion from fairseq and FSMT: the same logits and translations."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 
 LOGGER = logging.getLogger(__name__)
 SENTENCES = ["a man is sleeping .", "two dogs run", "dogs !"]
-# For those who have the minutes, as many as the table in docs/convert.md has.
+# 200 is the number of sentences of the table in docs/convert.md.
 COUNTS = [3, pytest.param(200, marks=pytest.mark.slow)]
 WORDS = sorted({word for sentence in SENTENCES for word in sentence.split()})
 MERGES = ["d o", "g s</w>", "m a", "i s</w>"]
@@ -71,7 +71,7 @@ def fsmt(vocab_size, **changes):
 @pytest.mark.parametrize(
     "changes", [{}, {"scale_embedding": False, "tgt_vocab_size": 29}, {"tie_word_embeddings": True}]
 )
-def test_logits_are_those_of_fsmt(changes):
+def test_model_from_fsmt_has_the_logits_of_fsmt(changes):
     original = fsmt(31, **changes)
     converted = model_from_fsmt(original)
     source, target = torch.randint(4, 29, (3, 9)), torch.randint(4, 29, (3, 7))
@@ -82,13 +82,16 @@ def test_logits_are_those_of_fsmt(changes):
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_a_model_of_fsmt_becomes_a_model_folder(count, fsmt_tokenizer, tmp_path):
+def test_from_fsmt_translates_as_fsmt(count, fsmt_tokenizer, tmp_path):
     original = fsmt(len(fsmt_tokenizer.encoder))
     original.save_pretrained(tmp_path / "fsmt")
     fsmt_tokenizer.save_pretrained(tmp_path / "fsmt")
     comparison = from_fsmt(tmp_path / "fsmt", tmp_path / "ours", sentences(count))
     LOGGER.info("FSMT: %s", comparison)
-    assert (comparison.sentences, comparison.identical) == (count, count) and comparison.largest_difference < 1e-3
+    assert (comparison.num_sentences, comparison.num_identical) == (
+        count,
+        count,
+    ) and comparison.max_logit_difference < 1e-3
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert type(tokenizer) is FSMTTokenizer
     ours = TranslationPipeline(model, tokenizer, task="translation")(SENTENCES, num_beams=2, max_new_tokens=20)
@@ -99,9 +102,9 @@ def test_a_model_of_fsmt_becomes_a_model_folder(count, fsmt_tokenizer, tmp_path)
 
 
 def fairseq_folder(folder, old=False, **arguments):
-    """
-    As fairseq lays it out, written by hand with random weights, since fairseq itself does not install on this Python.
-    Names and shapes are those that FSMT's port reads.
+    """Write a fairseq folder with random weights.
+
+    fairseq does not install on this version of Python. Names and shapes are the ones that FSMT's conversion reads.
     """
     folder.mkdir()
     given = {"source_lang": "en", "target_lang": "de", "activation_fn": "relu", **FAIRSEQ_SIZES, **arguments}
@@ -131,18 +134,21 @@ def fairseq_folder(folder, old=False, **arguments):
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("old", [False, True])
-def test_a_checkpoint_of_fairseq_becomes_a_model_folder(old, count, tmp_path, fsmt_tokenizer):
+def test_from_fairseq_translates_as_fsmt(old, count, tmp_path, fsmt_tokenizer):
     folder = fairseq_folder(tmp_path / "fairseq", old)
     comparison = from_fairseq(folder, tmp_path / "ours", sentences(count))
     LOGGER.info("fairseq: %s", comparison)
-    assert (comparison.sentences, comparison.identical) == (count, count) and comparison.largest_difference < 1e-3
+    assert (comparison.num_sentences, comparison.num_identical) == (
+        count,
+        count,
+    ) and comparison.max_logit_difference < 1e-3
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
     assert tokenizer(SENTENCES)["input_ids"] == fsmt_tokenizer(SENTENCES)["input_ids"]
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours")
     assert (model.generation_config.num_beams, model.generation_config.decoder_start_token_id) == (5, 2)
 
 
-def test_other_choices_of_fairseq_are_kept(tmp_path):
+def test_from_fairseq_keeps_the_options_of_the_model(tmp_path):
     choices = {"encoder_normalize_before": True, "decoder_normalize_before": True}
     choices |= {"encoder_learned_pos": True, "decoder_learned_pos": True, "share_decoder_input_output_embed": True}
     choices |= {"max_source_positions": 64, "max_target_positions": 64, "no_scale_embedding": True}
@@ -156,12 +162,12 @@ def test_other_choices_of_fairseq_are_kept(tmp_path):
     assert from_fairseq(folder, tmp_path / "ours", SENTENCES) is None
 
 
-def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(tmp_path):
+def test_from_fairseq_lists_every_reason_and_writes_nothing(tmp_path):
     folder = fairseq_folder(
         tmp_path / "fairseq", layernorm_embedding=True, activation_fn="linear", decoder_embed_dim=8
     )
     with pytest.raises(
-        ValueError, match="widths .* differ; it activates with 'linear'; its embeddings are normalised"
+        ValueError, match="widths .* differ; its activation function is 'linear'; its embeddings are normalized"
     ):
         from_fairseq(folder, tmp_path / "ours", SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
@@ -172,7 +178,7 @@ class Harmful:
         return (print, ("run",))
 
 
-def test_what_would_run_code_is_not_read(tmp_path, capsys):
+def test_from_fairseq_runs_no_code_from_a_checkpoint(tmp_path, capsys):
     folder = fairseq_folder(tmp_path / "fairseq")
     torch.save({"model": Harmful()}, folder / "checkpoint_best.pt")
     assert main(["convert", str(folder), str(tmp_path / "ours"), "--source_format", "fairseq"]) == 2
@@ -184,17 +190,17 @@ def test_what_would_run_code_is_not_read(tmp_path, capsys):
     ("missing", "message"),
     [("checkpoint_best.pt", "one checkpoint"), ("dict.de.txt", "dict.de.txt"), ("bpecodes", "bpecodes")],
 )
-def test_a_missing_file_is_named(missing, message, tmp_path):
+def test_from_fairseq_names_a_missing_file(missing, message, tmp_path):
     folder = fairseq_folder(tmp_path / "fairseq")
     (folder / missing).unlink()
     with pytest.raises(OSError, match=message):
         from_fairseq(folder, tmp_path / "ours", SENTENCES)
 
 
-def test_weights_that_are_left_over_are_named(tmp_path):
+def test_from_fairseq_names_unknown_weights(tmp_path):
     folder = fairseq_folder(tmp_path / "fairseq")
     content = torch.load(folder / "checkpoint_best.pt", weights_only=False)
     content["model"]["encoder.layers.0.gate.weight"] = torch.zeros(1)
     torch.save(content, folder / "checkpoint_best.pt")
-    with pytest.raises(ValueError, match=r"nothing like \['encoder.layers.0.gate.weight'\]"):
+    with pytest.raises(ValueError, match=r"unknown weights \['encoder.layers.0.gate.weight'\]"):
         from_fairseq(folder, tmp_path / "ours", SENTENCES)

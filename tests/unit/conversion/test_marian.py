@@ -1,4 +1,4 @@
-"""Marian's form in transformers, both ways: the same logits, and the same translations."""
+"""Conversion from and to MarianMTModel: the same logits and translations."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ SIZES |= {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 24, "init_std
 
 @pytest.fixture(scope="module")
 def marian_tokenizer(tmp_path_factory):
-    """As OPUS-MT has it: two SentencePiece models, and a vocabulary with its own ids."""
+    """Build a tokenizer as OPUS-MT does: two SentencePiece models, and a vocabulary with other ids."""
     folder = tmp_path_factory.mktemp("tokenizer")
     text = folder / "text"
     text.write_text("\n".join(SENTENCES * 3))
@@ -43,7 +43,7 @@ def marian_tokenizer(tmp_path_factory):
 
 
 def marian(size, **changes):
-    """A random model, with a bias on its logits that is not zero."""
+    """Return a random model with a nonzero logit bias."""
     torch.manual_seed(0)
     ids = {
         "pad_token_id": size - 1,
@@ -62,22 +62,22 @@ def marian(size, **changes):
 @pytest.mark.parametrize(
     "changes", [{}, {"scale_embedding": True}, {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 31}]
 )
-def test_logits_are_those_of_marian(changes):
+def test_model_from_marian_has_the_logits_of_marian(changes):
     original = marian(31, **changes)
     converted = model_from_marian(original)
     source, target = torch.randint(1, 30, (3, 9)), torch.randint(1, 30, (3, 7))
     mask = torch.tensor([[1] * 9, [1] * 5 + [0] * 4, [1] * 2 + [0] * 7])
     given = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": target}
     torch.testing.assert_close(converted(**given).logits, original(**given).logits)
-    assert converted.lm_head.weight.data_ptr() != original.lm_head.weight.data_ptr(), "the original stays as it is"
+    assert converted.lm_head.weight.data_ptr() != original.lm_head.weight.data_ptr(), "the original must not change"
 
 
-def test_a_checkpoint_of_opus_mt_becomes_a_model_folder(marian_tokenizer, tmp_path):
+def test_from_marian_translates_as_marian(marian_tokenizer, tmp_path):
     original = marian(len(marian_tokenizer))
     original.generation_config.num_beams = 3
     save_model_folder(original, marian_tokenizer, tmp_path / "opus")
     comparison = from_marian(tmp_path / "opus", tmp_path / "ours", SENTENCES)
-    assert (comparison.sentences, comparison.identical) == (3, 3) and comparison.largest_difference < 1e-4
+    assert (comparison.num_sentences, comparison.num_identical) == (3, 3) and comparison.max_logit_difference < 1e-4
     model, tokenizer = (
         AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "ours"),
         AutoTokenizer.from_pretrained(tmp_path / "ours"),
@@ -88,7 +88,7 @@ def test_a_checkpoint_of_opus_mt_becomes_a_model_folder(marian_tokenizer, tmp_pa
     assert ours == theirs
 
 
-def test_a_converted_model_can_be_published(marian_tokenizer, tmp_path):
+def test_from_marian_writes_a_publishable_folder(marian_tokenizer, tmp_path):
     original = marian(len(marian_tokenizer))
     save_model_folder(original, marian_tokenizer, tmp_path / "opus")
     from_marian(tmp_path / "opus", tmp_path / "ours", SENTENCES)
@@ -102,8 +102,7 @@ def test_a_converted_model_can_be_published(marian_tokenizer, tmp_path):
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 @pytest.mark.parametrize("bias", [False, True])
-def test_logits_in_marians_form_are_ours(layout, bias):
-    """The order of the features changes, and nothing else, where ε is Marian's."""
+def test_model_to_marian_has_our_logits(layout, bias):
     torch.manual_seed(0)
     config = VanillaTransformerConfig(
         vocab_size=31, sinusoid_layout=layout, attention_bias=bias, lm_head_bias=bias, layer_norm_eps=1e-5, **SIZES
@@ -118,10 +117,10 @@ def test_logits_in_marians_form_are_ours(layout, bias):
     torch.testing.assert_close(converted(**given).logits, original(**given).logits, atol=1e-4, rtol=1e-4)
 
 
-def test_a_model_folder_becomes_one_that_needs_no_custom_code(tiny_model, tiny_tokenizer, tmp_path):
+def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenizer, tmp_path):
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
     comparison = to_marian(tmp_path / "ours", tmp_path / "marian", SENTENCES)
-    assert comparison.identical == 3 and comparison.largest_difference < 1e-2
+    assert comparison.num_identical == 3 and comparison.max_logit_difference < 1e-2
     assert not list((tmp_path / "marian").glob("*.py"))
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "marian")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "marian")
@@ -131,25 +130,23 @@ def test_a_model_folder_becomes_one_that_needs_no_custom_code(tiny_model, tiny_t
         assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
 
-def test_what_marian_cannot_be_is_listed_at_once_and_nothing_written(tiny_config, tiny_tokenizer, tmp_path):
+def test_to_marian_lists_every_reason_and_writes_nothing(tiny_config, tiny_tokenizer, tmp_path):
     config = VanillaTransformerConfig(
         **tiny_config.to_dict() | {"normalize_before": True, "position_embedding_type": "learned"}
     )
     folder = save_model_folder(VanillaTransformerForConditionalGeneration(config), tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="normalises before .*; its positions are learned"):
+    with pytest.raises(ValueError, match="normalizes before .*; its positions are learned"):
         to_marian(folder, tmp_path / "marian", SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_another_type_of_model_is_named(tiny_model, tiny_tokenizer, tmp_path):
+def test_from_marian_refuses_another_model_type(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(
-        ValueError, match="must be a model of the type 'marian', got one of the type 'vanilla_transformer'"
-    ):
+    with pytest.raises(ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"):
         from_marian(folder, tmp_path / "out", SENTENCES)
 
 
-def test_a_disk_that_is_full_leaves_nothing_behind(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
+def test_to_marian_leaves_no_file_on_a_full_disk(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
 
     def fail(self, path):
@@ -162,14 +159,14 @@ def test_a_disk_that_is_full_leaves_nothing_behind(tiny_model, tiny_tokenizer, t
     assert list(tmp_path.iterdir()) == [folder]
 
 
-def test_the_command_converts_and_says_what_changed(tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_convert_command_prints_the_comparison(tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours"))
     (tmp_path / "text").write_text("\n".join(SENTENCES))
     command = ["convert", folder, str(tmp_path / "marian"), "--target_format", "marian"]
     assert main([*command, "--sentences", str(tmp_path / "text")]) == 0
     assert "3 of 3 outputs identical, largest logit difference" in capsys.readouterr().out
     assert main(command) == 2
-    assert "holds something already" in capsys.readouterr().err
+    assert "is not empty" in capsys.readouterr().err
     for flags, said in (
         ([], "either --source_format or --target_format, got 0"),
         (["--target_format", "word"], "must be one of marian"),

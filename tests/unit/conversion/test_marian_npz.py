@@ -1,6 +1,6 @@
-"""
-Marian's own files. Marian itself cannot be installed from the package index, so that they are written here in its
-layout with random weights, and CTranslate2, which reads the same files, is on the other side.
+"""Conversion from Marian's own files, compared with CTranslate2, which reads the same files.
+
+Marian is not on the package index, so the tests write files in its layout with random weights.
 """
 
 import logging
@@ -69,11 +69,6 @@ def marian_folder(folder, tied=True, single=False, **options):
     return folder
 
 
-def _line(token, index):
-    """Marian writes an entry on one line or on two."""
-    return f"? {token}\n: {index}\n" if index % 5 == 4 else f'"{token}": {index}\n'
-
-
 def weights(options, tied):
     draw = np.random.default_rng(0)
     width, inner, size = options["dim-emb"], options["transformer-dim-ffn"], options["dim-vocabs"][0]
@@ -115,32 +110,32 @@ def weights(options, tied):
 @pytest.mark.parametrize(
     "changes",
     [{}, {"tied": False, "transformer-ffn-activation": "relu"}, PRE_NORM | {"transformer-ffn-activation": "gelu"}],
-    ids=["OPUS-MT's", "not tied", "normalised before"],
+    ids=["OPUS-MT", "untied", "pre-norm"],
 )
 @pytest.mark.parametrize("count", [3, pytest.param(200, marks=pytest.mark.slow)])
-def test_greedy_tokens_are_those_of_ctranslate2(changes, count, tmp_path):
+def test_from_marian_npz_generates_the_tokens_of_ctranslate2(changes, count, tmp_path):
     folder = marian_folder(tmp_path / "marian", **changes)
     many = [pair.source for pair in read_demo_corpus("test", count)]
     comparison = from_marian_npz(folder, tmp_path / "ours", SENTENCES if count == 3 else many)
     logging.getLogger(__name__).info("Marian npz: %s", comparison)
-    assert (comparison.sentences, comparison.identical) == (count, count)
+    assert (comparison.num_sentences, comparison.num_identical) == (count, count)
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     assert type(tokenizer) is MarianTokenizer and model.config.vocab_size == len(tokenizer)
     assert model.generation_config.decoder_start_token_id == tokenizer.pad_token_id
 
 
-def test_a_sentencepiece_model_can_be_the_vocabulary(tmp_path):
+def test_from_marian_npz_reads_a_sentencepiece_vocabulary(tmp_path):
     folder = marian_folder(tmp_path / "marian", single=True)
-    assert from_marian_npz(folder, tmp_path / "ours", SENTENCES).identical == 3
+    assert from_marian_npz(folder, tmp_path / "ours", SENTENCES).num_identical == 3
 
 
-def test_the_added_entry_is_never_generated(tmp_path):
+def test_from_marian_npz_never_generates_the_added_entry(tmp_path):
     model = model_from_marian_npz(read_marian(marian_folder(tmp_path / "marian")))
     pad = model.config.pad_token_id
     assert model.lm_head.bias[pad] == -1e9 and not model.lm_head.weight[pad].any()
 
 
-def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(tmp_path):
+def test_from_marian_npz_lists_every_reason_and_writes_nothing(tmp_path):
     changes = {
         "transformer-decoder-autoreg": "rnn",
         "transformer-ffn-activation": "tanh",
@@ -148,7 +143,7 @@ def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(tmp_pa
     }
     folder = marian_folder(tmp_path / "marian", **changes)
     with pytest.raises(
-        ValueError, match="'rnn' in place of self-attention; it activates with 'tanh'; it normalises by"
+        ValueError, match="'rnn' instead of self-attention; its activation function is 'tanh'; its normalization is"
     ):
         from_marian_npz(folder, tmp_path / "ours", SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
@@ -162,15 +157,15 @@ def test_what_cannot_be_represented_is_listed_at_once_and_nothing_written(tmp_pa
         ("target.spm", "neither target.spm nor vocab.spm"),
     ],
 )
-def test_a_missing_file_is_named(missing, message, tmp_path, capsys):
+def test_from_marian_npz_names_a_missing_file(missing, message, tmp_path, capsys):
     folder = marian_folder(tmp_path / "marian")
     (folder / missing).unlink()
     assert main(["convert", str(folder), str(tmp_path / "ours"), "--source_format", "marian-npz"]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_other_arrays_are_refused(tmp_path):
+def test_read_marian_refuses_other_arrays(tmp_path):
     folder = marian_folder(tmp_path / "marian")
     np.savez(folder / "model.npz", a=np.zeros(3))
-    with pytest.raises(ValueError, match="must hold Marian's options"):
+    with pytest.raises(ValueError, match="must contain Marian's options"):
         read_marian(folder)

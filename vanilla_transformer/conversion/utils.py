@@ -1,0 +1,139 @@
+"""Helpers that the converters share: checks, reading of foreign checkpoints, positions, tokenizers."""
+
+import json
+import math
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, MarianTokenizer, PreTrainedModel
+
+Model = TypeVar("Model", bound=PreTrainedModel)
+
+# A reason to refuse for every target format, since there the caller passes the source ids.
+SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+
+
+def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
+    """Raise one error that lists every reason why `target` cannot represent a model.
+
+    Args:
+        target: The subject of the message, such as `"CTranslate2"`.
+        reasons: For each reason, whether it applies.
+
+    Raises:
+        ValueError: a reason applies.
+    """
+    found = [reason for reason, applies in reasons.items() if applies]
+    if found:
+        raise ValueError(f"{target} cannot represent this model: {'; '.join(found)}.")
+
+
+def check_output_dir_is_empty(output_dir: str | Path) -> None:
+    """Check that `output_dir` does not exist or is an empty folder.
+
+    Raises:
+        FileExistsError: it is a file, or a folder that is not empty.
+    """
+    output_dir = Path(output_dir)
+    if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
+        raise FileExistsError(f"{output_dir} is not empty. Choose another folder, or delete it first.")
+
+
+def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
+    """Load a model of transformers in float32 for inference.
+
+    Args:
+        model_class: The class that the model must have.
+        name: A folder, or a name on the Hub.
+        kwargs: Passed to `from_pretrained`.
+
+    Raises:
+        ValueError: the model is of another type.
+        OSError: there is no such model, or its weights are truncated or damaged.
+    """
+    config, wanted = AutoConfig.from_pretrained(name), model_class.config_class.model_type
+    if config.model_type != wanted:
+        raise ValueError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
+    try:
+        return model_class.from_pretrained(name, dtype=torch.float32, **kwargs).eval()
+    except SafetensorError as error:
+        raise OSError(
+            f"The weights of {name} are truncated or damaged ({error}). Copy or download them again."
+        ) from error
+
+
+def load_pickled_checkpoint(
+    path: Path, toolkit: str, entry: str, allowed_types: Sequence[type] = ()
+) -> dict[str, Any]:
+    """Load a pickled checkpoint without running code from it.
+
+    Args:
+        toolkit: The toolkit that wrote it, for error messages.
+        entry: The key of the weights.
+        allowed_types: Classes to accept besides tensors and plain values.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file contains other objects or has no `entry`.
+    """
+    try:
+        with torch.serialization.safe_globals(list(allowed_types)):
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch and pickle raise many types
+        raise ValueError(f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}") from error
+    if not isinstance(content, dict) or entry not in content:
+        raise ValueError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
+    return content
+
+
+def fairseq_sinusoids(num_positions: int, d_model: int, first_position: int = 0) -> torch.Tensor:
+    """Compute the positional encodings of fairseq, Marian and Tensor2Tensor, shape `(num_positions, d_model)`.
+
+    All sines precede all cosines, and the wavelengths reach 10000 · 2π exactly: exponents are divided by
+    `d_model / 2 - 1`. Section 3.5 of the paper divides them by `d_model / 2`.
+    """
+    half = d_model // 2
+    frequencies = torch.exp(torch.arange(half, dtype=torch.float64) * -(math.log(10000) / (half - 1)))
+    positions = torch.arange(num_positions, dtype=torch.float64) + first_position
+    angles = positions[:, None] * frequencies  # (num_positions, d_model / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=1).float()
+
+
+def find_sentencepiece_model(name: str | Path, folder: Path) -> Path:
+    """Find a SentencePiece model at the path that a configuration names, or in `folder`.
+
+    Raises:
+        FileNotFoundError: it is in neither place.
+    """
+    name = Path(name)
+    for path in (name, folder / name, folder / name.name):
+        if path.is_file():
+            return path
+    raise FileNotFoundError(f"There is no SentencePiece model {name}, neither at that path nor in {folder}.")
+
+
+def build_sentencepiece_tokenizer(
+    spm_paths: tuple[Path, Path], vocabularies: tuple[Sequence[str], Sequence[str]], special_tokens: Mapping[str, str]
+) -> MarianTokenizer:
+    """Build a Marian tokenizer, which combines SentencePiece models with vocabularies that number the pieces.
+
+    Args:
+        spm_paths: The SentencePiece models of source and target.
+        vocabularies: The tokens of source and target in the order of their ids.
+        special_tokens: The special tokens by their names in transformers, such as `pad_token`.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files = {}
+        for name, tokens in zip(("vocab", "target_vocab_file"), vocabularies, strict=True):
+            path = Path(folder, f"{name}.json")
+            ids = {token: index for index, token in enumerate(tokens)}
+            path.write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+            files[name] = str(path)
+        separate = list(vocabularies[0]) != list(vocabularies[1])
+        return MarianTokenizer(*map(str, spm_paths), **files, separate_vocabs=separate, **special_tokens)

@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.harness import ROOT
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
-from vanilla_transformer.evaluation.report import report
+from vanilla_transformer.evaluation.report import build_report
 from vanilla_transformer.training.arguments import flatten, parse_recipe
 
 _BASELINE = "the recipe"
@@ -153,7 +153,7 @@ def score(model: Path, name: str, folder: Path, options: argparse.Namespace) -> 
     references = read_lines(options.test_target)
     translations = translate(model, name, folder, options)
     baseline = None if name == _BASELINE else _read(_translations(_BASELINE, folder, options))
-    found = report(translations, references, baseline, samples=options.bootstrap_samples).as_dict()
+    found = build_report(translations, references, baseline, samples=options.bootstrap_samples).as_dict()
     return {"scores": found["scores"], "comparison": found["comparison"]}
 
 

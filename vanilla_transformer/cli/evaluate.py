@@ -58,8 +58,8 @@ class EvaluateArguments:
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _USAGE)
-    from vanilla_transformer.evaluation.decoding import processes
-    from vanilla_transformer.evaluation.report import report
+    from vanilla_transformer.evaluation.decoding import process_state
+    from vanilla_transformer.evaluation.report import build_report
 
     _check(words, options)
     references = _read_references(options)
@@ -68,13 +68,13 @@ def main(arguments: Sequence[str]) -> None:
         hypotheses = _read_aligned(options.hypotheses, references, options)
     else:
         hypotheses = _translate(words[0], options)
-    if processes().is_main_process:
-        found = report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
+    if process_state().is_main_process:
+        found = build_report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
         _write_results(hypotheses, found, options)
         if options.name is not None:
             _save_for_card(Path(words[0]), hypotheses, references, found, options)
         print("\n".join(found.lines()))
-    processes().destroy_process_group()
+    process_state().destroy_process_group()
 
 
 def _check(words: Sequence[str], options: EvaluateArguments) -> None:
@@ -135,12 +135,12 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
     from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.evaluation.decoding import processes, translate_on_all_processes
+    from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
 
     assert options.source  # see `_check`
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
-    model = model.to(processes().device)
+    model = model.to(process_state().device)
     return translate_on_all_processes(model, tokenizer, read_lines(options.source), progress_bar=True, **beams)
 
 

@@ -1,4 +1,4 @@
-"""Decoding a corpus: by one process, or by all that Accelerate has started."""
+"""Translate a corpus on one process, or on all processes that Accelerate started."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,34 +18,34 @@ def translate_on_all_processes(
     progress_bar: bool | None = None,
     **generate_kwargs: Any,
 ) -> list[str]:
-    """
-    Translations of all sentences, in their order, on every process; each process makes every n-th of them.
+    """Return the translations of all sentences, in order, on every process.
 
-    With several processes all must call this with the same sentences, since they wait for each other. The model stays
-    on its device. The progress bar is the main process's, over its own share.
+    Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
+    sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
+    main process.
     """
-    state = processes()
+    state = process_state()
     translate = TranslationPipeline(model, tokenizer, task="translation", device=model.device)
     answers = translate(
         list(sentences[state.process_index :: state.num_processes]),
         progress_bar=progress_bar if state.is_main_process else False,
         **generate_kwargs,
     )
-    # A list in a list: the processes' lists are joined, one process's comes back as it is.
+    # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
     return _interleave(gather_object([[answer["translation_text"] for answer in answers]]))
 
 
-def processes() -> PartialState:
-    """
-    The processes that this one is of, and its device, as Accelerate sees them; the state of an `Accelerator` where one
-    exists. Unlike an `Accelerator` it sees those of `torchrun` on a machine without a GPU even where
-    `ACCELERATE_USE_CPU` is not set.
+def process_state() -> PartialState:
+    """Return Accelerate's state: process index, number of processes and device.
+
+    An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun` on a machine
+    without a GPU if `ACCELERATE_USE_CPU` is not set.
     """
     return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available())
 
 
 def _interleave(shares: Sequence[Sequence[str]]) -> list[str]:
-    """Undoes the dealing out: share k holds the texts k, k + n, k + 2n, … of n shares."""
+    """Merge n shares; share k has the texts k, k + n, k + 2n, …"""
     texts = [""] * sum(len(share) for share in shares)
     for index, share in enumerate(shares):
         texts[index :: len(shares)] = share

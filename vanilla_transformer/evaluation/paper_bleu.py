@@ -1,6 +1,7 @@
-"""
-The BLEU that the paper's table 2 reports. Section 6.1 does not say how it was computed; the authors' own code does
-(Tensor2Tensor, `utils/get_ende_bleu.sh`): tokens of Moses' tokenizer, compounds split at their hyphens, multi-bleu.
+"""The BLEU of the paper's table 2.
+
+Section 6.1 does not say how it was computed, but the authors' code does (Tensor2Tensor, `utils/get_ende_bleu.sh`):
+Moses tokenizer, compounds split at their hyphens, multi-bleu.
 """
 
 import re
@@ -12,24 +13,25 @@ from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from vanilla_transformer.import_utils import requires_extra
 
 _COMPOUND = re.compile(r"(\S)-(\S)")
-# Moses has rules for apostrophes and colons in these, which its port to Python has not.
+# Moses has rules for apostrophes and colons in these languages that its Python port lacks.
 _NOT_PORTED = {"ca", "fi", "ga", "sv", "tdt"}
 
 
 class MosesBLEU(sacrebleu.BLEU):
-    """
-    Case-sensitive BLEU of Moses' tokens without smoothing, which is what its `multi-bleu.perl` computes. All but the
-    tokens is sacreBLEU's, resampling and signatures too; the signature's `tok` tells it from sacreBLEU's own scores.
+    """Case-sensitive BLEU of Moses tokens without smoothing, as Moses' `multi-bleu.perl` computes it.
 
-    Tokens are those of version 1.1 of Moses' `tokenizer.perl`; its last version also parts an abbreviation at the very
-    end of a line from its full stop.
+    Everything except tokenization is sacreBLEU's, including resampling and signatures. The `tok` entry of the
+    signature distinguishes it from sacreBLEU's scores.
+
+    The tokens are the same as in version 1.1 of Moses' `tokenizer.perl`. The latest version also separates the period
+    of an abbreviation at the end of a line.
 
     Args:
-        language (`str`): Code of the language, whose abbreviations keep their full stop.
-        compounds (`bool`): Splits compounds at their hyphens, as the paper's score does.
+        language (`str`): The language code. Its abbreviations keep their periods.
+        compounds (`bool`): Whether to split compounds at their hyphens, as the paper's score does.
 
     Raises:
-        ValueError: Moses has no rules for this language, or its port to Python lacks some of them.
+        ValueError: Moses has no rules for this language, or its Python port lacks some of them.
         OSError: sacremoses is not installed.
     """
 
@@ -40,13 +42,13 @@ class MosesBLEU(sacrebleu.BLEU):
 
 
 class _MosesTokens(BaseTokenizer):
-    """Text to tokens with spaces between them, as sacreBLEU calls it."""
+    """The Moses tokenizer with sacreBLEU's tokenizer interface: text to tokens separated by spaces."""
 
     def __init__(self, language: str, compounds: bool):
         sacremoses = _sacremoses()
         languages = sorted({*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED)
         if language not in languages:
-            raise ValueError(f"Moses' tokens are for the languages {', '.join(languages)}; got {language!r}.")
+            raise ValueError(f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}.")
         self.language, self.compounds = language, compounds
         self.moses = sacremoses.MosesTokenizer(language)
         self.version = sacremoses.__version__
@@ -60,11 +62,10 @@ class _MosesTokens(BaseTokenizer):
 
 
 def split_compounds(tokens: str) -> str:
-    """
-    `rich-text format` becomes `rich ##AT##-##AT## text format`.
+    """Split compounds: `rich-text format` becomes `rich ##AT##-##AT## text format`.
 
-    Matches do not overlap in Tensor2Tensor's expression, so that `a-b-c` is split at its first hyphen only. That is
-    kept, because scores are there to be compared.
+    The matches of Tensor2Tensor's regular expression do not overlap, so `a-b-c` is split at its first hyphen only. We
+    keep that, so that scores are comparable.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
 

@@ -1,4 +1,4 @@
-"""Pictures of a run: its learning curve, and what a model attends to."""
+"""Plot the learning curve of a run and the cross-attention of a model."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
 
 
-def _pyplot() -> Any:
+def _import_pyplot() -> Any:
     with requires_extra("plots", "A plot"):
         import matplotlib
 
@@ -22,47 +22,46 @@ def _pyplot() -> Any:
     return plt
 
 
-def plot_learning_curve(metrics_file: str | Path, picture: str | Path) -> Path:
-    """
-    Draws loss and BLEU over minutes of training from the lines of `metrics.jsonl`.
+def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Path:
+    """Plot loss and BLEU over minutes of training from the lines of `metrics.jsonl`, and return the image's path.
 
     Raises:
         OSError: there is no such file, or matplotlib is not installed.
     """
-    plt = _pyplot()
+    plt = _import_pyplot()
     entries = [json.loads(line) for line in Path(metrics_file).read_text(encoding="utf-8").splitlines()]
-    figure, (losses, scores) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    figure, (loss_axes, bleu_axes) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
     for name, label in (("loss", "training"), ("validation_loss", "validation")):
-        losses.plot(*_curve(entries, name), label=label, marker="o" if name == "validation_loss" else None)
-    losses.set(xlabel="minutes", ylabel="nats a target token", title="Cross-entropy", ylim=(0, None))
-    losses.legend()
-    scores.plot(*_curve(entries, "bleu"), marker="o", color="tab:green")
-    scores.set(xlabel="minutes", ylabel="BLEU", title="Validation (greedy; last point: beam 4)", ylim=(0, 100))
-    for axes in (losses, scores):
+        loss_axes.plot(*_extract_curve(entries, name), label=label, marker="o" if name == "validation_loss" else None)
+    loss_axes.set(xlabel="minutes", ylabel="nats per target token", title="Cross-entropy", ylim=(0, None))
+    loss_axes.legend()
+    bleu_axes.plot(*_extract_curve(entries, "bleu"), marker="o", color="tab:green")
+    bleu_axes.set(xlabel="minutes", ylabel="BLEU", title="Validation (greedy; last point: beam 4)", ylim=(0, 100))
+    for axes in (loss_axes, bleu_axes):
         axes.grid(alpha=0.3)
-    figure.savefig(picture, dpi=120)
+    figure.savefig(image_file, dpi=120)
     plt.close(figure)
-    return Path(picture)
+    return Path(image_file)
 
 
-def _curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
-    """Minutes and values of the entries that have the value, those of the moving average left out."""
-    having = [entry for entry in entries if name in entry and entry.get("model") != "moving average"]
-    return [entry["minutes"] for entry in having], [entry[name] for entry in having]
+def _extract_curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
+    """Return minutes and values of all entries with the value `name`, except validations of the moving average."""
+    selected = [entry for entry in entries if name in entry and entry.get("model") != "moving average"]
+    return [entry["minutes"] for entry in selected], [entry[name] for entry in selected]
 
 
 @torch.no_grad()
 def cross_attention(
     model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, sentence: str
 ) -> tuple[list[str], list[str], torch.Tensor]:
-    """
-    Translates `sentence` and returns its tokens, those of the translation, and the attention of the last decoder layer
-    to the source for each of them: `(heads, target_length, source_length)`, rows summing to 1.
+    """Translate `sentence` and return its tokens, the tokens of the translation, and the cross-attention weights.
+
+    The weights are the last decoder layer's, shape `(num_heads, target_length, source_length)`; each row sums to 1.
     """
     source = torch.tensor(encode_sentences(tokenizer, [sentence]), device=model.device)
     target = model.generate(source)
     implementation = model.config._attn_implementation
-    model.set_attn_implementation("eager")  # the only one that keeps the probabilities
+    model.set_attn_implementation("eager")  # the only implementation that returns the weights
     try:
         outputs = model.eval()(input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True)
     finally:
@@ -75,16 +74,14 @@ def plot_attention(
     model: VanillaTransformerForConditionalGeneration,
     tokenizer: PreTrainedTokenizerBase,
     sentence: str,
-    picture: str | Path,
+    image_file: str | Path,
 ) -> Path:
-    """
-    Draws which source tokens the last decoder layer looks at while it writes each token of the translation, one panel
-    a head.
+    """Plot the cross-attention of the last decoder layer for a translation of `sentence`, one panel per head.
 
     Raises:
         OSError: matplotlib is not installed.
     """
-    plt = _pyplot()
+    plt = _import_pyplot()
     source, target, heads = cross_attention(model, tokenizer, sentence)
     width, height = 1.2 + 0.34 * len(source), 1.6 + 0.28 * len(target)
     figure, panels = plt.subplots(
@@ -96,6 +93,6 @@ def plot_attention(
         panel.set_yticks(range(len(target)), target)
         panel.set_title(f"head {number}")
     figure.suptitle("Encoder-decoder attention of the last layer")
-    figure.savefig(picture, dpi=120)
+    figure.savefig(image_file, dpi=120)
     plt.close(figure)
-    return Path(picture)
+    return Path(image_file)

@@ -1,4 +1,4 @@
-"""The result of an evaluation, for people and for programs."""
+"""Report an evaluation as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,20 +8,20 @@ import sacrebleu
 
 from vanilla_transformer.metric_labels import METRIC_LABELS
 
-from .significance import Comparison, Estimate, compare_systems, estimate_scores
+from .significance import Estimate, SystemComparison, compare_systems, estimate_scores
 
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of one system by metric, and against a second one where there is one."""
+    """Scores of a system by metric, and the comparison with a baseline, if given."""
 
     sentences: int
     samples: int
     estimates: dict[str, Estimate]
-    comparisons: dict[str, Comparison]
+    comparisons: dict[str, SystemComparison]
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON can hold: `scores` by metric, and `comparison` by metric or None."""
+        """Return plain values for JSON: `scores` by metric, and `comparison` by metric or None."""
         return {
             "sentences": self.sentences,
             "bootstrap_samples": self.samples,
@@ -34,28 +34,28 @@ class Report:
         }
 
     def lines(self) -> Iterator[str]:
-        """A line a metric, and one more for each that is compared."""
+        """Yield one line per metric, the meaning of ±, and one line per comparison."""
         for name, estimate in self.estimates.items():
-            yield f"{METRIC_LABELS[name]} {_figure(estimate)}  {estimate.signature}"
-        yield f"±: half of the 95 % interval, from {self.samples} resamples of {self.sentences} sentences"
+            yield f"{METRIC_LABELS[name]} {_format(estimate)}  {estimate.signature}"
+        yield f"±: half of the 95 % confidence interval, from {self.samples} resamples of {self.sentences} sentences"
         for name, one in self.comparisons.items():
             difference = one.system.score - one.baseline.score
             yield (
-                f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_figure(one.baseline)}: {difference:+.2f}, "
+                f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_format(one.baseline)}: {difference:+.2f}, "
                 f"p = {one.p_value:.4f}"
             )
 
 
-def report(
+def build_report(
     hypotheses: Sequence[str],
     references: Sequence[str],
     baseline: Sequence[str] | None = None,
     paper_language: str | None = None,
     samples: int = 1000,
 ) -> Report:
-    """
-    Scores `hypotheses`, and compares them with the translations of a second system, `baseline`. The errors are those
-    of `estimate_scores`.
+    """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
+
+    Raises the errors of `estimate_scores`.
     """
     if baseline is None:
         estimates = estimate_scores(hypotheses, references, paper_language, samples)
@@ -67,7 +67,7 @@ def report(
 def worst_translations(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
 ) -> list[dict[str, Any]]:
-    """The translations of the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf` of each."""
+    """Return the translations with the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf`."""
     metric = sacrebleu.CHRF()
     rows = [
         {"source": source, "translation": text, "reference": reference}
@@ -78,5 +78,5 @@ def worst_translations(
     return sorted(rows, key=lambda row: row["chrf"])[:count]
 
 
-def _figure(estimate: Estimate) -> str:
+def _format(estimate: Estimate) -> str:
     return f"{estimate.score:.2f} ± {estimate.margin:.2f}"

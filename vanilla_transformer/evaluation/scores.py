@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, and the paper's BLEU, with the signatures that make them comparable."""
+"""Compute BLEU and chrF with sacreBLEU, and the paper's BLEU, with signatures that make scores comparable."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from .paper_bleu import MosesBLEU
 
 
 class Scores(NamedTuple):
-    """Corpus scores from 0 to 100, and how they were computed."""
+    """Corpus scores from 0 to 100 and their signatures."""
 
     bleu: float
     chrf: float
@@ -21,7 +21,7 @@ class Scores(NamedTuple):
 
 
 class PaperScores(NamedTuple):
-    """BLEU of Moses' tokens from 0 to 100, with compounds split as in the paper and without."""
+    """BLEU of Moses tokens from 0 to 100, with compounds split (as in the paper) and not split."""
 
     paper_bleu: float
     tokenized_bleu: float
@@ -30,21 +30,20 @@ class PaperScores(NamedTuple):
 
 
 def score(hypotheses: Sequence[str], references: Sequence[str]) -> Scores:
-    """
-    Cased corpus BLEU (13a tokens) and chrF2 of detokenised text.
+    """Compute cased corpus BLEU (13a tokens) and chrF2 of detokenized text.
 
     Raises:
-        ValueError: there is nothing to score, or not one reference for each hypothesis.
+        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
     """
     return Scores(**_score_all(corpus_metrics(), hypotheses, references))
 
 
-def score_as_the_paper(hypotheses: Sequence[str], references: Sequence[str], language: str = "de") -> PaperScores:
-    """
-    The paper's BLEU of detokenised text in `language` (see `MosesBLEU`). It is not comparable with `score`.
+def score_paper_bleu(hypotheses: Sequence[str], references: Sequence[str], language: str = "de") -> PaperScores:
+    """Compute the paper's BLEU of detokenized text in `language` (see `MosesBLEU`). Not comparable with `score`.
 
     Raises:
-        ValueError: there is nothing to score, not one reference for each hypothesis, or no rules for the language.
+        ValueError: there are no sentences, the numbers of hypotheses and references differ, or the language is not
+            supported.
         OSError: sacremoses is not installed.
     """
     return PaperScores(**_score_all(_paper_metrics(language), hypotheses, references))
@@ -56,31 +55,30 @@ def translate_and_score(
     pairs: Sequence[tuple[str, str]],
     **generate_kwargs: Any,
 ) -> tuple[list[str], Scores]:
-    """
-    Translations of the first text of each pair, by the checkpoint's own decoding, and scores against the second.
+    """Translate the source of each (source, target) pair with the checkpoint's generation config, and score it.
 
-    With several processes all must call this: each decodes its share, and all return the same.
+    With several processes, all must call this function. Each translates its share, and all return the same result.
     """
     hypotheses = translate_on_all_processes(model, tokenizer, [source for source, _ in pairs], **generate_kwargs)
     return hypotheses, score(hypotheses, [target for _, target in pairs])
 
 
 def corpus_metrics(paper_language: str | None = None) -> dict[str, Metric]:
-    """
-    The metrics of sacreBLEU's kind by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
+    """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
 
     Raises:
-        ValueError: there are no rules for the language.
+        ValueError: the language is not supported.
         OSError: sacremoses is not installed.
     """
     metrics: dict[str, Metric] = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}
     return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
 
 
-def check_paired(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """
+def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Check that there is one hypothesis for each reference.
+
     Raises:
-        ValueError: there is nothing to score, or not one reference for each hypothesis.
+        ValueError: there are no references, or the numbers differ.
     """
     if not references or len(hypotheses) != len(references):
         raise ValueError(
@@ -93,7 +91,7 @@ def _paper_metrics(language: str) -> dict[str, Metric]:
 
 
 def _score_all(metrics: dict[str, Metric], hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
-    """Each metric's score by its name, and its signature by its name and `_signature`."""
-    check_paired(hypotheses, references)
+    """Return each score as `name` and each signature as `name_signature`."""
+    check_same_length(hypotheses, references)
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
     return scores | {f"{name}_signature": str(metric.get_signature()) for name, metric in metrics.items()}

@@ -1,4 +1,4 @@
-"""How far scores are due to the choice of test sentences: intervals, and two systems compared."""
+"""Compute bootstrap confidence intervals of scores, and the significance of differences between two systems."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from .scores import check_paired, corpus_metrics
+from .scores import check_same_length, corpus_metrics
 
 
 class Estimate(NamedTuple):
-    """A corpus score from 0 to 100; 95 % of the resampled scores lie within `mean` ± `margin`."""
+    """A corpus score from 0 to 100. The 95 % confidence interval of resampled scores is `mean` ± `margin`."""
 
     score: float
     mean: float
@@ -18,10 +18,11 @@ class Estimate(NamedTuple):
     signature: str
 
 
-class Comparison(NamedTuple):
-    """
-    Two systems by one metric. `p_value` is the probability of a difference as large as theirs, in either direction,
-    between systems that are equally good: below 0.05 it is usually called significant.
+class SystemComparison(NamedTuple):
+    """Two systems compared by one metric.
+
+    `p_value` is the probability of a difference at least this large, in either direction, if the systems are equally
+    good. Values below 0.05 are usually called significant.
     """
 
     system: Estimate
@@ -32,16 +33,14 @@ class Comparison(NamedTuple):
 def estimate_scores(
     hypotheses: Sequence[str], references: Sequence[str], paper_language: str | None = None, samples: int = 1000
 ) -> dict[str, Estimate]:
-    """
-    Scores by metric (`bleu`, `chrf`, with a language `paper_bleu` and `tokenized_bleu`), with intervals from
-    `samples` bootstrap resamples of the test set.
+    """Estimate the scores of `corpus_metrics` with confidence intervals from `samples` bootstrap resamples.
 
     Raises:
-        ValueError: there is nothing to score, not one reference for each hypothesis, no rules for the language, or
-            `samples` is not positive.
+        ValueError: there are no sentences, the numbers of hypotheses and references differ, the language is not
+            supported, or `samples` is not positive.
         OSError: `paper_language` is given, but sacremoses is not installed.
     """
-    check_paired(hypotheses, references)
+    check_same_length(hypotheses, references)
     metrics = corpus_metrics(paper_language)
     return {name: _resample([hypotheses], references, metric, samples)[0][0] for name, metric in metrics.items()}
 
@@ -52,31 +51,32 @@ def compare_systems(
     references: Sequence[str],
     paper_language: str | None = None,
     samples: int = 1000,
-) -> dict[str, Comparison]:
+) -> dict[str, SystemComparison]:
+    """Compare two systems' translations of a test set by sacreBLEU's paired bootstrap resampling (Koehn, 2004).
+
+    Metrics and errors are the same as in `estimate_scores`.
     """
-    Paired bootstrap resampling (Koehn, 2004) of two systems' translations of one test set, by sacreBLEU; metrics and
-    errors are those of `estimate_scores`.
-    """
-    check_paired(hypotheses, references)
-    check_paired(baseline, references)
+    check_same_length(hypotheses, references)
+    check_same_length(baseline, references)
     metrics = corpus_metrics(paper_language)
     return {name: _compare(hypotheses, baseline, references, metric, samples) for name, metric in metrics.items()}
 
 
 def _compare(
     hypotheses: Sequence[str], baseline: Sequence[str], references: Sequence[str], metric: Metric, samples: int
-) -> Comparison:
+) -> SystemComparison:
     (theirs, _), (ours, p_value) = _resample([baseline, hypotheses], references, metric, samples)
-    # Of two systems that never differ sacreBLEU says 1 / (samples + 1), as if their difference were certain.
-    return Comparison(ours, theirs, 1.0 if ours == theirs else p_value)
+    # For two identical systems sacreBLEU returns 1 / (samples + 1), as if their difference were significant.
+    return SystemComparison(ours, theirs, 1.0 if ours == theirs else p_value)
 
 
 def _resample(
     systems: Sequence[Sequence[str]], references: Sequence[str], metric: Metric, samples: int
 ) -> list[tuple[Estimate, float]]:
-    """
-    Each system's estimate and its p-value against the first. One metric at a time, since sacreBLEU files results under
-    the names that metrics give themselves, which is BLEU for three of ours; it draws the same resamples for each.
+    """Return each system's estimate and its p-value against the first system.
+
+    sacreBLEU keys its results by the metric's own name, which is "BLEU" for three of ours, so each metric gets its own
+    call. sacreBLEU seeds every call equally, so all metrics see the same resamples.
     """
     if samples < 1:
         raise ValueError(f"There must be at least one bootstrap resample, got {samples}.")
@@ -88,5 +88,5 @@ def _resample(
 
 
 def _estimate(result: Any, signature: str) -> tuple[Estimate, float]:
-    """Of the first system the p-value is None, which nobody reads."""
+    """Convert sacreBLEU's result. The baseline has no p-value."""
     return Estimate(float(result.score), float(result.mean), float(result.ci), signature), result.p_value

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.evaluation.scores import score, score_as_the_paper
+from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,7 @@ def test_evaluate_compares_with_a_baseline(texts, capsys):
 @pytest.mark.parametrize("words", [["--paper_bleu"], ["--paper_bleu", "de"]])
 def test_evaluate_paper_bleu_defaults_to_german(words, texts, capsys):
     assert main(["evaluate", *flags(texts, hypotheses=texts / "ours.de"), *words]) == 0
-    shown, paper = capsys.readouterr().out, score_as_the_paper(OURS, TARGET)
+    shown, paper = capsys.readouterr().out, score_paper_bleu(OURS, TARGET)
     assert f"paper's BLEU {paper.paper_bleu:.2f}" in shown and f"tokenized BLEU {paper.tokenized_bleu:.2f}" in shown
     assert "tok:moses-de-compounds" in shown
 

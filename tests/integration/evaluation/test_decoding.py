@@ -1,4 +1,4 @@
-"""All processes together translate what one translates alone, in the same order."""
+"""Distributed translation: the same translations, in the same order, as on one process."""
 
 import json
 import os
@@ -15,14 +15,14 @@ from vanilla_transformer.training.checkpoint import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SENTENCES = ["A man is sleeping.", "Two dogs.", "Two dogs run across the green grass.", "", "A man."]
-# Every process writes what it has got: of five sentences, of one (fewer than processes), and of none; and how many of
-# them it has translated itself.
+# Every process writes its results for five sentences, one (fewer than processes) and none, and the number of sentences
+# that it translated itself.
 PROGRAM = """
 import json, sys
 from pathlib import Path
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.evaluation.decoding import processes, translate_on_all_processes
+from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
 from vanilla_transformer.evaluation.scores import translate_and_score
 
 translate, shares = TranslationPipeline.__call__, []
@@ -37,7 +37,7 @@ model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.
 sentences = json.loads((Path(output) / "sentences.json").read_text())
 found = [translate_on_all_processes(model, tokenizer, sentences[:number]) for number in (5, 1, 0)]
 found.append(translate_and_score(model, tokenizer, [(text, "Ein Mann.") for text in sentences], num_beams=2))
-state = processes()
+state = process_state()
 (Path(output) / f"{state.process_index}-of-{state.num_processes}.json").write_text(json.dumps([found, shares]))
 state.destroy_process_group()
 """
@@ -54,7 +54,7 @@ def alone(model, tokenizer, sentences, **kwargs):
 
 
 @pytest.mark.slow
-def test_every_process_gets_the_translations_of_one_alone(tiny_model, tiny_tokenizer, folder, tmp_path):
+def test_translate_on_all_processes_equals_one_process(tiny_model, tiny_tokenizer, folder, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "sentences.json").write_text(json.dumps(SENTENCES))
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(tmp_path / "program.py")]
@@ -74,9 +74,9 @@ def test_every_process_gets_the_translations_of_one_alone(tiny_model, tiny_token
     assert "tok:13a" in scores[2]
 
 
-def test_one_process_touches_no_process_group(tiny_model, tiny_tokenizer, monkeypatch):
+def test_translate_on_all_processes_alone_uses_no_process_group(tiny_model, tiny_tokenizer, monkeypatch):
     def refuse(*args, **kwargs):
-        raise AssertionError("There is nobody to talk to.")
+        raise AssertionError("There is no other process.")
 
     for name in ("init_process_group", "all_gather_object", "barrier"):
         monkeypatch.setattr(torch.distributed, name, refuse)

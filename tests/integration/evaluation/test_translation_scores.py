@@ -1,4 +1,4 @@
-"""The metric for `evaluate`: loaded by its path, without a network, it gives this package's scores."""
+"""The metric for the `evaluate` library: loaded by path, without network."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import torch
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from vanilla_transformer.evaluation import metric_path
-from vanilla_transformer.evaluation.scores import score, score_as_the_paper
+from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 from vanilla_transformer.evaluation.translation_scores.translation_scores import TranslationScores
 
 ROOT = Path(__file__).parents[3]
@@ -34,7 +34,7 @@ def metric(tmp_path):
     return TranslationScores(cache_dir=str(tmp_path / "cache"))
 
 
-def test_evaluate_loads_it_by_its_path_without_a_network(tmp_path):
+def test_translation_scores_loads_by_path_offline(tmp_path):
     offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     finished = subprocess.run(
         [sys.executable, "-c", PROGRAM],
@@ -46,34 +46,34 @@ def test_evaluate_loads_it_by_its_path_without_a_network(tmp_path):
         timeout=300,
     )
     assert finished.returncode == 0, finished.stderr
-    expected = score(HYPOTHESES, REFERENCES)._asdict() | score_as_the_paper(HYPOTHESES, REFERENCES)._asdict()
+    expected = score(HYPOTHESES, REFERENCES)._asdict() | score_paper_bleu(HYPOTHESES, REFERENCES)._asdict()
     assert json.loads(finished.stdout) == expected
 
 
-def test_the_path_leads_to_a_metric_of_evaluate():
+def test_metric_path_is_an_evaluate_metric():
     path = Path(metric_path())
     assert path.is_file() and path.stem == path.parent.name  # `evaluate` takes the folder as well then
     assert issubclass(TranslationScores, evaluate.Metric)
 
 
-def test_references_may_stand_in_lists_of_one(metric):
+def test_translation_scores_accepts_lists_of_one_reference(metric):
     expected = score(HYPOTHESES, REFERENCES)._asdict()
     assert metric.compute(predictions=HYPOTHESES, references=REFERENCES) == expected
     assert metric.compute(predictions=HYPOTHESES, references=[[text] for text in REFERENCES]) == expected
 
 
-def test_batches_add_up(metric):
+def test_translation_scores_accumulates_batches(metric):
     for hypothesis, reference in zip(HYPOTHESES, REFERENCES, strict=True):
         metric.add_batch(predictions=[hypothesis], references=[reference])
     assert metric.compute() == score(HYPOTHESES, REFERENCES)._asdict()
 
 
-def test_a_second_reference_is_refused(metric):
+def test_translation_scores_refuses_two_references(metric):
     with pytest.raises(ValueError, match="one reference for each prediction, got 2"):
         metric.compute(predictions=["a", "b"], references=[["a", "b"], ["b"]])
 
 
-def test_the_trainer_of_transformers_can_use_it(metric, tiny_model, tiny_tokenizer, tmp_path):
+def test_translation_scores_works_in_seq2seq_trainer(metric, tiny_model, tiny_tokenizer, tmp_path):
     def compute_metrics(prediction):
         sides = (torch.as_tensor(ids) for ids in prediction)
         texts = [tiny_tokenizer.batch_decode(side.clamp(min=0), skip_special_tokens=True) for side in sides]

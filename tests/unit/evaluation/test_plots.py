@@ -1,4 +1,4 @@
-"""Pictures: drawn from what was measured."""
+"""Plots of the learning curve and of cross-attention."""
 
 import json
 
@@ -8,21 +8,21 @@ import torch
 from vanilla_transformer.evaluation.plots import cross_attention, plot_attention, plot_learning_curve
 
 
-def test_attention_rows_are_distributions_over_the_source(tiny_model, tiny_tokenizer):
+def test_cross_attention_rows_sum_to_one(tiny_model, tiny_tokenizer):
     source, target, heads = cross_attention(tiny_model, tiny_tokenizer, "A man is sleeping.")
     assert heads.shape == (tiny_model.config.decoder_attention_heads, len(target), len(source))
     torch.testing.assert_close(heads.sum(dim=-1), torch.ones(heads.shape[:2]))
     assert "".join(source).startswith("A") and source[-1] == "</s>"
 
 
-def test_asking_for_attention_leaves_the_model_as_it_was(tiny_model, tiny_tokenizer):
+def test_cross_attention_restores_the_attention_implementation(tiny_model, tiny_tokenizer):
     before = tiny_model.config._attn_implementation
     assert before != "eager"
     cross_attention(tiny_model, tiny_tokenizer, "A man.")
     assert tiny_model.config._attn_implementation == before
 
 
-def test_pictures_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
+def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
     metrics = [{"minutes": 0.5, "loss": 3.0}, {"minutes": 1.0, "validation_loss": 2.0, "bleu": 9.0}]
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)))
     pictures = [
@@ -32,6 +32,6 @@ def test_pictures_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 
 
-def test_a_curve_without_metrics_is_refused(tmp_path):
+def test_plot_learning_curve_refuses_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="metrics.jsonl"):
         plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")

@@ -1,1 +1,1 @@
-"""The metric for the library `evaluate`, in a folder of its name, as that library wants it."""
+"""The metric for the `evaluate` library, which requires a folder of the same name."""

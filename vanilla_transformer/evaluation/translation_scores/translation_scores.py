@@ -1,4 +1,4 @@
-"""BLEU, chrF and the paper's BLEU as a metric of the library `evaluate`, whose own ones come over the network."""
+"""BLEU, chrF and the paper's BLEU as a metric of the `evaluate` library, whose own metrics need the network."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import datasets
 import evaluate
 
-# `evaluate` copies this file elsewhere before it imports it, so that there are no siblings to name with a dot.
-from vanilla_transformer.evaluation.scores import score, score_as_the_paper
+# `evaluate` copies this file to another folder before importing it, so relative imports do not work.
+from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 
-_DESCRIPTION = "Cased, detokenised BLEU and chrF2 by sacreBLEU, and the paper's BLEU of Moses' tokens."
+_DESCRIPTION = "Cased, detokenized BLEU and chrF2 by sacreBLEU, and the paper's BLEU of Moses tokens."
 _INPUTS = """
 Args:
-    predictions: Translations, a string each.
-    references: A string each, or a list with one string, as `evaluate`'s own sacreBLEU takes them.
-    paper_bleu: Language code, such as "de": also computes the paper's BLEU (compounds split) and the tokenised BLEU.
+    predictions: Translations, one string each.
+    references: One string each, or a list with one string, as in `evaluate`'s own sacreBLEU metric.
+    paper_bleu: Language code, such as "de": also compute the paper's BLEU (compounds split) and the tokenized BLEU.
 
 Returns:
     bleu, chrf, bleu_signature, chrf_signature, and with `paper_bleu` also paper_bleu, tokenized_bleu,
@@ -23,12 +23,11 @@ Returns:
 
 
 class TranslationScores(evaluate.Metric):
-    """
-    To be loaded by its path:
+    """Metric to load by its path.
 
-        >>> metric = evaluate.load(metric_path())
-        >>> metric.compute(predictions=["Ein Mann schläft."], references=["Ein Mann schläft."])["chrf"]
-        100.0
+    >>> metric = evaluate.load(metric_path())
+    >>> metric.compute(predictions=["Ein Mann schläft."], references=["Ein Mann schläft."])["chrf"]
+    100.0
     """
 
     def _info(self) -> evaluate.MetricInfo:
@@ -49,15 +48,16 @@ class TranslationScores(evaluate.Metric):
         references: Sequence[str | Sequence[str]],
         paper_bleu: str | None = None,
     ) -> dict[str, Any]:
-        """
+        """Compute the scores.
+
         Raises:
-            ValueError: a prediction has not exactly one reference, or there are no rules for the language.
+            ValueError: a prediction does not have exactly one reference, or the language is not supported.
             OSError: `paper_bleu` is given, but sacremoses is not installed.
         """
         targets = [_only_reference(reference) for reference in references]
         scores = score(predictions, targets)._asdict()
         if paper_bleu is not None:
-            scores |= score_as_the_paper(predictions, targets, paper_bleu)._asdict()
+            scores |= score_paper_bleu(predictions, targets, paper_bleu)._asdict()
         return scores
 
 

@@ -16,7 +16,7 @@ from vanilla_transformer import (
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
 from vanilla_transformer.publishing.card import read_facts, render_card
-from vanilla_transformer.publishing.checks import check_folder, failures
+from vanilla_transformer.publishing.checks import check_folder, failed_checks
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
@@ -97,7 +97,7 @@ def test_from_marian_writes_a_publishable_folder(marian_tokenizer, tmp_path):
     render_card(tmp_path / "ours", facts, root / "model_card" / "template.md", "1").save(
         tmp_path / "ours" / "README.md"
     )
-    assert not failures(check_folder(tmp_path / "ours"))
+    assert not failed_checks(check_folder(tmp_path / "ours"))
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])

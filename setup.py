@@ -13,9 +13,9 @@ PEFT = ["peft>=0.18"]
 TRACKING = ["tensorboard>=2.15"]
 MARIAN = ["sentencepiece>=0.2"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
-ONNX = ["torch>=2.11", "transformers>=5.23", "onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
+ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
-PAGE = [*SERVE, *PLOTS, "gradio>=5"]
+PAGE = [*SERVE, *PLOTS, "gradio>=6"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *MARIAN, *CTRANSLATE2, *ONNX, *SERVE, *PAGE]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 
@@ -41,8 +41,8 @@ setup(
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
     },
     install_requires=[
-        "torch>=2.6",
-        "transformers>=5.17,<6",
+        "torch>=2.11",
+        "transformers>=5.23,<6",
         "accelerate>=1.1",
         "tokenizers>=0.22",
         "datasets>=3.0",

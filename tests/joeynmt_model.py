@@ -1,6 +1,6 @@
-"""
-Run by path where JoeyNMT can be imported: builds a model of JoeyNMT with random weights as FOLDER's `config.yaml`
-says, saves its checkpoint there, and prints what it translates token ids into by greedy search, and some logits.
+"""Build a random JoeyNMT model, save its checkpoint, and print greedy translations of token ids with their logits.
+
+Run by path in an environment with JoeyNMT. FOLDER has the `config.yaml`.
 
     python joeynmt_model.py FOLDER < sources.json
 """

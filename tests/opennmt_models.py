@@ -1,10 +1,10 @@
-"""
-Run by path where OpenNMT-py or eole can be imported: trains a small model by the toolkit's own command and writes what
-that translates token ids into by greedy search, and its logits, into `answers.json`.
+"""Train a small model with the toolkit's own command; write greedy translations and logits to `answers.json`.
+
+Run by path in an environment with OpenNMT-py or eole.
 
     python opennmt_models.py eole|opennmt-py FOLDER < sources.json
 
-FOLDER holds `config.yaml` for the command, which leaves `model/` (eole) or `model_step_*.pt` there.
+FOLDER has the `config.yaml` of the command, which writes `model/` (eole) or `model_step_*.pt` there.
 """
 
 import json
@@ -15,7 +15,7 @@ from types import ModuleType
 
 import torch
 
-sys.modules["spacy"] = ModuleType("spacy")  # of transforms that nobody asks for here
+sys.modules["spacy"] = ModuleType("spacy")  # imported by transforms that are not used here
 UNKNOWN, PADDING, START, STEPS = 0, 1, 2, 12
 
 

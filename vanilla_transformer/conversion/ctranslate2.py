@@ -32,7 +32,7 @@ from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_support
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
 _NUM_POSITIONS = 4096
-# Files that the pipeline needs. CTranslate2 writes a `config.json` of its own, so ours gets another name.
+# Files that the pipeline needs. CTranslate2 writes its own `config.json`, so ours gets another name.
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "generation_config.json")
 
 

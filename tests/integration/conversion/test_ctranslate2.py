@@ -94,7 +94,7 @@ def converted(tiny_model, tiny_tokenizer, tmp_path):
     return tmp_path / "fast"
 
 
-def test_the_pipeline_has_the_same_interface(converted, tiny_model, tiny_tokenizer):
+def test_pipeline_with_ctranslate2_answers_as_with_torch(converted, tiny_model, tiny_tokenizer):
     ours = TranslationPipeline(tiny_model, tiny_tokenizer)
     fast = TranslationPipeline(converted, backend="ctranslate2")
     texts = [*SENTENCES, "", "Two dogs.\n\nA man."]
@@ -105,8 +105,8 @@ def test_the_pipeline_has_the_same_interface(converted, tiny_model, tiny_tokeniz
     assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
 
 
-def test_hypotheses_are_ordered_by_the_length_penalty_that_is_asked_for(converted, tiny_tokenizer):
-    """CTranslate2 gives log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α. EOS counts."""
+def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(converted, tiny_tokenizer):
+    """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α."""
     model = TranslationPipeline(converted, backend="ctranslate2").model
     short, long = tiny_tokenizer.convert_ids_to_tokens([7, 8]), tiny_tokenizer.convert_ids_to_tokens([9] * 11)
     log_probabilities, alpha = {3: -3.5, 12: -6.0}, 0.6
@@ -131,12 +131,12 @@ def test_hypotheses_are_ordered_by_the_length_penalty_that_is_asked_for(converte
         (lambda folder: TranslationPipeline(folder, backend="ctranslate2")("a", top_h=1), ValueError, "'top_h'"),
     ],
 )
-def test_mistakes_with_the_backend_are_named(call, kind, message, converted):
+def test_pipeline_with_ctranslate2_names_mistakes(call, kind, message, converted):
     with pytest.raises(kind, match=message):
         call(converted)
 
 
-def test_a_folder_that_is_cut_off_is_named(converted):
+def test_pipeline_with_ctranslate2_refuses_a_truncated_model(converted):
     (converted / "model.bin").write_bytes((converted / "model.bin").read_bytes()[:500])
     with pytest.raises(OSError, match="not a whole folder for CTranslate2"):
         TranslationPipeline(converted, backend="ctranslate2")

@@ -4,10 +4,10 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
+from tests.integration.conversion.test_fairseq import fairseq_folder, fsmt
 from tests.integration.conversion.test_joeynmt import joey_folder
+from tests.integration.conversion.test_marian_npz import marian_folder
 from tests.integration.conversion.test_opennmt import eole_folder, opennmt_checkpoint, text_folder  # noqa: F401
-from tests.unit.conversion.test_fairseq import fairseq_folder, fsmt
-from tests.unit.conversion.test_marian_npz import marian_folder
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion import READERS, WRITERS
 

@@ -1,0 +1,45 @@
+"""The code blocks of the docs pages, and a workspace to run them in."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests.tiny import TINY_SIZES
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
+
+ROOT = Path(__file__).parents[1]
+# Settings with which each recipe of this repository trains within seconds on the corpus of `write_workspace`.
+SMALL = TINY_SIZES | {"vocab_size": 300, "max_tokens": 400}
+SMALL |= {"max_steps": 4, "save_steps": 2, "eval_steps": 4, "logging_steps": 2}
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """Return the fenced code blocks of `page` in `language`."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def write_workspace(folder: Path) -> None:
+    """Write the files that a reader of the docs has: scripts, recipes that end soon, and a small corpus."""
+    (folder / "scripts").symlink_to(ROOT / "scripts")
+    (folder / "recipes").mkdir()
+    for path in (ROOT / "recipes").glob("*.yaml"):
+        recipe = {name: value for name, value in yaml.safe_load(path.read_text()).items() if "_minutes" not in name}
+        (folder / "recipes" / path.name).write_text(yaml.safe_dump(recipe | SMALL))
+    write_demo_corpus(folder, train=60, validation=5, test=5)
+    for end in ("en", "de"):
+        (folder / f"validation.{end}").rename(folder / f"valid.{end}")
+    shutil.copy(folder / "test.de", folder / "theirs.de")
+
+
+def run_in_shell(lines: str) -> str:
+    """Run `lines` by bash, with the commands of this environment, and return their standard output."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    finished = subprocess.run(["bash", "-ec", lines], env=environment, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout

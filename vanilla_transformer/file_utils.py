@@ -75,8 +75,7 @@ def write_text_atomically(path: str | Path, text: str) -> Path:
 
 
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None]) -> Path:
-    """
-    Return the folder `name` of a cache, filled by `write` if it does not exist yet.
+    """Return the folder `name` of a cache, filled by `write` if it does not exist yet.
 
     If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once
     it is complete, so a killed process leaves no incomplete entry.
@@ -98,6 +97,6 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
             logger.info(f"Removing the unfinished {leftover}.")
             shutil.rmtree(leftover, ignore_errors=True)
         if not folder.is_dir():
-            with atomic_folder(folder) as aside:
-                write(aside)
+            with atomic_folder(folder) as temporary:
+                write(temporary)
     return folder

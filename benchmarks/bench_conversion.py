@@ -50,7 +50,10 @@ def main(arguments: Sequence[str]) -> None:
         Path(options.output_file).write_text(text, encoding="utf-8")
 
 
-_HEAD = ("| conversion | identical outputs | largest logit difference | speed |", "|---|---|---|---|")
+_HEAD = (
+    "| conversion | identical outputs | largest logit difference | speedup (higher is better) |",
+    "|---|---|---|---|",
+)
 
 
 def _row(name: str, found: Comparison | None) -> str:

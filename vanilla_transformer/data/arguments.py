@@ -14,29 +14,29 @@ TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
 
 @dataclass
 class DataArguments:
-    """The corpus: text files, a dataset with a `translation` column, or a mix of corpora; and how it is cleaned."""
+    """Text files, a dataset with a `translation` column or a mix of corpora; cleaning, tokenizer and batch size."""
 
     train_source: str | None = field(
-        default=None, metadata={"help": "Training text, source side, one sentence a line."}
+        default=None, metadata={"help": "Training text, source side, one sentence per line."}
     )
     train_target: str | None = field(default=None, metadata={"help": "Training text, target side, line by line."})
     corpora: list[dict[str, Any]] | str | None = field(
         default=None,
         metadata={
-            "help": "In place of files: a list of corpora (as a flag, in JSON), each with `source` and `target` (text "
-            "files), `file` (.tsv, .jsonl, .parquet) or `dataset` (and `split`), with a `weight`, and with "
-            "`source_language` and `target_language` where they are not those of the recipe."
+            "help": "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
+            "(text files), `file` (.tsv, .jsonl, .parquet) or `dataset` (and `split`), optionally with `weight`, "
+            "`source_language` and `target_language`."
         },
     )
     validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
     validation_target: str | None = field(default=None, metadata={"help": "Validation text, target side."})
     test_source: str | None = field(
-        default=None, metadata={"help": "Test text, source side, to report how much of it is in the training text."}
+        default=None, metadata={"help": "Test text, source side; its overlap with the training text is reported."}
     )
     test_target: str | None = field(default=None, metadata={"help": "Test text, target side."})
     dataset: str | None = field(
         default=None,
-        metadata={"help": "In place of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."},
+        metadata={"help": "Instead of files: a folder of save_to_disk, or NAME[:CONFIGURATION] for load_dataset."},
     )
     source_language: str | None = field(default=None, metadata={"help": "Code of the source language, such as en."})
     target_language: str | None = field(default=None, metadata={"help": "Code of the target language, such as de."})
@@ -46,47 +46,46 @@ class DataArguments:
     tokenizer_model: str = field(
         default="bpe",
         metadata={
-            "help": "bpe, unigram or wordpiece: of a tokenizer that is trained on the corpus (section 5.1).",
+            "help": "Model of a tokenizer trained on the corpus: bpe, unigram or wordpiece (section 5.1).",
             "choices": list(TOKENIZER_MODELS),
         },
     )
     bpe_dropout: float = field(
         default=0.0,
-        metadata={"help": "Probability p in [0, 1) of leaving out a merge, anew in each epoch. Not in the paper."},
+        metadata={"help": "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper."},
     )
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
     max_tokens: int = field(
         default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
     )
     drop_empty: bool = field(
-        default=False, metadata={"help": "Leave out pairs without text on one side. By default they are an error."}
+        default=False, metadata={"help": "Drop pairs without text on one side. By default they are an error."}
     )
     drop_invalid_unicode: bool = field(
-        default=False, metadata={"help": "Leave out pairs that are not valid Unicode. By default they are an error."}
+        default=False, metadata={"help": "Drop pairs that are not valid Unicode. By default they are an error."}
     )
-    drop_identical: bool = field(
-        default=False, metadata={"help": "Leave out pairs whose translation is the source itself."}
-    )
+    drop_identical: bool = field(default=False, metadata={"help": "Drop pairs whose source and target are identical."})
     drop_duplicates: bool = field(
-        default=False, metadata={"help": "Leave out pairs that an earlier one repeats, over all corpora."}
+        default=False, metadata={"help": "Drop pairs that repeat an earlier one, over all corpora."}
     )
     max_length: int | None = field(
-        default=None, metadata={"help": "Leave out pairs with more tokens on a side, EOS counted."}
+        default=None, metadata={"help": "Drop pairs with more tokens on a side, including EOS."}
     )
     max_length_ratio: float | None = field(
-        default=None, metadata={"help": "Leave out pairs with a side so many times longer than the other, in tokens."}
+        default=None,
+        metadata={"help": "Drop pairs with one side more than this many times as long as the other, in tokens."},
     )
     stream: bool = field(
-        default=False, metadata={"help": "Read corpora that outgrow the disk as they are needed, window by window."}
+        default=False, metadata={"help": "Read corpora too large for the disk when they are needed, window by window."}
     )
     stream_window: int = field(
-        default=1_000_000, metadata={"help": "Pairs of a stream that are read, cleaned and shuffled at a time."}
+        default=1_000_000, metadata={"help": "Pairs of a stream to read, clean and shuffle at a time."}
     )
     cache_dir: str | None = field(
         default=None,
         metadata={
-            "help": "Folder of cleaned and tokenised text and of trained tokenizers, shared by all processes of a "
-            "run. By default in that of `datasets`."
+            "help": "Folder for cleaned text, tokenized text and trained tokenizers, shared by all processes of a "
+            "run. By default a subfolder of the cache of `datasets`."
         },
     )
 
@@ -96,12 +95,12 @@ class DataArguments:
 
     @property
     def languages(self) -> dict[str, Any]:
-        """Those of every corpus that does not name its own, as keywords of `CorpusSpec`."""
+        """Return the default languages of each corpus as keywords of `CorpusSpec`."""
         return {"source_language": self.source_language, "target_language": self.target_language}
 
 
 def _parse_corpora(text: str) -> list[dict[str, Any]]:
-    """The value of `--corpora`: YAML, of which JSON is a part."""
+    """Parse the value of `--corpora`: YAML, which includes JSON."""
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -110,10 +109,10 @@ def _parse_corpora(text: str) -> list[dict[str, Any]]:
 
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     """
-    The corpora of the training text: those that `corpora` lists, or the one that files or `dataset` name.
+    Return the corpora of the training text, from `corpora`, `dataset` or the pair of files.
 
     Raises:
-        ValueError: an entry of `corpora` has a key that does not exist (with the nearest that does), or names no
+        ValueError: an entry of `corpora` has an unknown key (the message names the nearest known one) or names no
             corpus.
     """
     if data.dataset is not None:
@@ -186,8 +185,10 @@ def _check_tokenizer(data: DataArguments) -> None:
 
 def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
     """
-    Raises a `ValueError` for the first unknown name, with the nearest known one. Unless names must be spelt `exactly`,
-    those that the parser also takes will do: with dashes, and --no_x for a switch that is on by default.
+    Raise a `ValueError` for the first unknown name, with the nearest known one.
+
+    Unless names must match `exactly`, spellings that the parser accepts are allowed: dashes, and --no_x for a switch
+    that is on by default.
     """
     for name in names:
         spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}

@@ -24,12 +24,12 @@ Batch = dict[str, torch.Tensor]
 @dataclass(frozen=True, eq=False)
 class BatchPlan:
     """
-    One epoch of batches; `plan[step]` is the list of the batches of one update, each an array of pair numbers.
+    One epoch of batches; `plan[step]` lists the batches of a training step, each an array of pair indices.
 
     Args:
-        pairs: All pair numbers, batch after batch, `(pairs,)`.
-        bounds: Where in `pairs` each batch begins, and where the last one ends, `(batches + 1,)`.
-        steps: Which batches each update is made of, `(steps, batches_per_step)`.
+        pairs: The indices of all pairs, batch by batch, `(pairs,)`.
+        bounds: The position in `pairs` at which each batch begins, then the end of the last one, `(batches + 1,)`.
+        steps: The batches of each training step, `(steps, batches_per_step)`.
     """
 
     pairs: np.ndarray
@@ -37,14 +37,14 @@ class BatchPlan:
     steps: np.ndarray
 
     def __len__(self) -> int:
-        """Updates of the epoch."""
+        """Return the number of training steps of the epoch."""
         return len(self.steps)
 
     def __getitem__(self, step: int) -> list[np.ndarray]:
         return [self.pairs[self.bounds[batch] : self.bounds[batch + 1]] for batch in self.steps[step]]
 
-    def share(self, step: int, num_replicas: int, rank: int) -> list[np.ndarray]:
-        """The batches of one update for one of the processes that share it, each of which gets as many."""
+    def shard(self, step: int, num_replicas: int, rank: int) -> list[np.ndarray]:
+        """Return the batches of a training step for one process; every process gets the same number of batches."""
         return self[step][rank::num_replicas]
 
 
@@ -60,20 +60,20 @@ def plan_batches(
     batches_per_step: int = 1,
 ) -> BatchPlan:
     """
-    One epoch of batches: every pair once, pairs of like length together, batches in random order.
+    Plan one epoch of batches: every pair once, pairs of similar length together, batches in random order.
 
     Args:
-        source_lengths, target_lengths: Tokens of each pair, EOS counted; arrays of int32 are taken as they are.
+        source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not copied.
         max_tokens (`int`):
             Upper bound of the padded source tokens, and of the padded target tokens, of each batch.
-        seed, epoch (`int`): The order is a function of both. The number of updates is not: it is that of each epoch.
+        seed, epoch (`int`): Determine the order, but not the number of steps, which is the same in every epoch.
         batches_per_step (`int`):
-            Batches that one update is made of, over all processes and accumulations. They hold pairs of like length
-            and have about the same number of padded tokens, so that processes finish together, and how they are dealt
-            to processes changes nothing about the update.
+            Batches of one training step over all processes and accumulations. They hold pairs of similar length and
+            have about the same number of padded tokens, so processes finish together. Their distribution over
+            processes does not change the step.
 
     Raises:
-        ValueError: a pair alone exceeds `max_tokens`, or there are too few pairs to share; the numbers of lengths
+        ValueError: a pair exceeds `max_tokens`, there are too few pairs for the processes, the numbers of lengths
             differ, or a length is below 1.
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
@@ -106,7 +106,7 @@ def _check_fits(
 ) -> None:
     if len(source) < batches_per_step:
         raise ValueError(
-            f"There must be a pair for each of the {batches_per_step} batches of an update (processes × "
+            f"There must be a pair for each of the {batches_per_step} batches of a step (processes × "
             f"accumulation), got {len(source)} pairs."
         )
     if longest.max() > max_tokens:
@@ -120,11 +120,12 @@ def _check_fits(
 
 def _sort(longest: np.ndarray, source: np.ndarray, target: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """
-    Pair numbers by the longer side, which is what fills the budget, then by how much longer the source is, up and down
-    by turns: at the next longer side the order goes on among pairs of like difference. Pairs equal in both come in
-    random order and so meet others in each epoch.
+    Sort pairs by their longer side, which fills the budget, then by the difference of the sides.
+
+    Differences alternate between ascending and descending, so the order continues among pairs of similar difference at
+    the next length. Pairs equal in both are shuffled and share their batch with other pairs in each epoch.
     """
-    # Numpy sorts integers of 16 bits by counting, in a fraction of the time that others take.
+    # Numpy sorts 16-bit integers by counting, in a fraction of the time.
     narrow = np.int16 if longest.max() <= np.iinfo(np.int16).max else np.int64
     difference = np.subtract(source, target, dtype=narrow)
     np.negative(difference, out=difference, where=longest % 2 == 1)
@@ -134,30 +135,30 @@ def _sort(longest: np.ndarray, source: np.ndarray, target: np.ndarray, random: n
 
 
 def _cut(longest: np.ndarray, max_tokens: int, divisor: int, random: np.random.Generator) -> np.ndarray:
-    """Bounds of the batches of sorted pairs. Their number is a multiple of `divisor`, and that of each epoch."""
+    """Cut sorted pairs into batches. Their number is a multiple of `divisor` and the same in every epoch."""
     bounds = _fill(longest, max_tokens)
     number = _number_of_batches(len(longest), len(bounds) - 1, divisor)
     if number >= len(bounds):  # one batch more than at least
-        # So each epoch has other bounds. Whatever is taken from the first batch, no more than one is added: each bound
-        # of the new ones lies behind its predecessor among the old ones.
+        # A random size of the first batch gives each epoch other bounds. It adds at most one batch: each new bound
+        # comes after its predecessor among the old ones.
         first = random.integers((bounds[1] + 1) // 2, bounds[1] + 1)
         bounds = np.append(0, first + _fill(longest[first:], max_tokens))
     return _share_remainder(longest, bounds, number, divisor, max_tokens)
 
 
 def _number_of_batches(pairs: int, fewest: int, divisor: int) -> int:
-    """The first multiple of `divisor` above the fewest batches that hold the pairs, or equal where pairs are few."""
+    """Return the first multiple of `divisor` above `fewest`, or equal to it if there are few pairs."""
     above, at_least = fewest // divisor * divisor + divisor, -(-fewest // divisor) * divisor
     if at_least > pairs:
         raise ValueError(
-            f"{pairs} batches of one pair each cannot be shared by the {divisor} batches of an update "
+            f"{pairs} pairs cannot be divided among the {divisor} batches of a step "
             "(processes × accumulation). Raise `max_tokens`, so that batches hold several pairs."
         )
     return above if above <= pairs else at_least
 
 
 def _fill(longest: np.ndarray, max_tokens: int) -> np.ndarray:
-    """Cuts pairs, given by their longer side, into the fewest batches; returns where each begins, and the end."""
+    """Cut pairs, given by their longer side, into the fewest batches; return the beginning of each, then the end."""
     bounds, counts = [0], np.arange(1, min(max_tokens, len(longest)) + 1)
     while bounds[-1] < len(longest):
         begin = bounds[-1]
@@ -170,8 +171,8 @@ def _fill(longest: np.ndarray, max_tokens: int) -> np.ndarray:
 def _share_remainder(
     longest: np.ndarray, bounds: np.ndarray, number: int, divisor: int, max_tokens: int
 ) -> np.ndarray:
-    """Cuts the last batches anew, for `number` of them to be there in all, the new ones of like size."""
-    # Behind batch `first` there must be a pair for each batch that is to come.
+    """Cut the last batches again into batches of similar size, so that there are `number` batches in all."""
+    # After batch `first` there must be a pair for each remaining batch.
     spare = np.flatnonzero(bounds - np.arange(len(bounds)) <= len(longest) - number)
     first = max(0, min(number - divisor * STEPS_SHARING_REMAINDER, int(spare[-1])))
     rest = longest[bounds[first] :]
@@ -181,7 +182,7 @@ def _share_remainder(
 
 
 def _least_budget(longest: np.ndarray, number: int, max_tokens: int) -> int:
-    """The smallest budget whose batches are at most `number`, found by bisection."""
+    """Return the smallest budget that yields at most `number` batches, found by bisection."""
     low, high = int(longest.max()), max_tokens
     while low < high:
         middle = (low + high) // 2
@@ -190,7 +191,7 @@ def _least_budget(longest: np.ndarray, number: int, max_tokens: int) -> int:
 
 
 def _halve_largest(bounds: np.ndarray, number: int) -> np.ndarray:
-    """Halves the batches of most pairs until there are `number` of them."""
+    """Halve the largest batches until there are `number` of them."""
     while len(bounds) - 1 < number:
         largest = int(np.diff(bounds).argmax())
         bounds = np.insert(bounds, largest + 1, (bounds[largest] + bounds[largest + 1]) // 2)
@@ -198,25 +199,26 @@ def _halve_largest(bounds: np.ndarray, number: int) -> np.ndarray:
 
 
 def _padded(lengths: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    """Tokens of each batch, as wide as its longest pair, `(batches,)`."""
+    """Return the padded tokens of each batch, `(batches,)`."""
     return np.maximum.reduceat(lengths, bounds[:-1]).astype(np.int64) * np.diff(bounds)
 
 
 def _group(cost: np.ndarray, batches_per_step: int) -> np.ndarray:
-    """Batches of like cost among neighbours, which are of like length, `(steps, batches_per_step)`."""
-    neighbourhood = np.arange(len(cost)) // (batches_per_step * STEPS_PER_NEIGHBORHOOD)
-    return np.lexsort((cost, neighbourhood)).reshape(-1, batches_per_step)
+    """Group neighboring batches of similar cost into steps, `(steps, batches_per_step)`."""
+    neighborhood = np.arange(len(cost)) // (batches_per_step * STEPS_PER_NEIGHBORHOOD)
+    return np.lexsort((cost, neighborhood)).reshape(-1, batches_per_step)
 
 
 class TokenBatchSampler(Sampler[list[int]]):
     """
-    The batches of one process, an epoch at a time, as transformers' `Trainer` wants them: it counts an epoch's updates
-    once, says which epoch comes next, and finds its place in a resumed one by counting.
+    Batches of one process for transformers' `Trainer`.
+
+    The `Trainer` counts the steps of an epoch once, calls `set_epoch`, and resumes within an epoch by counting.
 
     Args:
         source_lengths, target_lengths, max_tokens, seed: See [`plan_batches`].
-        accumulation (`int`): Batches that each process gets for an update, one after the other.
-        num_replicas, rank (`int`): How many processes train together, and which of them this is.
+        accumulation (`int`): Gradient accumulation steps: batches of each process per training step.
+        num_replicas, rank (`int`): Number of processes, and the index of this one.
     """
 
     def __init__(
@@ -239,29 +241,29 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.set_epoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Which epoch the next iteration gives."""
+        """Plan the epoch of the next iteration."""
         per_step = self.num_replicas * self.accumulation
         self.plan = plan_batches(self.source_lengths, self.target_lengths, self.max_tokens, self.seed, epoch, per_step)
 
     def __len__(self) -> int:
-        """Batches of an epoch, the same number in each."""
+        """Return the number of batches per epoch, the same for every epoch."""
         return len(self.plan) * self.accumulation
 
     def __iter__(self) -> Iterator[list[int]]:
         for step in range(len(self.plan)):
-            yield from (batch.tolist() for batch in self.plan.share(step, self.num_replicas, self.rank))
+            yield from (batch.tolist() for batch in self.plan.shard(step, self.num_replicas, self.rank))
 
 
 class StatefulBatchSampler:
     """
-    The batches of every update for one process, without end: the pairs of an epoch, each once, then of the next.
+    Endless batches of one process: all pairs of an epoch, each once, then those of the next epoch.
 
-    The order is a function of corpus, seed, epoch and of how many batches an update has over all processes
-    (`accumulation * num_replicas`); how these are dealt to processes changes nothing about an update.
+    The order depends on the corpus, the seed, the epoch and the number of batches per step over all processes
+    (`accumulation * num_replicas`). Their distribution over processes does not change a step.
 
-    `state_dict()` holds the epoch and how many of its updates are done. Loaded where an update has another number of
-    batches, the rest of that epoch is planned anew: no pair comes twice, and none is left out but those that are too
-    few to give every batch of an update one.
+    `state_dict()` holds the epoch and the number of its steps done. If it is loaded with another number of batches per
+    step, the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few
+    to fill every batch of a step are skipped.
     """
 
     def __init__(
@@ -274,15 +276,15 @@ class StatefulBatchSampler:
         self.num_replicas = num_replicas
         self.rank = rank
         self.epoch = 0
-        # Parts of the present epoch that were planned with so many batches an update: [batches, updates done].
+        # Parts of the current epoch by their number of batches per step: [batches_per_step, steps done].
         self._parts: list[list[int]] = [[self.batches_per_step, 0]]
         self._enter_epoch()
 
     def __iter__(self) -> Iterator[list[tuple[list[int], list[EncodedPair]]]]:
-        """Yields for each update this process's batches, as the numbers of their pairs and the pairs themselves."""
+        """Yield the batches of this process for each step, as the indices of their pairs and the pairs."""
         while True:
             while self._done < len(self._plan):
-                batches = self._plan.share(self._done, self.num_replicas, self.rank)
+                batches = self._plan.shard(self._done, self.num_replicas, self.rank)
                 self._parts[-1][1] += 1
                 yield [self._read(self._left[batch]) for batch in batches]
             self.epoch, self._parts = self.epoch + 1, [[self.batches_per_step, 0]]
@@ -290,12 +292,12 @@ class StatefulBatchSampler:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Updates that the present epoch has altogether."""
+        """Return the number of steps of the current epoch."""
         return sum(done for _, done in self._parts[:-1]) + len(self._plan)
 
     @property
     def progress(self) -> float:
-        """Epochs done, with their fraction."""
+        """Return the number of epochs done, as a fraction."""
         return self.epoch + sum(done for _, done in self._parts) / self.steps_per_epoch
 
     def state_dict(self) -> dict[str, Any]:
@@ -312,18 +314,18 @@ class StatefulBatchSampler:
         return self._parts[-1][1]
 
     def _enter_epoch(self) -> None:
-        """Plans the present epoch: each part takes up the pairs that the parts before have left."""
+        """Plan the current epoch: each part consists of the pairs that the earlier parts have left."""
         self._pairs = self.corpus.epoch(self.epoch)
         self._left = np.arange(len(self._pairs))
         for batches, done in self._parts[:-1]:
             plan = self._plan_part(batches)
-            left = [batch for update in range(done, len(plan)) for batch in plan[update]]
+            left = [batch for step in range(done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
         too_few = len(self._left) < self.batches_per_step and len(self._parts) > 1
         self._plan = EMPTY_PLAN if too_few else self._plan_part(self.batches_per_step)
 
     def _plan_part(self, batches_per_step: int) -> BatchPlan:
-        """A plan of the pairs that are left, in which their numbers count from 0."""
+        """Plan the remaining pairs, indexed from 0."""
         source, target = self._pairs.source_lengths[self._left], self._pairs.target_lengths[self._left]
         return plan_batches(source, target, self.max_tokens, self.seed, self.epoch, batches_per_step)
 
@@ -334,8 +336,14 @@ class StatefulBatchSampler:
 
 def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> Batch:
     """
-    Pads pairs on the right to one batch: `input_ids` and `attention_mask` of shape `(batch_size, source_length)` and
-    `labels` of shape `(batch_size, target_length)`, -100 where there is no label.
+    Pad pairs on the right to one batch.
+
+    `DataCollatorForSeq2Seq` gives the same tensors (a test compares them), but pads on the tokenizer's side, which may
+    be the left, where the decoder expects no padding.
+
+    Returns:
+        `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
+        `(batch_size, target_length)`, -100 at padding.
     """
     sources = _pad([pair.source for pair in pairs], pad_token_id)
     attention_mask = _pad([[1] * len(pair.source) for pair in pairs], 0)
@@ -344,7 +352,7 @@ def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> Batch:
 
 
 def count_tokens(batch: Batch) -> int:
-    """Target tokens that have a label."""
+    """Return the number of target tokens with a label."""
     return int((batch["labels"] != IGNORED_LABEL).sum())
 
 

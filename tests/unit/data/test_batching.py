@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
+from transformers import DataCollatorForSeq2Seq
 
 from vanilla_transformer.data.batch_sampler import BatchPlan, TokenBatchSampler, collate, plan_batches
 from vanilla_transformer.data.tokenized_corpus import EncodedPair
@@ -168,7 +169,7 @@ def test_no_update_is_a_small_remainder():
 def test_a_plan_has_its_batches_by_updates_and_deals_them_to_processes():
     plan = BatchPlan(np.array([3, 0, 2, 1]), np.array([0, 1, 3, 4]), np.array([[1, 0], [2, 1]]))
     assert as_lists(plan) == [[[0, 2], [3]], [[1], [0, 2]]]
-    shares = [[[batch.tolist() for batch in plan.share(step, 2, rank)] for step in (0, 1)] for rank in (0, 1)]
+    shares = [[[batch.tolist() for batch in plan.shard(step, 2, rank)] for step in (0, 1)] for rank in (0, 1)]
     assert shares == [[[[0, 2]], [[1]]], [[[3]], [[0, 2]]]]
 
 
@@ -277,3 +278,14 @@ def test_collate_pads_on_the_right_and_marks_padding():
     assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
     assert batch["labels"].tolist() == [[7, 2, -100, -100], [7, 8, 9, 2]]
     assert all(tensor.dtype == torch.long for tensor in batch.values())
+
+
+@pytest.mark.parametrize(
+    "pairs", [[([5, 6, 2], [7, 2])], [([5, 2], [7, 8, 9, 2]), ([2], [6, 2]), ([4, 4, 4, 2], [2])]]
+)
+def test_collate_gives_the_tensors_of_the_library_collator(tiny_tokenizer, pairs):
+    features = [{"input_ids": source, "labels": target} for source, target in pairs]
+    expected = DataCollatorForSeq2Seq(tiny_tokenizer, return_tensors="pt")(features)
+    batch = collate([EncodedPair(*pair) for pair in pairs], tiny_tokenizer.pad_token_id)
+    assert batch.keys() == expected.keys()
+    assert all(torch.equal(batch[name], expected[name]) for name in batch)

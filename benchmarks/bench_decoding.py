@@ -41,7 +41,7 @@ from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.linear_vanilla_transformer import quantize_linears
+from vanilla_transformer.inference.quantization import quantize_linears
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]

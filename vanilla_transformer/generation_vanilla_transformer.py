@@ -1,45 +1,41 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-Decoding as in section 6.1 of "Attention Is All You Need" inside `generate()`: beam search with the length penalty of
-Wu et al. (2016), and at most `source length + 50` new tokens, for each sentence of a batch on its own.
+`generate()` as in section 6.1 of "Attention Is All You Need": beam search with the length penalty of Wu et al. (2016),
+and at most `source length + 50` new tokens for each sentence of a batch.
 
-Both are entries of `generation_config.json`, so they are saved, loaded and overridden like any other:
-`length_penalty_type` and `max_new_tokens_beyond_source`.
+Both are entries of `generation_config.json`, saved, loaded and overridden like any other: `length_penalty_type` and
+`max_new_tokens_beyond_source`.
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from transformers import GenerationConfig
-from transformers.generation import GenerationMixin, MaxLengthCriteria, StoppingCriteriaList
+from transformers.generation import GenerationMixin, StoppingCriteria, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
-from .linear_vanilla_transformer import packed_linears
-from .search_vanilla_transformer import MaxNewTokensBeyondSource, SearchRequest, beam_search, can_search, greedy_search
-
-# What `generate()` takes beyond the library's own parameters.
-_PAPER_PARAMETERS = ("length_penalty_type", "max_new_tokens_beyond_source")
-# Source tokens of one call from which on packing the weights takes less time than it saves.
-_TOKENS_WORTH_PACKING = 64
-# The library's default, which Seq2SeqTrainer writes into the model's generation config after its first batch.
-_LIBRARY_MAX_LENGTH = 20
+PAPER_PARAMETERS = ("length_penalty_type", "max_new_tokens_beyond_source")
+# The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
+_penalty_type: ContextVar[str] = ContextVar("length_penalty_type", default="power")
 
 
 def paper_generation_config(
     pad_token_id: int | None, eos_token_id: int | list[int] | None, decoder_start_token_id: int | None, **changes: Any
 ) -> GenerationConfig:
     """
-    The paper's decoding (section 6.1): beam 4, α = 0.6, at most source length + 50 tokens.
+    Return the paper's decoding (section 6.1): beam 4, α = 0.6, at most source length + 50 tokens.
 
-    `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis could still beat
-    its finished ones, however long it became.
+    `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis can still beat its
+    finished ones, at any length.
 
     Args:
-        changes: Parameters of `generate()` that shall differ from the paper's.
+        changes: Parameters of `generate()` that differ from the paper's.
     """
     parameters = {
         "num_beams": 4,
@@ -54,182 +50,19 @@ def paper_generation_config(
     return GenerationConfig(**{**parameters, **changes})
 
 
-class WuLengthPenalty(float):
-    """
-    The exponent α of Wu et al. (2016), equation 14: `length ** WuLengthPenalty(α)` is `((5 + length) / 6) ** α`.
-
-    The library's beam search divides by `length ** length_penalty` wherever it compares hypotheses. Given this
-    exponent it divides by the paper's penalty instead, in each of those places, with no copy of its code.
-    """
-
-    def __rpow__(self, length: Any, modulo: None = None) -> Any:
-        return ((5.0 + length) / 6.0) ** float(self)
-
-
-class PaperGenerationMixin(GenerationMixin):
-    """
-    `generate()` with two more parameters, accepted as keyword arguments or from the generation config:
-
-    - `length_penalty_type` (`str`): what `length_penalty` = α means for the score of a hypothesis with log-probability
-      p and `len` generated tokens, EOS counted. `"power"`, as in transformers: `p / len ** α`. `"wu"`, as in the
-      paper: `p / ((5 + len) / 6) ** α`.
-    - `max_new_tokens_beyond_source` (`int`, *optional*): each sentence may become as long as its own source plus this
-      many tokens, EOS counted on both sides. A `max_new_tokens` or `max_length` given beside it or closer to the call
-      (keyword before given config before the model's own config) replaces it.
-
-    Where no source mask is given it is derived from padding.
-
-    Greedy and beam search that ask for nothing but tokens are those of `search_vanilla_transformer`, which give what
-    the library's own give; every other request is the library's.
-    """
-
-    @torch.no_grad()
-    def generate(self, inputs: torch.Tensor | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As in the library, with two more parameters; see the class."""
-        tokens = inputs if inputs is not None else kwargs.get("input_ids")
-        if tokens is None or tokens.numel() < _TOKENS_WORTH_PACKING:
-            return super().generate(inputs, *args, **kwargs)
-        with packed_linears(self):
-            return super().generate(inputs, *args, **kwargs)
-
-    def _prepare_generation_config(
-        self, generation_config: GenerationConfig | None, **kwargs: Any
-    ) -> tuple[GenerationConfig, dict[str, Any]]:
-        own = dict(vars(self.generation_config))
-        if own.get("max_length") == _LIBRARY_MAX_LENGTH:
-            own["max_length"] = None
-        levels = [kwargs, {} if generation_config is None else vars(generation_config), own]
-        others = {name: value for name, value in kwargs.items() if name not in _PAPER_PARAMETERS}
-        generation_config, model_kwargs = super()._prepare_generation_config(generation_config, **others)
-        generation_config.length_penalty_type = _closest(levels, "length_penalty_type") or "power"
-        generation_config.max_new_tokens_beyond_source = _closest_margin(levels)
-        _check_paper_parameters(generation_config)
-        return generation_config, model_kwargs
-
-    def _prepare_model_inputs(self, inputs: Any, bos_token_id: Any, model_kwargs: dict[str, Any]) -> tuple:
-        encoder_outputs = model_kwargs.get("encoder_outputs")
-        if encoder_outputs is not None:  # a copy, since the library repeats its rows in place for the beams
-            named = isinstance(encoder_outputs, ModelOutput)
-            copied = copy.copy(encoder_outputs) if named else BaseModelOutput(*encoder_outputs)
-            model_kwargs["encoder_outputs"] = copied
-        inputs, input_name, model_kwargs = super()._prepare_model_inputs(inputs, bos_token_id, model_kwargs)
-        if input_name == "input_ids":
-            mask = source_mask(self.config, inputs, model_kwargs.get("attention_mask"))
-            if mask is not None:
-                model_kwargs["attention_mask"] = mask
-        return inputs, input_name, model_kwargs
-
-    def _prepare_generated_length(self, generation_config: GenerationConfig, **kwargs: Any) -> GenerationConfig:
-        """Makes room for the longest sentence of the batch; the shorter ones end by `MaxNewTokensBeyondSource`."""
-        margin = generation_config.max_new_tokens_beyond_source
-        if margin is None:
-            return super()._prepare_generated_length(generation_config=generation_config, **kwargs)
-        generation_config.max_new_tokens = kwargs["inputs_tensor"].shape[1] + margin
-        kwargs["has_default_max_length"] = True  # there is no other length to warn about
-        generation_config = super()._prepare_generated_length(generation_config=generation_config, **kwargs)
-        if not self._has_endless_positions():
-            generation_config.max_length = min(generation_config.max_length, self.config.max_position_embeddings)
-        return generation_config
-
-    def _get_stopping_criteria(self, *args: Any, **kwargs: Any) -> StoppingCriteriaList:
-        criteria = super()._get_stopping_criteria(*args, **kwargs)
-        for criterion in criteria:
-            if isinstance(criterion, MaxLengthCriteria) and self._has_endless_positions():
-                criterion.max_position_embeddings = None  # or it warns of a limit that sinusoids do not have
-        return criteria
-
-    def _has_endless_positions(self) -> bool:
-        return self.config.position_embedding_type == "sinusoidal"
-
-    def _beam_search(
-        self,
-        input_ids: torch.LongTensor,
-        logits_processor: Any,
-        stopping_criteria: StoppingCriteriaList,
-        generation_config: GenerationConfig,
-        **kwargs: Any,
-    ) -> Any:
-        generation_config = copy.copy(generation_config)
-        if generation_config.length_penalty_type == "wu":
-            generation_config.length_penalty = WuLengthPenalty(generation_config.length_penalty)
-        stopping_criteria = _with_source_limit(stopping_criteria, input_ids, generation_config, kwargs)
-        if can_search(self, logits_processor, stopping_criteria, generation_config, kwargs):
-            return self._search(beam_search, input_ids, logits_processor, stopping_criteria, generation_config, kwargs)
-        wants_dict = generation_config.return_dict_in_generate
-        generation_config.return_dict_in_generate = True
-        outputs = super()._beam_search(input_ids, logits_processor, stopping_criteria, generation_config, **kwargs)
-        # The library fills up with EOS where the padding's id is 0, as if a hypothesis cut by the limit had ended.
-        if generation_config._pad_token_tensor is not None:
-            generated = outputs.sequences[:, input_ids.shape[1] :]
-            generated.masked_fill_(outputs.beam_indices < 0, generation_config._pad_token_tensor)
-        return outputs if wants_dict else outputs.sequences
-
-    def _sample(
-        self,
-        input_ids: torch.LongTensor,
-        logits_processor: Any,
-        stopping_criteria: StoppingCriteriaList,
-        generation_config: GenerationConfig,
-        **kwargs: Any,
-    ) -> Any:
-        stopping_criteria = _with_source_limit(stopping_criteria, input_ids, generation_config, kwargs)
-        if can_search(self, logits_processor, stopping_criteria, generation_config, kwargs):
-            return self._search(
-                greedy_search, input_ids, logits_processor, stopping_criteria, generation_config, kwargs
-            )
-        return super()._sample(input_ids, logits_processor, stopping_criteria, generation_config, **kwargs)
-
-    def _search(
-        self,
-        search: Callable[[SearchRequest], torch.Tensor],
-        input_ids: torch.LongTensor,
-        logits_processor: Any,
-        stopping_criteria: StoppingCriteriaList,
-        generation_config: GenerationConfig,
-        model_kwargs: dict[str, Any],
-    ) -> torch.Tensor:
-        """A search of our own, which takes each sentence once, not once for each of its beams."""
-        beams = generation_config.num_beams
-        mask = model_kwargs.get("attention_mask")
-        request = SearchRequest(
-            self,
-            input_ids[::beams],
-            logits_processor,
-            stopping_criteria,
-            generation_config,
-            source_states=model_kwargs["encoder_outputs"].last_hidden_state[::beams],
-            source_mask=None if mask is None else mask[::beams],
-        )
-        return search(request)
-
-    def _assisted_decoding(
-        self,
-        input_ids: torch.LongTensor,
-        logits_processor: Any,
-        stopping_criteria: StoppingCriteriaList,
-        generation_config: GenerationConfig,
-        inputs_tensor: torch.Tensor | None = None,  # named here because `generate` looks for it in the signature
-        **kwargs: Any,
-    ) -> Any:
-        """Takes one sentence and adds several tokens at a time, so that its limit has to be `max_length` as well."""
-        limit = _source_limit(input_ids, generation_config, kwargs)
-        if limit is not None:
-            generation_config = copy.copy(generation_config)
-            generation_config.max_length = min(generation_config.max_length, int(limit.max_lengths.max()))
-            stopping_criteria = StoppingCriteriaList([*stopping_criteria, limit])
-        return super()._assisted_decoding(
-            input_ids, logits_processor, stopping_criteria, generation_config, inputs_tensor=inputs_tensor, **kwargs
-        )
+def length_penalty(length: int, alpha: float, penalty_type: str) -> float:
+    """Return the divisor of a log-probability: `((5 + length) / 6) ** α` for `"wu"` (eq. 14), or `length ** α`."""
+    return ((5 + length) / 6) ** alpha if penalty_type == "wu" else length**alpha
 
 
 def source_mask(
     config: Any, input_ids: torch.Tensor | None, attention_mask: torch.Tensor | None
 ) -> torch.Tensor | None:
     """
-    The given mask, or one derived from padding, `(batch_size, source_length)` with 1 for tokens. Padding that also
-    ends a sentence cannot be told from it, so a model with `pad_token_id == eos_token_id` needs the mask given.
+    Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens, 0 for padding.
 
-    Without `config.source_eos` EOS is masked as well.
+    Padding that also ends a sentence cannot be told from it, so a model with `pad_token_id == eos_token_id` needs the
+    mask. Without `config.source_eos`, EOS is masked as well.
     """
     if input_ids is None:
         return attention_mask
@@ -242,63 +75,177 @@ def source_mask(
     return seen * ~torch.isin(input_ids, torch.tensor(eos, device=input_ids.device))
 
 
-def _closest(levels: list[dict[str, Any]], name: str) -> Any:
-    """The value given closest to the call; None, as elsewhere in `generate()`, is not given."""
+class MaxNewTokensBeyondSource(StoppingCriteria):
+    """
+    Stop each hypothesis once it is `margin` tokens longer than its own source.
+
+    Args:
+        source_lengths (`torch.LongTensor` of shape `(batch_size,)`): Source tokens, with EOS, without padding.
+        margin (`int`): New tokens allowed beyond that, with EOS, without the prompt; 50 in the paper.
+        prompt_length (`int`): Decoder tokens that generation starts from.
+    """
+
+    def __init__(self, source_lengths: torch.Tensor, margin: int, prompt_length: int):
+        self.max_lengths = source_lengths + margin + prompt_length
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor | None, **kwargs: Any) -> torch.Tensor:
+        """Return which rows stop, given `(batch_size * hypotheses, length)`, hypotheses of a sentence side by side."""
+        hypotheses = input_ids.shape[0] // self.max_lengths.shape[0]
+        return input_ids.shape[1] >= self.max_lengths.to(input_ids.device).repeat_interleave(hypotheses)
+
+
+class PaperGenerationMixin(GenerationMixin):
+    """
+    `generate()` with two more parameters, given as keyword arguments or in the generation config:
+
+    - `length_penalty_type` (`str`): How `length_penalty` = α changes the score of a hypothesis with log-probability p
+      and `len` generated tokens, EOS included. `"power"`, as in transformers: `p / len ** α`. `"wu"`, as in the paper:
+      `p / ((5 + len) / 6) ** α`.
+    - `max_new_tokens_beyond_source` (`int`, *optional*): Each sentence may become as long as its own source plus this
+      many tokens. A limit given closer to the call (keyword, then `generation_config`, then the model's own config)
+      replaces it, and so does `max_new_tokens` beside it. `max_length` beside it does not: `Seq2SeqTrainer` writes
+      the library's default of 20 there.
+
+    A missing source mask is derived from padding.
+    """
+
+    # The installed package sets this. It takes the arguments of a call and yields its `custom_generate`, or None.
+    fast_search: Callable[..., AbstractContextManager[Callable | None]] | None = None
+
+    @torch.no_grad()
+    def generate(
+        self,
+        inputs: torch.Tensor | None = None,
+        generation_config: GenerationConfig | None = None,
+        logits_processor: Any = None,
+        stopping_criteria: Any = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Generate token ids as the library does, with two more parameters; see the class."""
+        levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
+        penalty_type, margin = closest(levels, "length_penalty_type") or "power", _closest_margin(levels)
+        _check_parameters(penalty_type, margin, closest(levels, "num_beams"))
+        kwargs = {name: value for name, value in kwargs.items() if name not in PAPER_PARAMETERS}
+        ids = inputs if inputs is not None else kwargs.get("input_ids")
+        kwargs |= _source_arguments(self.config, ids, **kwargs)
+        criteria, changes = StoppingCriteriaList(stopping_criteria or []), dict[str, Any]()
+        if margin is not None:
+            prompt_length = _prompt_length(levels)
+            limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs), margin, prompt_length)
+            criteria.append(limit)
+            changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
+        with self._search(levels, changes, ids, logits_processor, criteria) as search:
+            beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
+            if search is not None:
+                kwargs["custom_generate"] = search
+            elif beams_of_library:
+                changes["return_dict_in_generate"] = True
+            if generation_config is None:
+                kwargs |= changes
+            else:  # in a copy: changes as keywords beside a config would log a warning
+                generation_config = copy.deepcopy(generation_config)
+                generation_config.update(**changes)
+            token = _penalty_type.set(penalty_type)
+            try:
+                outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
+            finally:
+                _penalty_type.reset(token)
+        return _pad_after_end(outputs, levels) if beams_of_library else outputs
+
+    def _search(self, levels: list, changes: dict, *arguments: Any) -> AbstractContextManager[Callable | None]:
+        if self.fast_search is None or levels[0].get("custom_generate") is not None:
+            return nullcontext()
+        return self.fast_search(self, [{**levels[0], **changes}, *levels[1:]], *arguments)
+
+    def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:
+        """Return `max_new_tokens` or `max_length` for the longest sentence of the batch; shorter ones stop earlier."""
+        if self.config.position_embedding_type == "learned":
+            longest = min(longest, self.config.max_position_embeddings)
+        longest = max(longest, prompt_length + 1)
+        own = self.generation_config
+        if own.max_length is not None and own.max_new_tokens is None:  # both at once would log a warning
+            return {"max_length": longest, "max_new_tokens": None}
+        return {"max_new_tokens": longest - prompt_length, "max_length": None}
+
+    def _update_finished_beams(self, **arguments: Any) -> tuple[torch.Tensor, ...]:
+        """Divide scores by the penalty of this call instead of `length ** α`."""
+        length = arguments["cur_len"] + 1 - arguments["decoder_prompt_len"]
+        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
+        arguments |= {"topk_log_probs": arguments["topk_log_probs"] / divisor, "length_penalty": 0.0}
+        return super()._update_finished_beams(**arguments)
+
+    def _check_early_stop_heuristic(self, **arguments: Any) -> torch.Tensor:  # type: ignore[override]
+        """Compare running with finished hypotheses by the penalty of this call."""
+        farthest = arguments["early_stopping"] == "never" and arguments["length_penalty"] > 0.0
+        length = arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
+        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
+        arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
+        return super()._check_early_stop_heuristic(**arguments)
+
+
+def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """Return the value given closest to the call, or None, which counts as not given throughout `generate()`."""
     return next((level[name] for level in levels if level.get(name) is not None), None)
 
 
-def _closest_margin(levels: list[dict[str, Any]]) -> int | None:
-    """`max_new_tokens_beyond_source`, unless another kind of limit is given as close to the call."""
+def _closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
+    """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
     for level in levels:
-        if level.get("max_length") is not None or level.get("max_new_tokens") is not None:
+        margin = level.get("max_new_tokens_beyond_source")
+        if level.get("max_new_tokens") is not None or (margin is None and level.get("max_length") is not None):
             return None
-        if level.get("max_new_tokens_beyond_source") is not None:
-            return level["max_new_tokens_beyond_source"]
+        if margin is not None:
+            return margin
     return None
 
 
-def _check_paper_parameters(generation_config: GenerationConfig) -> None:
-    if generation_config.length_penalty_type not in ("power", "wu"):
-        raise ValueError(
-            f"`length_penalty_type` must be 'power' or 'wu', got {generation_config.length_penalty_type!r}."
-        )
-    beams = generation_config.num_beams
+def _check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
+    if penalty_type not in ("power", "wu"):
+        raise ValueError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
     if beams is not None and (type(beams) is not int or beams < 1):
         raise ValueError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
-    margin = generation_config.max_new_tokens_beyond_source
     if margin is not None and (type(margin) is not int or margin < 0):
         raise ValueError(f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}.")
 
 
-def _source_limit(
-    input_ids: torch.LongTensor, generation_config: GenerationConfig, model_kwargs: dict[str, Any]
-) -> MaxNewTokensBeyondSource | None:
-    """The limit by source length, where it is asked for."""
-    margin = generation_config.max_new_tokens_beyond_source
-    if margin is None:
-        return None
-    mask = model_kwargs.get("attention_mask")
-    if mask is None:
-        mask = torch.ones_like(model_kwargs["encoder_outputs"][0][..., 0], dtype=torch.long)
-    # The library has repeated each sentence for its beams (or returned sequences); the limit is per row all the same.
-    return MaxNewTokensBeyondSource(mask.long().sum(dim=-1), margin, prompt_length=input_ids.shape[1])
+def _source_arguments(
+    config: Any, ids: torch.Tensor | None, attention_mask: Any = None, encoder_outputs: Any = None, **_: Any
+) -> dict[str, Any]:
+    """Return the source mask and a copy of given encoder outputs, whose rows the library repeats in place."""
+    arguments = {}
+    mask = source_mask(config, ids, attention_mask)
+    if mask is not None:
+        arguments["attention_mask"] = mask
+    if encoder_outputs is not None:
+        named = isinstance(encoder_outputs, ModelOutput)
+        arguments["encoder_outputs"] = copy.copy(encoder_outputs) if named else BaseModelOutput(*encoder_outputs)
+    return arguments
 
 
-def _with_source_limit(
-    stopping_criteria: StoppingCriteriaList,
-    input_ids: torch.LongTensor,
-    generation_config: GenerationConfig,
-    model_kwargs: dict[str, Any],
-) -> StoppingCriteriaList:
-    """The criteria of one call, with the limit by source length among them where it is asked for."""
-    limit = _source_limit(input_ids, generation_config, model_kwargs)
-    return stopping_criteria if limit is None else StoppingCriteriaList([*stopping_criteria, limit])
+def _source_lengths(ids: torch.Tensor | None, arguments: Mapping[str, Any]) -> torch.Tensor:
+    """Return the source tokens of each sentence, `(batch_size,)`; without a mask all positions count."""
+    mask, encoder_outputs = arguments.get("attention_mask"), arguments.get("encoder_outputs")
+    if mask is not None and mask.dim() == 2:
+        return mask.long().sum(dim=-1)
+    source = encoder_outputs[0] if encoder_outputs is not None else arguments.get("inputs_embeds", ids)
+    return torch.tensor([1] if source is None else [source.shape[1]] * source.shape[0])
 
 
-__all__ = [
-    "MaxNewTokensBeyondSource",
-    "PaperGenerationMixin",
-    "WuLengthPenalty",
-    "paper_generation_config",
-    "source_mask",
-]
+def _prompt_length(levels: Sequence[Mapping[str, Any]]) -> int:
+    """Return how many decoder tokens are given, with the start symbol that the library prepends if it is missing."""
+    prompt = levels[0].get("decoder_input_ids")
+    if prompt is None:
+        return 1
+    start = torch.as_tensor(closest(levels, "decoder_start_token_id"), device=prompt.device)
+    return prompt.shape[1] + int((prompt[:, 0] != start).all())
+
+
+def _pad_after_end(outputs: Any, levels: Sequence[Mapping[str, Any]]) -> Any:
+    """Pad hypotheses that the limit cut: with `pad_token_id=0` the library fills them up with EOS."""
+    pad, generated = closest(levels, "pad_token_id"), outputs.beam_indices.shape[1]
+    if pad is not None:
+        outputs.sequences[:, -generated:].masked_fill_(outputs.beam_indices < 0, pad)
+    return outputs if closest(levels, "return_dict_in_generate") else outputs.sequences
+
+
+__all__ = ["MaxNewTokensBeyondSource", "PaperGenerationMixin", "paper_generation_config", "source_mask"]

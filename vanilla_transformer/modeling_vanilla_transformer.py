@@ -36,8 +36,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .generation_vanilla_transformer import PaperGenerationMixin, source_mask
-from .linear_vanilla_transformer import VanillaTransformerInt8Linear, quantize_linears
+from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config, source_mask
 
 
 def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
@@ -390,31 +389,13 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
         Raises:
             OSError: There are no weights, or a weights file is truncated or corrupt.
         """
-        in_8_bits = kwargs.get("dtype") in ("int8", torch.int8)
-        if in_8_bits:
-            kwargs["dtype"] = torch.float32
         try:
-            model = super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
-            return quantize_linears(model) if in_8_bits else model
+            return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
             raise OSError(
                 f"Cannot load the weights of {pretrained_model_name_or_path}: a file is truncated or corrupt "
                 f"({error}). Copy or download the safetensors files again."
             ) from error
-
-    def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
-        """
-        Save a model; see `PreTrainedModel.save_pretrained`.
-
-        Raises:
-            ValueError: The model is quantized.
-        """
-        if any(isinstance(module, VanillaTransformerInt8Linear) for module in self.modules()):
-            raise ValueError(
-                f"A model in 8 bits is not saved, but made on loading. Keep the one that it was loaded from, "
-                f"{self.name_or_path or 'whose weights are floats'}."
-            )
-        super().save_pretrained(save_directory, *args, **kwargs)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -734,6 +715,9 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         self.model = self.model_class(config)
         target_vocab_size = self.model.decoder.embed_tokens.num_embeddings
         self.lm_head = nn.Linear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
+        self.generation_config = paper_generation_config(
+            config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
+        )
         self.post_init()
 
     @can_return_tuple

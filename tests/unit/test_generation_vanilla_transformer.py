@@ -5,6 +5,7 @@ transformers' `generate()` can do gives the same with these models as without ca
 
 import copy
 import logging
+from functools import cache
 from itertools import product
 
 import pytest
@@ -32,9 +33,16 @@ every_mode = pytest.mark.parametrize("mode", [GREEDY, BEAM, SAMPLING], ids=["gre
 class PlainGeneration(VanillaTransformerForConditionalGeneration):
     """The same network with nothing but the library's `generate()`."""
 
+    generate = GenerationMixin.generate
+    _update_finished_beams = GenerationMixin._update_finished_beams
+    _check_early_stop_heuristic = staticmethod(GenerationMixin._check_early_stop_heuristic)
 
-for name in [name for name in vars(PaperGenerationMixin) if name.startswith("_") and not name.startswith("__")]:
-    setattr(PlainGeneration, name, getattr(GenerationMixin, name, None))
+
+@pytest.fixture(params=["library", "fast"])
+def search(request, monkeypatch):
+    """Run a test with the library's search and with the fast one, which the package registers."""
+    if request.param == "library":
+        monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
 
 
 def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **changes):
@@ -49,10 +57,16 @@ def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **chan
 
 def half_trained(seed=0, **changes):
     """
-    A model that has almost learnt a random target for each of the sources: it says different things about them, some
-    with an end and some without, and likes several of them nearly as well.
+    Return a model that has almost learned a random target for each of the sources.
+
+    Its translations differ, some with an end and some without, and several score nearly as well.
     """
-    model = build(seed, **changes)
+    return copy.deepcopy(train(seed, tuple(changes.items())))
+
+
+@cache
+def train(seed, changes):
+    model = build(seed, **dict(changes))
     generator = torch.Generator().manual_seed(seed)
     targets = [torch.randint(4, 12, (length,), generator=generator).tolist() + [EOS] for length in (8, 5, 3, 2)]
     labels = padded(targets).masked_fill(padded(targets) == PAD, -100)
@@ -231,7 +245,7 @@ def test_the_penalty_called_power_is_the_library_s_own(early_stopping, alpha):
 
 
 @every_mode
-def test_each_sentence_may_grow_by_its_own_source_length(mode):
+def test_each_sentence_may_grow_by_its_own_source_length(mode, search):
     model = without_end(build(lm_head_bias=True, pad_token_id=None))
     model.generation_config.max_new_tokens_beyond_source = 50
     mask = padded(SOURCES).ne(PAD).long()
@@ -256,7 +270,7 @@ def test_the_limit_counts_no_prompt_and_holds_for_each_returned_sequence():
     assert lengths == [len(source) + MARGIN for source in SOURCES for _ in range(2)]
 
 
-def test_a_hypothesis_cut_by_the_limit_is_followed_by_padding_and_not_by_eos():
+def test_a_hypothesis_cut_by_the_limit_is_followed_by_padding_and_not_by_eos(search):
     model = without_end(build(lm_head_bias=True))
     outputs = model.generate(padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]])
     assert EOS not in outputs
@@ -267,7 +281,7 @@ def test_a_hypothesis_cut_by_the_limit_is_followed_by_padding_and_not_by_eos():
     assert torch.equal(in_dict.sequences, outputs)
 
 
-def test_learned_positions_end_the_limit_where_they_end():
+def test_learned_positions_end_the_limit_where_they_end(search):
     model = without_end(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9))
     outputs = model.generate(padded(SOURCES), bad_words_ids=[[PAD]])
     assert outputs.shape[1] == 9
@@ -295,7 +309,7 @@ def test_a_static_cache_changes_nothing(mode):
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_batch_gives_what_its_sentences_give_one_by_one(mode, seed):
+def test_a_batch_gives_what_its_sentences_give_one_by_one(mode, seed, search):
     model = half_trained(seed)
     together = model.generate(padded(SOURCES), **mode)
     alone = [model.generate(torch.tensor([source]), **mode)[0] for source in SOURCES]
@@ -322,7 +336,7 @@ def test_transition_scores_add_up_to_the_penalised_score():
 
 
 @every_mode
-def test_a_prefix_is_kept_and_continued(mode):
+def test_a_prefix_is_kept_and_continued(mode, search):
     model = half_trained()
     prompt = torch.tensor([[START, 9, 9, 4]] * len(SOURCES))
     outputs = seeded(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
@@ -349,7 +363,7 @@ def test_prefixes_of_unlike_length_padded_on_the_left_do_as_alone(mode, cache):
 
 
 @every_mode
-def test_known_encoder_outputs_replace_the_source(mode):
+def test_known_encoder_outputs_replace_the_source(mode, search):
     model, ids = half_trained(), padded(SOURCES)
     mask = ids.ne(PAD).long()
     encoder_outputs = model.get_encoder()(ids)
@@ -405,7 +419,10 @@ def length_of(model, *args, **kwargs):
         ({}, {"max_new_tokens_beyond_source": 1}, {}, 4),
         ({}, {"num_beams": 1}, {}, 3 + MARGIN),
         ({"max_new_tokens": 2}, None, {}, 2),
-        ({"max_length": 6}, None, {}, 5),
+        ({"max_length": 6}, None, {}, 3 + MARGIN),  # `Seq2SeqTrainer` writes one
+        ({"max_length": 6, "max_new_tokens_beyond_source": None}, None, {}, 5),
+        ({}, {"max_length": 6, "max_new_tokens_beyond_source": 1}, {}, 4),
+        ({"max_new_tokens": 2, "max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
         ({"max_new_tokens": 2}, None, {"max_new_tokens_beyond_source": 3}, 6),
         ({"max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
         ({}, {"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 3}, 6),
@@ -580,7 +597,7 @@ def test_attentions_and_scores_are_returned_for_every_step():
 
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_any_of_several_end_tokens_ends_a_sentence(mode):
+def test_any_of_several_end_tokens_ends_a_sentence(mode, search):
     model = half_trained()
     free = model.generate(torch.tensor(SOURCES[:1]), eos_token_id=[EOS], **mode)[0, 1:].tolist()
     second = next(token for token in free[:-1] if token not in (EOS, PAD))
@@ -593,7 +610,7 @@ def test_any_of_several_end_tokens_ends_a_sentence(mode):
     assert new_tokens(outputs[0]) == new_tokens(alone)
 
 
-def test_padding_that_is_also_eos_needs_and_heeds_the_mask():
+def test_padding_that_is_also_eos_needs_and_heeds_the_mask(search):
     model = half_trained()
     alike = half_trained(pad_token_id=EOS)
     alike.load_state_dict(model.state_dict())

@@ -21,6 +21,7 @@ from transformers import (
 
 from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
+    VanillaTransformerInt8Config,
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
     VanillaTransformerLongDecoderModel,
@@ -163,7 +164,7 @@ def test_feed_forward_in_chunks_is_feed_forward_at_once(reversible):
 def test_it_is_loaded_in_8_bits(model_class, layer_type, tmp_path):
     model = build(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
-    rounded = model_class.from_pretrained(tmp_path, dtype="int8").eval()
+    rounded = model_class.from_pretrained(tmp_path, quantization_config=VanillaTransformerInt8Config()).eval()
     ids = tokens(2, 5)
     with torch.no_grad():
         one, other = logits_of(model, ids).log_softmax(-1).exp(), logits_of(rounded, ids).log_softmax(-1).exp()

@@ -40,13 +40,8 @@ from vanilla_transformer import (
     paper_generation_config,
     pipeline_vanilla_transformer,
 )
-from vanilla_transformer.pipeline_vanilla_transformer import (
-    _join_segments,
-    _Segment,
-    _split_lines,
-    _split_sentences,
-    register_translation_pipeline,
-)
+from vanilla_transformer.inference.transformers_internals import restore_translation_task
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, join_segments, split_lines, split_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "grass grass", "Zwei Hunde."]
 
@@ -82,7 +77,7 @@ class Echo:
 
 @pytest.fixture
 def echo(translate, tiny_tokenizer, monkeypatch):
-    monkeypatch.setattr(pipeline_vanilla_transformer, "_BATCHES_AT_ONCE", 1)  # so that they arrive in their order
+    monkeypatch.setattr(TranslationPipeline, "map_batches", None)  # so that batches arrive in order
     translate.model.generate = Echo(tiny_tokenizer)
     return translate.model.generate
 
@@ -198,7 +193,7 @@ def test_registering_again_changes_nothing_and_warns_of_nothing(folder):
     handler.emit = lambda record: texts.append(record.getMessage())
     logging.getLogger("transformers").addHandler(handler)
     try:
-        register_translation_pipeline()
+        restore_translation_task()
     finally:
         logging.getLogger("transformers").removeHandler(handler)
     assert texts == []
@@ -458,7 +453,7 @@ def test_a_single_sentence_that_is_too_long_is_translated_whole(echo, translate)
     ],
 )
 def test_sentences_part_where_a_reader_would_part_them(line, sentences):
-    assert [segment.text for segment in _split_sentences(_Segment(line, ""))] == sentences
+    assert [segment.text for segment in split_sentences(Segment(line, ""))] == sentences
 
 
 lines_of_marks = st.lists(
@@ -472,7 +467,7 @@ any_text = st.text() | lines_of_marks
 @given(text=any_text)
 @example(text=" a  \n \n  b c\r\nd\u2028e ")
 def test_lines_and_what_is_between_them_are_the_whole_text(text):
-    segments = list(_split_lines(text))
+    segments = list(split_lines(text))
     assert "".join(segment.text + segment.separator for segment in segments) == text.strip()
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
     assert all(len(segment.text.splitlines()) == 1 for segment in segments)
@@ -480,8 +475,8 @@ def test_lines_and_what_is_between_them_are_the_whole_text(text):
 
 @given(text=any_text, separator=st.sampled_from(["", "\n", " \n\n"]))
 def test_sentences_and_what_is_between_them_are_the_whole_line(text, separator):
-    line = _Segment(" ".join(text.split()), separator)
-    segments = list(_split_sentences(line))
+    line = Segment(" ".join(text.split()), separator)
+    segments = list(split_sentences(line))
     assert "".join(segment.text + segment.separator for segment in segments) == (line.text and line.text + separator)
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
 
@@ -491,14 +486,14 @@ def test_sentences_and_what_is_between_them_are_the_whole_line(text, separator):
 def test_splitting_takes_no_longer_than_reading(piece, end):
     text = "a" + piece * 100_000 + end
     begin = time.perf_counter()
-    for line in _split_lines(text):
-        list(_split_sentences(line))
+    for line in split_lines(text):
+        list(split_sentences(line))
     assert time.perf_counter() - begin < 5  # a minute and more where time grows with the square
 
 
 def test_sentences_of_a_script_without_spaces_are_translated_into_sentences_with_spaces():
-    segments = list(_split_sentences(_Segment("你好。你好吗？", "")))
-    assert _join_segments(segments, ["Hello.", "How are you?"]) == "Hello. How are you?"
+    segments = list(split_sentences(Segment("你好。你好吗？", "")))
+    assert join_segments(segments, ["Hello.", "How are you?"]) == "Hello. How are you?"
 
 
 # --- Arguments of `generate()` --------------------------------------------------------------------------------------

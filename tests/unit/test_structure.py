@@ -18,7 +18,7 @@ from tests.tiny import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
-NOT_ON_THE_HUB = {"__init__", "__main__", "registration", "file_utils", "import_utils", "metric_labels"}
+NOT_ON_THE_HUB = {"__init__", "__main__", "file_utils", "import_utils", "metric_labels"}
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
 CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.

@@ -20,11 +20,11 @@ from ctranslate2.specs import TransformerSpec
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.inference.ctranslate2 import CONVERTED_CONFIG
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,
 )
-from vanilla_transformer.pipeline_vanilla_transformer import CONVERTED_CONFIG
 
 from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy_translator
 from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model

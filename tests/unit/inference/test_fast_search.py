@@ -1,7 +1,7 @@
-"""The fast searches behind `generate()`: the library's own tokens, for every request, or the library's own search."""
+"""The fast search of `generate()`: the tokens of the library, or the library's own search."""
 
+import functools
 import warnings
-from unittest import mock
 
 import pytest
 import torch
@@ -16,17 +16,16 @@ from transformers import (
 )
 from transformers.generation import LogitsProcessor, StoppingCriteria
 
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer import generation_vanilla_transformer as generation
-from vanilla_transformer import search_vanilla_transformer as search
-
-SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "encoder_attention_heads": 2}
-SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
+from tests.tiny import tiny_config
+from vanilla_transformer import PaperGenerationMixin, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.inference import beam_search, fast_search
+from vanilla_transformer.inference.decode_step import IncrementalDecoder
+from vanilla_transformer.inference.top_k import argmax, top_continuations
 
 
 def model_of(seed=0, **changes):
     torch.manual_seed(seed)
-    config = VanillaTransformerConfig(**{"vocab_size": 40, "init_std": 0.3} | SIZES | changes)
+    config = tiny_config(**{"vocab_size": 40, "init_std": 0.3, "decoder_layers": 2} | changes)
     return VanillaTransformerForConditionalGeneration(config).eval()
 
 
@@ -39,31 +38,29 @@ def sources(sentences, length, vocab_size=40, left=False):
     return tokens if left else tokens.flip(1)
 
 
-def plainly(model, *args, **options):
-    """What the library's own search gives."""
-    with mock.patch.object(generation, "can_search", return_value=False):
+def generate_by_library(model, *args, **options):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PaperGenerationMixin, "fast_search", None)
         return model.generate(*args, **options)
 
 
 class Counting:
-    """Counts the requests that the searches here take."""
+    """Count the requests that the fast search takes."""
 
-    def __init__(self, monkeypatch):
-        self.taken = 0
-        for name in ("greedy_search", "beam_search"):
-            monkeypatch.setattr(generation, name, self._counted(getattr(search, name)))
+    taken = 0
 
-    def _counted(self, function):
-        def counted(*args, **kwargs):
-            self.taken += 1
-            return function(*args, **kwargs)
-
-        return counted
+    def search(self, *args, **kwargs):
+        self.taken += 1
+        return beam_search.search(*args, **kwargs)
 
 
 @pytest.fixture
 def counting(monkeypatch):
-    return Counting(monkeypatch)
+    counter = Counting()
+    # The library looks at the names of the arguments of a `custom_generate`.
+    counted = functools.wraps(beam_search.search)(lambda *args, **kwargs: counter.search(*args, **kwargs))
+    monkeypatch.setattr(fast_search, "search", counted)
+    return counter
 
 
 @settings(max_examples=60, deadline=None)
@@ -101,80 +98,81 @@ def counting(monkeypatch):
         },
     ),
 )
-def test_tokens_are_those_of_the_library(shape, sentences, length, left, taste_for_eos, options):
+def test_fast_search_gives_tokens_of_library(shape, sentences, length, left, taste_for_eos, options):
     model = model_of(**shape, lm_head_bias=True)
     with torch.no_grad():
         model.lm_head.bias[2] = taste_for_eos
     tokens = sources(sentences, length, shape["vocab_size"], left)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected = plainly(model, tokens, **options)
+        expected = generate_by_library(model, tokens, **options)
         assert torch.equal(model.generate(tokens, **options), expected)
 
 
 @settings(max_examples=100, deadline=None)
 @given(vocab_size=st.integers(8, 200), beams=st.integers(1, 4), seed=st.integers(0, 1000), suppressed=st.booleans())
-def test_the_best_are_found_in_blocks_of_every_vocabulary(vocab_size, beams, seed, suppressed):
+def test_top_continuations_match_topk_for_every_vocabulary_size(vocab_size, beams, seed, suppressed):
     torch.manual_seed(seed)
     scores, running = torch.randn(3, beams, vocab_size), torch.randn(3, beams)
     if suppressed:
         scores[:, :, vocab_size // 2 :] = -torch.inf
-    found, parents, tokens = search._best_continuations(scores, running, count=4)
+    found, parents, tokens = top_continuations(scores, running, count=4)
     expected, places = (scores + running[:, :, None]).flatten(1).topk(4)
     assert torch.equal(found, expected)
     assert torch.equal(parents * vocab_size + tokens, places)
-    assert torch.equal(search._argmax(scores[:, 0]), scores[:, 0].argmax(dim=-1))
+    assert torch.equal(argmax(scores[:, 0]), scores[:, 0].argmax(dim=-1))
 
 
 @pytest.mark.parametrize("beams", [1, 4])
-def test_a_prompt_and_several_answers_are_the_librarys(beams, counting):
+def test_fast_search_continues_prompts_and_returns_several_sequences(beams, counting):
     model = model_of(1)
     tokens, prompt = sources(5, 11), torch.randint(3, 40, (5, 4))
     options = {"decoder_input_ids": prompt, "num_beams": beams, "num_return_sequences": min(beams, 3)}
-    assert torch.equal(model.generate(tokens, **options), plainly(model, tokens, **options))
+    assert torch.equal(model.generate(tokens, **options), generate_by_library(model, tokens, **options))
     assert counting.taken == 1
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("beams", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_each_attention_and_type_of_number_is_searched(attention, beams, dtype, counting):
+def test_fast_search_runs_every_attention_and_dtype(attention, beams, dtype, counting):
     model = model_of(2, attn_implementation=attention).to(dtype)
     tokens = sources(6, 12)
     found = model.generate(tokens, num_beams=beams)
     assert counting.taken == 1
     if dtype is torch.float32:
-        assert torch.equal(found, plainly(model, tokens, num_beams=beams))
+        assert torch.equal(found, generate_by_library(model, tokens, num_beams=beams))
 
 
-def test_a_sentence_leaves_the_batch_when_it_has_ended(monkeypatch):
+def test_fast_search_removes_finished_sentences_from_batch(monkeypatch):
     model, sizes = model_of(3, vocab_size=13), []
-    step = search._Decoder._step
+    run = IncrementalDecoder._run
 
-    def recorded(self, tokens, mask):
+    def recorded(self, tokens, positions, mask):
         sizes.append(len(tokens))
-        return step(self, tokens, mask)
+        return run(self, tokens, positions, mask)
 
-    monkeypatch.setattr(search._Decoder, "_step", recorded)
+    monkeypatch.setattr(IncrementalDecoder, "_run", recorded)
     model.generate(sources(9, 30, 13), num_beams=2, max_new_tokens_beyond_source=2)
     assert sizes[0] == 9 and sizes == sorted(sizes, reverse=True) and len(set(sizes)) > 2
 
 
-def test_keys_and_values_of_the_source_are_there_once_for_all_beams(monkeypatch):
-    caches = []
-    start = search._Decoder.start
+def test_incremental_decoder_keeps_source_keys_once_for_all_beams(monkeypatch):
+    decoders = []
+    start = IncrementalDecoder.start
 
     def recorded(self, prompt):
-        caches.append(self._cache)
+        decoders.append(self)
         return start(self, prompt)
 
-    monkeypatch.setattr(search._Decoder, "start", recorded)
-    monkeypatch.setattr(search, "_worth_leaving", lambda done: False)
+    monkeypatch.setattr(IncrementalDecoder, "start", recorded)
+    monkeypatch.setattr(beam_search, "_worth_leaving", lambda done: False)
     model_of().generate(sources(5, 7), num_beams=4, max_new_tokens=6, min_new_tokens=6)
-    (cache,) = caches
-    assert cache.cross_attention_cache.layers[0].keys.shape == (5, 2, 7, 8)
+    (decoder,) = decoders
+    layer = decoder._layers[0]
+    assert layer._source_keys.shape == (5, 2, 7, 8)
     # The start symbol is common to all beams; each of the five steps after it adds a key for each of four.
-    assert cache.self_attention_cache.layers[0].keys.shape == (5, 2, 1 + 5 * 4, 8)
+    assert layer._length == 1 + 5 * 4
 
 
 class Halving(LogitsProcessor):
@@ -207,7 +205,7 @@ class AfterFour(StoppingCriteria):
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_every_other_request_goes_to_the_library(options, counting, monkeypatch):
+def test_fast_search_leaves_other_requests_to_library(options, counting, monkeypatch):
     monkeypatch.setattr(
         torch.distributed, "all_reduce", lambda *args, **kwargs: None
     )  # of one process, for synced_gpus
@@ -216,15 +214,23 @@ def test_every_other_request_goes_to_the_library(options, counting, monkeypatch)
     assert counting.taken == 0 and len(found) > 0
 
 
-def test_a_model_in_training_and_one_with_hooks_go_to_the_library(counting):
+def test_fast_search_leaves_models_in_training_or_with_hooks_to_library(counting):
     model = model_of()
     model.train().generate(sources(2, 5), max_new_tokens=3)
     model.eval().forward = model.forward
     model.generate(sources(2, 5), max_new_tokens=3)
+    del model.forward
+    hook = model.model.decoder.layers[0].register_forward_hook(lambda *_: None)
+    model.generate(sources(2, 5), max_new_tokens=3)
     assert counting.taken == 0
+    hook.remove()
+    model.generate(sources(2, 5), max_new_tokens=3, output_hidden_states=True, return_dict_in_generate=True)
+    assert counting.taken == 0
+    model.generate(sources(2, 5), max_new_tokens=3)  # the library has left its recording hooks
+    assert counting.taken == 1
 
 
-def test_a_criterion_of_the_librarys_that_is_passed_again_is_honoured(counting):
+def test_fast_search_obeys_passed_max_length_criterion(counting):
     model = model_of(5)
     found = model.generate(sources(3, 6), num_beams=2, stopping_criteria=StoppingCriteriaList([MaxLengthCriteria(5)]))
     assert counting.taken == 1 and found.shape[1] <= 5

@@ -1,0 +1,168 @@
+"""Run folders that `vanilla-transformer convert` wrote for CTranslate2."""
+
+import copy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer, GenerationConfig
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+
+# The file, in a folder for CTranslate2, with the configuration of the converted model.
+CONVERTED_CONFIG = "vanilla_transformer_config.json"
+_MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, for a folder whose generation config gives no limit
+_PARAMETERS = {"num_beams", "num_return_sequences", "length_penalty", "length_penalty_type"}
+_PARAMETERS |= {"max_new_tokens", "max_new_tokens_beyond_source", "repetition_penalty"}
+_PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "top_p"}
+
+
+def load_ctranslate2(folder: str | Path, tokenizer: Any, device: Any) -> tuple["CTranslate2Model", Any]:
+    """
+    Load the model and the tokenizer of `TranslationPipeline(folder, backend="ctranslate2")`.
+
+    Raises:
+        OSError: The folder is not one for CTranslate2, or CTranslate2 is not installed.
+    """
+    if tokenizer is None:
+        tokenizer = AutoTokenizer.from_pretrained(folder, config=read_converted_config(folder))
+    return CTranslate2Model(folder, tokenizer, device or "cpu"), tokenizer
+
+
+__all__ = ["CONVERTED_CONFIG", "CTranslate2Model", "load_ctranslate2", "read_converted_config"]
+
+
+class CTranslate2Model:
+    """
+    A converted model with the interface that `TranslationPipeline` needs of a model.
+
+    Args:
+        folder: Written by `vanilla-transformer convert`.
+        tokenizer: The tokenizer of the same folder.
+        device: `"cpu"`, `"cuda"` or `"cuda:1"`.
+
+    Raises:
+        OSError: The folder is not one for CTranslate2, or CTranslate2 is not installed.
+    """
+
+    training = False
+    input_modalities = output_modalities = ("text",)
+
+    def __init__(self, folder: str | Path, tokenizer: Any, device: str | torch.device = "cpu"):
+        try:
+            import ctranslate2
+        except ImportError as error:
+            raise OSError(f"CTranslate2 is not installed ({error}). `pip install ctranslate2` installs it.") from error
+        self.device = torch.device(device)
+        self.config = read_converted_config(folder)
+        self.generation_config = GenerationConfig.from_pretrained(folder)
+        self._tokenizer = tokenizer
+        try:
+            index = self.device.index or 0
+            self._translator = ctranslate2.Translator(str(folder), device=self.device.type, device_index=index)
+        except RuntimeError as error:
+            raise OSError(f"Cannot load {folder} with CTranslate2: {error}") from error
+
+    def can_generate(self) -> bool:
+        return True
+
+    def eval(self) -> "CTranslate2Model":
+        return self
+
+    def train(self, mode: bool = True) -> "CTranslate2Model":
+        return self
+
+    def generate(self, input_ids: torch.Tensor, attention_mask: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        """
+        Return token ids `(batch_size * num_return_sequences, target_length)`, best first for each sentence.
+
+        Supports `num_beams`, `num_return_sequences`, `length_penalty`, `length_penalty_type`, `max_new_tokens`,
+        `max_new_tokens_beyond_source`, `repetition_penalty`, `no_repeat_ngram_size` and, with `do_sample`,
+        `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length penalty, `"power"`;
+        the finished ones are sorted by the requested one. The limit beyond the source applies to the longest source
+        of the batch.
+
+        Raises:
+            ValueError: An argument is not supported.
+        """
+        options = self._options(kwargs)
+        sources = [ids[kept.bool()].tolist() for ids, kept in zip(input_ids, attention_mask, strict=True)]
+        limit = options.max_new_tokens or max(map(len, sources)) + options.max_new_tokens_beyond_source
+        beams = 1 if options.do_sample else options.num_beams or 1
+        results = self._translator.translate_batch(
+            [self._tokenizer.convert_ids_to_tokens(source) for source in sources],
+            beam_size=beams,
+            num_hypotheses=max(beams, options.num_return_sequences or 1),
+            length_penalty=_first_given(options.length_penalty, 1.0),
+            repetition_penalty=_first_given(options.repetition_penalty, 1.0),
+            no_repeat_ngram_size=options.no_repeat_ngram_size or 0,
+            max_decoding_length=limit,
+            return_scores=True,
+            disable_unk=True,
+            **_sampling_options(options),
+        )
+        best_first = [self._best_hypotheses(result, options) for result in results]
+        rows = [ids for hypotheses in best_first for ids in hypotheses]
+        return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
+
+    def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
+        """Return the folder's generation config, updated by the arguments of the call."""
+        unknown = kwargs.keys() - _PARAMETERS
+        if unknown:
+            raise ValueError(
+                f"Arguments for CTranslate2 must be of {', '.join(sorted(_PARAMETERS))}; got {min(unknown)!r}."
+            )
+        options = copy.deepcopy(self.generation_config)
+        options.update(**kwargs)
+        if getattr(options, "max_new_tokens_beyond_source", None) is None:
+            options.max_new_tokens_beyond_source = _MAX_NEW_TOKENS_BEYOND_SOURCE
+        return options
+
+    def _best_hypotheses(self, result: Any, options: GenerationConfig) -> list[torch.Tensor]:
+        """Return the ids of the `num_return_sequences` best hypotheses by the requested length penalty."""
+        alpha = _first_given(options.length_penalty, 1.0)
+        scored = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            length = len(tokens) + 1  # EOS
+            if getattr(options, "length_penalty_type", None) == "wu":
+                score *= length**alpha / length_penalty(length, alpha, "wu")
+            scored.append((score, tokens))
+        scored.sort(key=lambda pair: -pair[0])
+        kept = [tokens for _, tokens in scored[: options.num_return_sequences or 1]]
+        return [torch.tensor(self._tokenizer.convert_tokens_to_ids(tokens), dtype=torch.long) for tokens in kept]
+
+
+def read_converted_config(folder: str | Path) -> VanillaTransformerConfig:
+    """
+    Return the configuration of the model that a folder for CTranslate2 was converted from.
+
+    Raises:
+        OSError: The folder has none, so this package did not write it.
+    """
+    path = Path(folder) / CONVERTED_CONFIG
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{folder} must be a folder that `vanilla-transformer convert` wrote for CTranslate2, but it has no "
+            f"{path.name}."
+        )
+    return VanillaTransformerConfig.from_json_file(path)
+
+
+def _sampling_options(options: GenerationConfig) -> dict[str, Any]:
+    if not options.do_sample:
+        return {}
+    return {
+        "sampling_topk": options.top_k if options.top_k is not None else 50,
+        "sampling_topp": _first_given(options.top_p, 1.0),
+        "sampling_temperature": _first_given(options.temperature, 1.0),
+    }
+
+
+def _first_given(*values: Any) -> Any:
+    return next(value for value in values if value is not None)
+
+
+__all__ = ["CONVERTED_CONFIG", "CTranslate2Model", "load_ctranslate2", "read_converted_config"]

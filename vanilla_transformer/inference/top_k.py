@@ -1,0 +1,58 @@
+"""
+The best scores over a vocabulary.
+
+The best are in the blocks of the vocabulary with the best maxima. So the long axis, which takes the time, is read once
+and not written.
+
+Letters in shapes: B sentences, N beams, V vocabulary.
+"""
+
+import torch
+
+_BLOCK = 32  # entries of the vocabulary
+
+
+def argmax(scores: torch.Tensor) -> torch.Tensor:
+    """Return `scores.argmax(dim=-1)` of `(B, V)`."""
+    tokens, _ = _tokens_of(_block_maxima(scores).argmax(dim=-1, keepdim=True), scores.shape[1])
+    return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
+
+
+def top_continuations(
+    log_probabilities: torch.Tensor, running_scores: torch.Tensor, count: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """
+    Find the best continuations of all beams of each sentence.
+
+    Args:
+        log_probabilities (`torch.FloatTensor` of shape `(B, N, V)`): Of the next token.
+        running_scores (`torch.FloatTensor` of shape `(B, N)`): Of the hypotheses so far.
+
+    Returns:
+        Scores, beams and tokens, each `(B, count)`, best first.
+    """
+    vocab_size = log_probabilities.shape[2]
+    maxima = _block_maxima(log_probabilities) + running_scores[:, :, None]  # (B, N, blocks)
+    best = maxima.flatten(1).topk(min(count, maxima[0].numel()))[1]
+    tokens, repeated = _tokens_of(best % maxima.shape[2], vocab_size)
+    parents = (best // maxima.shape[2]).repeat_interleave(_BLOCK, dim=1)
+    within = log_probabilities.flatten(1).gather(1, parents * vocab_size + tokens) + running_scores.gather(1, parents)
+    scores, places = within.masked_fill_(repeated, -torch.inf).topk(count)
+    return scores, parents.gather(1, places), tokens.gather(1, places)
+
+
+def _block_maxima(scores: torch.Tensor) -> torch.Tensor:
+    """Map `(…, V)` to `(…, blocks)`: the best score of each block of the vocabulary; the last may be smaller."""
+    complete = scores.shape[-1] // _BLOCK
+    maxima = scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)).amax(dim=-1)
+    rest = scores[..., complete * _BLOCK :]
+    return maxima if not rest.shape[-1] else torch.cat([maxima, rest.amax(dim=-1, keepdim=True)], dim=-1)
+
+
+def _tokens_of(blocks: torch.Tensor, vocab_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the tokens `(B, n * _BLOCK)` of blocks `(B, n)`, and where the last token is repeated to fill a block."""
+    tokens = (blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=blocks.device)).flatten(-2)
+    return tokens.clamp(max=vocab_size - 1), tokens >= vocab_size
+
+
+__all__ = ["argmax", "top_continuations"]

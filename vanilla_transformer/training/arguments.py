@@ -40,7 +40,8 @@ def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set
     for item in fields(config_class):
         if item.name in config_fields(config_class) - known:
             # A flag reads 0 as 0.0, and takes one type for all layers.
-            kind = {float | int: float, str | list[str]: str}.get(item.type, item.type)
+            kinds: dict[Any, Any] = {float | int: float, str | list[str]: str}
+            kind = kinds.get(item.type, item.type)
             default = defaults.get(item.name, item.default)
             added.append((item.name, kind, field(default=default, metadata={"help": _help(config_class, item.name)})))
     return make_dataclass(name, added)

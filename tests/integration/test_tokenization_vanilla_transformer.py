@@ -63,7 +63,7 @@ def loaded(saved):
 # --- Ids ------------------------------------------------------------------------------------------------------------
 
 
-def test_special_tokens_have_the_ids_that_the_configuration_expects(any_tokenizer):
+def test_tokenizer_special_tokens_match_the_configuration(any_tokenizer):
     config = VanillaTransformerConfig()
     assert any_tokenizer.pad_token_id == config.pad_token_id
     assert any_tokenizer.bos_token_id == config.bos_token_id == config.decoder_start_token_id
@@ -75,7 +75,7 @@ def test_special_tokens_have_the_ids_that_the_configuration_expects(any_tokenize
 @given(text=any_text)
 @example(text="")
 @example(text="</s>")
-def test_source_and_target_end_with_the_only_eos(any_tokenizer, text):
+def test_tokenizer_appends_one_eos(any_tokenizer, text):
     encoded = any_tokenizer(text, text_target=text)
     eos = any_tokenizer.eos_token_id
     assert encoded["input_ids"] == encoded["labels"]
@@ -84,12 +84,12 @@ def test_source_and_target_end_with_the_only_eos(any_tokenizer, text):
     assert not {any_tokenizer.pad_token_id, any_tokenizer.bos_token_id} & set(encoded["input_ids"])
 
 
-def test_a_word_has_the_same_ids_at_the_start_of_a_sentence_and_within_it(any_tokenizer):
+def test_tokenizer_gives_a_word_the_same_ids_everywhere(any_tokenizer):
     first, within = any_tokenizer("green")["input_ids"], any_tokenizer("the green")["input_ids"]
     assert within[-len(first) :] == first
 
 
-def test_the_vocabulary_is_joint_and_as_large_as_asked(any_tokenizer):
+def test_train_tokenizer_reaches_the_requested_size(any_tokenizer):
     assert len(any_tokenizer) == 300
     for word in ("man", "Mann"):
         assert len(any_tokenizer(word)["input_ids"]) - 1 < len(word)
@@ -107,18 +107,18 @@ def test_the_vocabulary_is_joint_and_as_large_as_asked(any_tokenizer):
 @example(text="##a ## #")
 @example(text="日" * 200)
 @example(text="a" * 101 + " " + "!" * 300)
-def test_any_text_comes_back_as_it_went_in(any_tokenizer, text):
+def test_tokenizer_round_trips_any_text(any_tokenizer, text):
     assert any_tokenizer.decode(any_tokenizer(text)["input_ids"], skip_special_tokens=True) == text
 
 
 @given(texts=st.lists(any_text, min_size=1, max_size=5))
-def test_a_padded_batch_of_texts_comes_back_as_it_went_in(any_tokenizer, texts):
+def test_tokenizer_round_trips_a_padded_batch(any_tokenizer, texts):
     ids = any_tokenizer(texts, padding="longest", return_tensors="pt")["input_ids"]
     assert any_tokenizer.batch_decode(ids, skip_special_tokens=True) == texts
 
 
 @given(text=any_text)
-def test_a_loaded_tokenizer_does_what_the_saved_one_did(any_tokenizer, loaded, text):
+def test_tokenizer_loads_as_saved(any_tokenizer, loaded, text):
     assert type(loaded) is VanillaTransformerTokenizer
     ids = loaded(text)["input_ids"]
     assert ids == any_tokenizer(text)["input_ids"]
@@ -139,7 +139,7 @@ for folder in sys.argv[2:]:
 """
 
 
-def test_it_loads_in_a_process_that_has_not_this_package(any_tokenizer, tiny_config, tmp_path):
+def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_path):
     """And without trust in the code that lies beside a model: all of it is in `tokenizer.json`."""
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
     alone, beside_a_model = tmp_path / "alone", tmp_path / "beside_a_model"
@@ -157,7 +157,7 @@ def test_it_loads_in_a_process_that_has_not_this_package(any_tokenizer, tiny_con
     assert len(output.splitlines()) == 2
 
 
-def test_a_word_too_long_for_wordpiece_is_split_into_pieces_like_any_other():
+def test_wordpiece_splits_long_words():
     tokenizer = train_tokenizer(TEXTS, vocab_size=300, model="wordpiece")
     ids = tokenizer("schläft" * 2000)["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "schläft" * 2000
@@ -177,7 +177,7 @@ for model in sys.argv[2:]:
 """
 
 
-def test_training_in_another_process_gives_the_same_vocabularies():
+def test_train_tokenizer_is_deterministic_across_processes():
     command = [sys.executable, "-c", TRAINED, json.dumps(TEXTS), *TOKENIZER_MODELS]
     output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     there = [json.loads(line) for line in output.splitlines()]
@@ -186,7 +186,7 @@ def test_training_in_another_process_gives_the_same_vocabularies():
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
-def test_training_reads_any_iterable_once(model):
+def test_train_tokenizer_reads_an_iterable_once(model):
     read = []
     texts = (read.append(text) or text for text in TEXTS)
     tokenizer = train_tokenizer(texts, 290, model=model)
@@ -195,19 +195,19 @@ def test_training_reads_any_iterable_once(model):
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
-def test_pairs_seen_too_rarely_are_not_merged(model):
+def test_train_tokenizer_respects_min_frequency(model):
     assert len(train_tokenizer(TEXTS, 300, min_frequency=1000, model=model)) == 259
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
-def test_texts_that_give_fewer_entries_than_asked_have_those_they_give(model):
+def test_train_tokenizer_accepts_small_texts(model):
     tokenizer = train_tokenizer(["a"], vocab_size=37000, model=model)
     assert 259 <= len(tokenizer) <= 260
     assert tokenizer.decode(tokenizer("a日 b")["input_ids"], skip_special_tokens=True) == "a日 b"
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
-def test_a_text_without_spaces_can_be_learnt_from(model):
+def test_train_tokenizer_accepts_text_without_spaces(model):
     text = "schläft" * 3000
     tokenizer = train_tokenizer([text], vocab_size=270, model=model)
     ids = tokenizer(text)["input_ids"]
@@ -216,7 +216,7 @@ def test_a_text_without_spaces_can_be_learnt_from(model):
 
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
-def test_a_vocabulary_without_room_for_the_bytes_is_refused(model):
+def test_train_tokenizer_refuses_a_vocabulary_without_the_bytes(model):
     assert len(train_tokenizer(TEXTS, vocab_size=259, model=model)) == 259
     with pytest.raises(ValueError, match="`vocab_size` must be at least 259 .*got 258"):
         train_tokenizer(TEXTS, vocab_size=258, model=model)
@@ -224,17 +224,17 @@ def test_a_vocabulary_without_room_for_the_bytes_is_refused(model):
 
 @pytest.mark.parametrize("model", TOKENIZER_MODELS)
 @pytest.mark.parametrize("texts", [[], [""], ["", ""]])
-def test_training_on_nothing_is_refused(texts, model):
+def test_train_tokenizer_refuses_empty_text(texts, model):
     with pytest.raises(ValueError, match=f"got {len(texts)} texts without a character"):
         train_tokenizer(texts, vocab_size=300, model=model)
 
 
-def test_a_model_that_does_not_exist_is_refused():
+def test_train_tokenizer_refuses_an_unknown_model():
     with pytest.raises(ValueError, match="`model` must be one of bpe, unigram, wordpiece, got 'sentencepiece'"):
         train_tokenizer(TEXTS, vocab_size=300, model="sentencepiece")
 
 
-def test_wordpiece_takes_the_longest_piece_from_the_left_and_bpe_the_first_merge():
+def test_wordpiece_takes_the_longest_piece_and_bpe_the_first_merge():
     texts = ["dbc ebc fbc gbc ab ab ab"] * 2
     tokens = {}
     for model in ("bpe", "wordpiece"):
@@ -244,7 +244,7 @@ def test_wordpiece_takes_the_longest_piece_from_the_left_and_bpe_the_first_merge
     assert tokens["wordpiece"] == ["Ġab", "c"]
 
 
-def test_unigram_gives_the_most_probable_of_all_segmentations():
+def test_unigram_gives_the_most_probable_segmentation():
     tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300, model="unigram")
     scores = dict(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
     word = "Ġlaufen"
@@ -291,7 +291,7 @@ def sum_over_segmentations(word, pieces):
     return sum(pieces[piece] * sum_over_segmentations(word[len(piece) :], pieces) for piece in starts)
 
 
-def test_a_string_is_not_taken_for_a_list_of_texts():
+def test_train_tokenizer_refuses_a_single_string():
     with pytest.raises(ValueError, match="got the one string 'A man'"):
         train_tokenizer("A man", vocab_size=300)
 
@@ -299,7 +299,7 @@ def test_a_string_is_not_taken_for_a_list_of_texts():
 # --- As in transformers ---------------------------------------------------------------------------------------------
 
 
-def test_padding_truncation_and_tensors_are_those_of_the_library(any_tokenizer):
+def test_tokenizer_pads_and_truncates_as_the_library(any_tokenizer):
     batch = any_tokenizer(["Ein Mann schläft.", "Ein"], padding="longest", return_tensors="pt")
     lengths = [len(any_tokenizer(text)["input_ids"]) for text in ("Ein Mann schläft.", "Ein")]
     assert batch["input_ids"].shape == (2, max(lengths))
@@ -309,7 +309,7 @@ def test_padding_truncation_and_tensors_are_those_of_the_library(any_tokenizer):
     assert cut == [*any_tokenizer("Ein Mann schläft.")["input_ids"][:2], any_tokenizer.eos_token_id]
 
 
-def test_added_tokens_fit_a_model_resized_for_them(saved, tiny_model):
+def test_tokenizer_added_tokens_fit_a_resized_model(saved, tiny_model):
     tokenizer = AutoTokenizer.from_pretrained(saved)
     assert tokenizer.add_tokens(["<2de>"]) == 1
     ids = tokenizer("<2de> Ein Mann", return_tensors="pt")["input_ids"]
@@ -341,7 +341,7 @@ def with_template(tokenizer, template):
 @pytest.mark.parametrize(
     "template", ["$A", "$A <|endoftext|>", "<|endoftext|> $A", "<|endoftext|> $A <|endoftext|>"], ids=str
 )
-def test_encoded_sentences_have_one_eos_whatever_the_tokenizer_does(template):
+def test_encode_sentences_appends_one_eos_for_any_tokenizer(template):
     tokenizer = byte_level_tokenizer()
     words = [tokenizer(text)["input_ids"] for text in ("Ein Mann", "")]
     tokenizer = with_template(tokenizer, template)
@@ -350,18 +350,18 @@ def test_encoded_sentences_have_one_eos_whatever_the_tokenizer_does(template):
     assert sentences == [[*words[0], eos], [*words[1], eos], [*words[0], eos]]
 
 
-def test_encoded_sentences_of_our_own_tokenizer_are_what_it_gives(tiny_tokenizer):
+def test_encode_sentences_equals_our_tokenizer(tiny_tokenizer):
     texts = ["Ein Mann", "", "a</s>b"]
     assert encode_sentences(tiny_tokenizer, texts) == tiny_tokenizer(texts)["input_ids"]
     assert encode_sentences(tiny_tokenizer, []) == []
 
 
-def test_a_tokenizer_without_eos_is_refused():
+def test_encode_sentences_refuses_a_tokenizer_without_eos():
     with pytest.raises(ValueError, match="must have an `eos_token`, got none from"):
         encode_sentences(byte_level_tokenizer(eos_token=None), ["Ein"])
 
 
-def test_a_tokenizer_like_gpt2_s_with_a_pad_token_added_afterwards_learns_to_translate(tmp_path):
+def test_gpt2_like_tokenizer_with_pad_token_learns_to_translate(tmp_path):
     pairs = dict(zip(TEXTS[:2], TEXTS[2:4], strict=True)) | {"Dogs run.": "Hunde laufen.", "A man.": "Ein Mann."}
     tokenizer = byte_level_tokenizer()
     tokenizer.add_special_tokens({"pad_token": "[PAD]"})

@@ -44,14 +44,14 @@ def prepare(monkeypatch):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_second_start_has_the_tokenizer_of_the_first(recipe, prepare, stream):
+def test_load_or_train_tokenizer_uses_the_cache(recipe, prepare, stream):
     (first, trained), (second, again) = (prepare(recipe(tokenizer_model="unigram", stream=stream)) for _ in range(2))
     assert trained and not again
     assert type(second) is VanillaTransformerTokenizer
     assert second.backend_tokenizer.to_str() == first.backend_tokenizer.to_str()
 
 
-def test_what_a_tokenizer_is_made_of_is_what_it_is_known_by(recipe, prepare, corpus, tmp_path, monkeypatch):
+def test_load_or_train_tokenizer_caches_by_text_and_options(recipe, prepare, corpus, tmp_path, monkeypatch):
     assert prepare(recipe())[1]
     assert not prepare(recipe(max_tokens=7, max_length=5))[1]
     assert prepare(recipe(vocab_size=270))[1]
@@ -68,7 +68,7 @@ def test_what_a_tokenizer_is_made_of_is_what_it_is_known_by(recipe, prepare, cor
     assert prepare(recipe())[1]
 
 
-def test_a_tokenizer_that_is_named_is_loaded(recipe, prepare, tiny_tokenizer, tmp_path):
+def test_load_or_train_tokenizer_loads_a_named_tokenizer(recipe, prepare, tiny_tokenizer, tmp_path):
     tiny_tokenizer.save_pretrained(tmp_path / "saved")
     named, trained = prepare(recipe(tokenizer=str(tmp_path / "saved")))
     assert not trained and hash_tokenizer(named) == hash_tokenizer(tiny_tokenizer)
@@ -95,7 +95,7 @@ except ValueError as error:
 """
 
 
-def test_processes_of_one_run_share_a_tokenizer_through_the_cache_or_are_stopped(recipe, tmp_path):
+def test_load_or_train_tokenizer_is_shared_by_processes(recipe, tmp_path):
     options = json.dumps(vars(recipe(tokenizer_model="unigram")))
     command = [sys.executable, "-c", PROCESS]
     processes = [

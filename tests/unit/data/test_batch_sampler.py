@@ -41,7 +41,7 @@ def pairs_of(many_updates):
 
 @given(lengths, st.integers(0, 3))
 @settings(max_examples=30, deadline=None)
-def test_an_epoch_has_every_pair_once_and_the_next_another_order(lengths, seed):
+def test_stateful_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
     order = StatefulBatchSampler(Pairs(lengths), 40, seed, accumulation=2)
     first = updates(order, order.steps_per_epoch)
     assert pairs_of(first) == list(range(len(lengths)))
@@ -50,14 +50,14 @@ def test_an_epoch_has_every_pair_once_and_the_next_another_order(lengths, seed):
     assert order.epoch == 1
 
 
-def test_a_batch_comes_with_its_own_pairs():
+def test_stateful_batch_sampler_yields_the_pairs_of_each_batch():
     ((numbers, pairs), *_) = next(iter(StatefulBatchSampler(Pairs([3] * 12), 12, seed=0)))
     assert [pair.source[0] for pair in pairs] == numbers
 
 
 @given(lengths, st.integers(0, 30))
 @settings(max_examples=30, deadline=None)
-def test_an_order_goes_on_where_its_state_was_taken(lengths, done):
+def test_stateful_batch_sampler_resumes_from_its_state(lengths, done):
     straight, stopped = (StatefulBatchSampler(Pairs(lengths), 40, seed=1) for _ in range(2))
     expected = updates(straight, done + 5)[done:]
     updates(stopped, done)
@@ -66,7 +66,7 @@ def test_an_order_goes_on_where_its_state_was_taken(lengths, done):
     assert updates(again, 5) == expected
 
 
-def test_two_processes_share_what_one_accumulates():
+def test_stateful_batch_sampler_gives_two_processes_what_one_accumulates():
     alone = updates(StatefulBatchSampler(Pairs([5] * 40), 20, seed=0, accumulation=2), 8)
     ranks = [
         updates(StatefulBatchSampler(Pairs([5] * 40), 20, seed=0, num_replicas=2, rank=rank), 8) for rank in (0, 1)
@@ -76,7 +76,7 @@ def test_two_processes_share_what_one_accumulates():
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_a_change_of_processes_within_an_epoch_neither_loses_nor_doubles_a_pair(lengths, done, replicas, more):
+def test_stateful_batch_sampler_keeps_all_pairs_when_processes_change(lengths, done, replicas, more):
     before = StatefulBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
     done = min(done, before.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
@@ -92,7 +92,7 @@ def test_a_change_of_processes_within_an_epoch_neither_loses_nor_doubles_a_pair(
     assert len(left) < replicas and (not left or not any(rest))
 
 
-def test_a_second_change_within_an_epoch_remembers_the_first():
+def test_stateful_batch_sampler_survives_two_changes_within_an_epoch():
     pairs = Pairs([4] * 60)
     order = StatefulBatchSampler(pairs, 8, seed=0, accumulation=2)
     seen = pairs_of(updates(order, 3))
@@ -106,6 +106,6 @@ def test_a_second_change_within_an_epoch_remembers_the_first():
     assert sorted(seen) == list(range(60))
 
 
-def test_a_pair_that_no_batch_can_hold_is_refused_before_training():
+def test_stateful_batch_sampler_refuses_a_pair_beyond_the_budget():
     with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
         StatefulBatchSampler(Pairs([5, 41]), 40, seed=0)

@@ -33,32 +33,32 @@ def tokenizer():
 @settings(deadline=None)
 @given(texts=st.lists(any_text, max_size=4), seed=st.integers())
 @example(texts=["", "a</s>b", "Ein <2de> Mann", "nnnnnnn"], seed=0)
-def test_without_dropout_the_ids_are_the_tokenizers_own(tokenizer, texts, seed):
+def test_bpe_dropout_of_zero_equals_the_tokenizer(tokenizer, texts, seed):
     assert BpeDropout(tokenizer, 0.0).encode(texts, seed, epoch=0) == encode_sentences(tokenizer, texts)
 
 
 @settings(deadline=None)
 @given(text=any_text, dropout=st.floats(0.0, 1.0), seed=st.integers(0, 3))
-def test_any_text_comes_back_with_one_eos_whatever_is_dropped(tokenizer, text, dropout, seed):
+def test_bpe_dropout_round_trips_any_text(tokenizer, text, dropout, seed):
     (ids,) = BpeDropout(tokenizer, dropout).encode([text], seed, epoch=0)
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
     assert ids.count(tokenizer.eos_token_id) == 1
     assert ids[-1] == tokenizer.eos_token_id
 
 
-def test_where_all_is_dropped_single_bytes_remain(tokenizer):
+def test_bpe_dropout_of_one_leaves_bytes(tokenizer):
     (ids,) = BpeDropout(tokenizer, 1.0).encode(["Ein Mann schläft."], seed=0, epoch=0)
     assert len(ids) == len(" Ein Mann schläft.".encode()) + 1
 
 
-def test_earlier_padding_and_truncation_of_the_tokenizer_do_not_matter(tokenizer):
+def test_bpe_dropout_ignores_padding_and_truncation_settings(tokenizer):
     texts = ["Ein Mann schläft.", "Ein"]
     before = BpeDropout(tokenizer, 0.3).encode(texts, 0, 0)
     tokenizer(texts, padding="max_length", truncation=True, max_length=3)
     assert BpeDropout(tokenizer, 0.3).encode(texts, 0, 0) == before
 
 
-def test_a_written_eos_is_left_out_where_the_tokenizer_takes_it_for_the_symbol(tokenizer):
+def test_bpe_dropout_removes_a_written_eos(tokenizer):
     taking = copy.deepcopy(tokenizer)
     taking.split_special_tokens = False
     texts = ["Ein</s> Mann", "Ein Mann"]
@@ -87,7 +87,7 @@ def probabilities(tokens, ranks, dropout):
 
 
 @pytest.mark.parametrize("dropout", [0.1, 0.5])
-def test_segmentations_are_as_frequent_as_the_algorithm_of_the_paper_makes_them(dropout):
+def test_bpe_dropout_matches_the_frequencies_of_the_papers_algorithm(dropout):
     tokenizer = train_tokenizer(["aab abab aaab bab"] * 3, vocab_size=268)
     bpe = BpeDropout(tokenizer, dropout)
     name = tokenizer.convert_ids_to_tokens
@@ -107,14 +107,14 @@ def test_segmentations_are_as_frequent_as_the_algorithm_of_the_paper_makes_them(
 
 @settings(deadline=None)
 @given(texts=st.lists(any_text, min_size=1, max_size=8), cut=st.integers(0, 8), first=st.integers(0, 10**9))
-def test_shards_of_a_corpus_have_the_ids_of_the_whole(tokenizer, texts, cut, first):
+def test_bpe_dropout_is_independent_of_shards(tokenizer, texts, cut, first):
     whole = BpeDropout(tokenizer, 0.5).encode(texts, seed=1, epoch=2, first_index=first)
     later = BpeDropout(tokenizer, 0.5).encode(texts[cut:], seed=1, epoch=2, first_index=first + cut)
     earlier = BpeDropout(tokenizer, 0.5).encode(texts[:cut], seed=1, epoch=2, first_index=first)
     assert earlier + later == whole
 
 
-def test_what_was_encoded_before_changes_nothing(tokenizer):
+def test_bpe_dropout_is_independent_of_earlier_calls(tokenizer):
     bpe = BpeDropout(tokenizer, 0.5)
     first = bpe.encode(TEXTS, seed=0, epoch=0)
     assert bpe.encode(TEXTS, seed=0, epoch=1) != first
@@ -123,7 +123,7 @@ def test_what_was_encoded_before_changes_nothing(tokenizer):
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"epoch": 1}, {"first_index": 1}, {"stream": 1}], ids=str)
-def test_another_seed_epoch_index_or_side_draws_anew(tokenizer, change):
+def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     bpe = BpeDropout(tokenizer, 0.5)
     texts = ["Ein Mann schläft."] * 10
     usual = {"seed": 0, "epoch": 0, "first_index": 0, "stream": 0}
@@ -135,18 +135,18 @@ def test_another_seed_epoch_index_or_side_draws_anew(tokenizer, change):
 
 
 @pytest.mark.parametrize(("model", "name"), [("unigram", "Unigram"), ("wordpiece", "WordPiece")])
-def test_another_model_is_refused(model, name):
+def test_bpe_dropout_refuses_another_model(model, name):
     tokenizer = train_tokenizer(TEXTS, vocab_size=300, model=model)
     with pytest.raises(ValueError, match=f"must have a tokenizer of the model bpe.*got {name}"):
         BpeDropout(tokenizer, 0.1)
 
 
-def test_another_tokenizer_is_refused(tokenizer):
+def test_bpe_dropout_refuses_another_tokenizer(tokenizer):
     with pytest.raises(ValueError, match="must have a VanillaTransformerTokenizer, got str"):
         BpeDropout("gpt2", 0.1)
 
 
 @pytest.mark.parametrize("dropout", [-0.1, 1.1, float("nan")])
-def test_a_dropout_that_is_no_probability_is_refused(tokenizer, dropout):
+def test_bpe_dropout_refuses_an_invalid_probability(tokenizer, dropout):
     with pytest.raises(ValueError, match=rf"`dropout` must be in \[0, 1\], got {dropout}"):
         BpeDropout(tokenizer, dropout)

@@ -44,19 +44,19 @@ def clean(pairs, rules, spec=FILES):
         (is_identical, ("Berlin", "Berlin"), ("Berlin", "berlin")),
     ],
 )
-def test_each_rule_on_text_drops_what_it_says_and_keeps_the_rest(rule, dropped, kept):
+def test_cleaning_rules_drop_matching_pairs_only(rule, dropped, kept):
     assert rule(SentencePair(*dropped)) and not rule(SentencePair(*kept))
 
 
-def test_max_length_is_of_the_longer_side():
+def test_max_length_applies_to_the_longer_side():
     assert is_too_long(np.array([5, 4, 3]), np.array([1, 4, 6]), 4).tolist() == [True, False, True]
 
 
-def test_the_ratio_is_of_the_longer_side_to_the_shorter_and_may_be_reached():
+def test_max_length_ratio_is_inclusive():
     assert is_unbalanced(np.array([6, 2, 7, 2]), np.array([2, 6, 2, 7]), 3.0).tolist() == [False, False, True, True]
 
 
-def test_rules_on_tokens_count_a_pair_for_the_first_of_them():
+def test_find_dropped_by_length_counts_a_pair_once():
     masks = find_dropped_by_length(
         np.array([9, 9, 4]), np.array([1, 9, 1]), CleaningRules(max_length=5, max_length_ratio=2)
     )
@@ -67,7 +67,7 @@ def test_rules_on_tokens_count_a_pair_for_the_first_of_them():
     assert find_dropped_by_length(np.array([9]), np.array([1]), CleaningRules()) == {}
 
 
-def test_a_pair_counts_for_the_first_rule_that_drops_it():
+def test_clean_text_counts_a_pair_for_the_first_rule():
     pairs = [("\udce4", ""), ("", "\udce4"), ("", "b"), ("same", "same"), ("a", "b")]
     kept, report = clean(pairs, ALL_OF_TEXT)
     assert kept == [("a", "b")]
@@ -75,7 +75,7 @@ def test_a_pair_counts_for_the_first_rule_that_drops_it():
     assert (report.read, report.kept) == (5, 1)
 
 
-def test_without_rules_lines_blank_on_both_sides_go_and_identical_ones_stay():
+def test_clean_text_without_rules_drops_blank_lines_only():
     kept, report = clean([("", ""), ("same", "same")], CleaningRules())
     assert kept == [("same", "same")] and report.dropped == {"empty": 1}
 
@@ -89,35 +89,35 @@ def test_without_rules_lines_blank_on_both_sides_go_and_identical_ones_stay():
         (("\ud83d", "b"), "a.en must be UTF-8, but line 2 has U\\+D83D"),
     ],
 )
-def test_what_no_rule_drops_is_an_error_with_its_place(pair, message):
+def test_clean_text_names_the_line_of_an_invalid_pair(pair, message):
     with pytest.raises(ValueError, match=message):
         clean([("a", "b"), pair], CleaningRules())
 
 
-def test_rows_of_a_dataset_without_text_are_always_dropped_and_counted():
+def test_clean_text_drops_dataset_rows_without_text():
     kept, report = clean([("a", ""), ("a", "b")], CleaningRules(), CorpusSpec(dataset="x"))
     assert kept == [("a", "b")] and report.dropped == {"empty": 1}
 
 
-def test_every_copy_but_the_first_is_a_duplicate():
+def test_find_duplicates_keeps_the_first_copy():
     pairs = [("a", "b"), ("c", "d"), ("a", "b"), ("a", "d"), ("a", "b")]
     digests = b"".join(hash_pair(SentencePair(*pair)) for pair in pairs)
     assert find_duplicates(digests).tolist() == [False, False, True, False, True]
 
 
 @given(st.lists(st.integers(0, 9), min_size=1))
-def test_one_pair_of_each_is_no_duplicate(numbers):
+def test_find_duplicates_keeps_distinct_pairs(numbers):
     digests = b"".join(blake2b(bytes([number]), digest_size=16).digest() for number in numbers)
     kept = [number for number, copy in zip(numbers, find_duplicates(digests), strict=True) if not copy]
     assert kept == list(dict.fromkeys(numbers))
 
 
-def test_the_sides_of_a_pair_do_not_run_together():
+def test_hash_pair_separates_the_sides():
     assert hash_pair(SentencePair("ab", "c")) != hash_pair(SentencePair("a", "bc"))
     assert len(hash_pair(SentencePair("a", "b"))) == 16
 
 
-def test_the_report_says_for_each_rule_how_many_and_which():
+def test_cleaning_report_counts_each_rule():
     report = CleaningReport(read=1000)
     report.add("identical", [SentencePair("same", "same")])
     report.add("max_length_ratio", [SentencePair("a", "b " * 100)] * 3, count=24)
@@ -131,25 +131,25 @@ def test_the_report_says_for_each_rule_how_many_and_which():
     ]
 
 
-def test_the_report_keeps_three_examples_that_can_be_written():
+def test_cleaning_report_keeps_three_examples():
     _, report = clean([("", "")] * 5 + [("bad \udce4\ud83d", "b")], ALL_OF_TEXT)
     assert report.dropped["empty"] == 5 and len(report.examples["empty"]) == 3
     assert report.examples["invalid_unicode"] == [["bad \\xe4\\ud83d", "b"]]
     str(report).encode()
 
 
-def test_a_report_comes_back_from_json():
+def test_cleaning_report_round_trips_through_json():
     _, report = clean([("", ""), ("a", "b")], ALL_OF_TEXT)
     assert CleaningReport.from_dict(report.to_dict()) == report
     assert report.to_dict()["kept"] == 1
 
 
-def test_every_rule_of_the_report_has_its_words():
+def test_cleaning_report_describes_every_rule():
     names = {name.removeprefix("drop_") for name in vars(CleaningRules())}
     assert names == set(RULES)
 
 
-def test_overlap_counts_sources_targets_and_whole_pairs():
+def test_overlap_counter_counts_sources_targets_and_pairs():
     training = [SentencePair("a", "A"), SentencePair("b", "x"), SentencePair("y", "C")]
     held_out = [SentencePair(*pair) for pair in (("a", "A"), ("b", "B"), ("c", "C"), ("d", "D"), ("a", "C"))]
     counter = OverlapCounter(held_out)
@@ -162,7 +162,7 @@ def test_overlap_counts_sources_targets_and_whole_pairs():
     )
 
 
-def test_overlap_may_be_counted_piece_by_piece():
+def test_overlap_counter_accepts_text_in_pieces():
     counter = OverlapCounter([SentencePair("a", "A"), SentencePair("b", "B")])
     for pair in (SentencePair("a", "A"), SentencePair("b", "B"), SentencePair("a", "A")):
         counter.add([pair])

@@ -20,7 +20,7 @@ WEIGHTS = st.floats(0.01, 4.0)
     st.integers(0, 99),
     st.integers(0, 99),
 )
-def test_no_pair_is_lost_or_comes_more_often_than_its_weight_allows(corpora, weights, seed, epoch):
+def test_sample_epoch_respects_the_weights(corpora, weights, seed, epoch):
     corpora = np.array(corpora)
     rows = sample_epoch(corpora, weights, seed, epoch)
     times = np.bincount(rows, minlength=len(corpora))
@@ -31,7 +31,7 @@ def test_no_pair_is_lost_or_comes_more_often_than_its_weight_allows(corpora, wei
     assert np.array_equal(rows, sample_epoch(corpora, weights, seed, epoch))
 
 
-def test_each_epoch_and_each_seed_draws_other_pairs():
+def test_sample_epoch_depends_on_seed_and_epoch():
     corpora = np.zeros(100, dtype=int)
     epochs = {tuple(sample_epoch(corpora, [0.5], seed, epoch)) for seed in range(3) for epoch in range(3)}
     assert len(epochs) == 9 and {len(epoch) for epoch in epochs} == {50}
@@ -54,19 +54,19 @@ def corpus(texts, pairs, weights):
     return TokenizedCorpus(texts, pairs, weights, 0, CleaningReport(read=3), overlaps)
 
 
-def test_every_epoch_of_weights_of_one_is_all_pairs(texts, pairs):
+def test_tokenized_corpus_with_weights_of_one_has_all_pairs(texts, pairs):
     mix = corpus(texts, pairs, [1, 1.0])
     assert mix.epoch(0) is mix.epoch(7) is pairs
 
 
-def test_weights_are_those_of_the_pairs_that_cleaning_has_kept(texts, pairs):
+def test_tokenized_corpus_weights_apply_to_kept_pairs(texts, pairs):
     mix = corpus(texts, pairs.select(np.array([1, 2])), [1, 2])
     assert mix.epoch(0).rows.tolist() == [1, 1, 2, 2]
     assert mix.max_source_length == 3
     assert mix.texts.select(mix.epoch(0).rows)["source"][:] == ["b b b", "b b b", "c", "c"]
 
 
-def test_a_corpus_tells_what_cleaning_and_overlap_have_found(texts, pairs):
+def test_corpus_describes_cleaning_and_overlap(texts, pairs):
     mix = corpus(texts, pairs, [1, 1])
     assert str(mix).splitlines() == [
         "Training text: 3 of 3 pairs kept.",
@@ -77,7 +77,7 @@ def test_a_corpus_tells_what_cleaning_and_overlap_have_found(texts, pairs):
     assert mix.to_dict()["overlap"]["validation"]["sources"] == 1
 
 
-def test_rules_on_tokens_drop_encoded_pairs_and_show_their_text(texts, pairs):
+def test_drop_by_length_reports_the_dropped_text(texts, pairs):
     report = CleaningReport(read=3)
     kept = drop_by_length(pairs, texts, CleaningRules(max_length=2, max_length_ratio=1.5), report)
     assert kept.rows.tolist() == [0]
@@ -85,12 +85,12 @@ def test_rules_on_tokens_drop_encoded_pairs_and_show_their_text(texts, pairs):
     assert report.examples == {"max_length": [["b b b", "B"]], "max_length_ratio": [["c", "C C"]]}
 
 
-def test_rules_that_leave_nothing_are_refused_with_the_report(texts, pairs):
+def test_drop_by_length_refuses_to_drop_everything(texts, pairs):
     long, rules, report = pairs.select(np.array([1])), CleaningRules(max_length=2), CleaningReport(read=1)
     with pytest.raises(ValueError, match="must leave some pairs .* got none. 0 of 1 pairs kept.\n.*max_length"):
         drop_by_length(long, texts, rules, report)
 
 
-def test_of_the_training_text_only_what_the_held_out_text_shares_is_looked_at(texts):
+def test_find_held_out_yields_shared_pairs_only(texts):
     counter = OverlapCounter([SentencePair("a", "x"), SentencePair("y", "C C"), SentencePair("z", "z")])
     assert list(find_held_out(texts, counter)) == [("a", "A"), ("c", "C C")]

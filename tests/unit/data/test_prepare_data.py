@@ -51,7 +51,7 @@ def prepare(tiny_tokenizer, monkeypatch):
     return call
 
 
-def test_the_pairs_are_those_of_the_files(recipe, tiny_tokenizer, tmp_path):
+def test_tokenize_yields_the_pairs_of_the_files(recipe, tiny_tokenizer, tmp_path):
     files = {"train_source": str(tmp_path / "a.en"), "train_target": str(tmp_path / "a.de")}
     corpus = tokenize(load_texts(recipe(corpora=None, **files)), tiny_tokenizer, seed=0)
     expected = encode_pairs(tiny_tokenizer, read_text_files(tmp_path / "a.en", tmp_path / "a.de"))
@@ -65,14 +65,14 @@ def texts(corpus, number=0):
     return corpus.texts.select(rows)["target"][:]
 
 
-def test_a_mix_has_all_corpora_as_often_as_they_weigh(recipe, prepare):
+def test_tokenize_mixes_corpora_by_weight(recipe, prepare):
     data = recipe()
     data.corpora[1]["weight"] = 2
     twice = ["vier", "vier", "eins", "eins", "ein", "ein"]
     assert texts(prepare(data)[0]) == ["eins", "zwei", "drei drei", *twice]
 
 
-def test_duplicates_are_those_of_all_corpora_and_the_first_stays(recipe, prepare):
+def test_load_texts_drops_duplicates_over_all_corpora(recipe, prepare):
     corpus, _ = prepare(recipe(drop_duplicates=True))
     assert texts(corpus) == ["eins", "zwei", "drei drei", "vier", "ein"]
     assert corpus.report.dropped == {"duplicates": 1}
@@ -80,7 +80,7 @@ def test_duplicates_are_those_of_all_corpora_and_the_first_stays(recipe, prepare
     assert corpus.texts["corpus"][:] == [0, 0, 0, 1, 1]
 
 
-def test_a_second_start_tokenises_nothing_and_reports_all(recipe, prepare):
+def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
     data = recipe(drop_duplicates=True, max_length=8)
     first, tokenised = prepare(data)
     second, again = prepare(data)
@@ -90,7 +90,7 @@ def test_a_second_start_tokenises_nothing_and_reports_all(recipe, prepare):
     assert first.report.dropped["duplicates"] == 1 and first.report.dropped["max_length"] > 0
 
 
-def test_a_file_touched_or_moved_is_still_known_and_one_changed_is_not(recipe, prepare, tmp_path):
+def test_tokenize_cache_depends_on_file_content(recipe, prepare, tmp_path):
     prepare(recipe())
     os.utime(tmp_path / "a.en", (0, 0))
     assert not prepare(recipe())[1]
@@ -103,14 +103,14 @@ def test_a_file_touched_or_moved_is_still_known_and_one_changed_is_not(recipe, p
     assert tokenised and "three" in corpus.texts["source"][:]
 
 
-def test_another_tokenizer_and_other_rules_are_other_entries(recipe, prepare, tiny_tokenizer):
+def test_tokenize_cache_depends_on_tokenizer_and_rules(recipe, prepare, tiny_tokenizer):
     prepare(recipe())
     other = train_tokenizer(["a b c"], vocab_size=260)
     assert prepare(recipe(), other)[1]
     assert prepare(recipe(drop_duplicates=True))[1]
 
 
-def test_rules_on_tokens_and_weights_need_no_second_tokenizing(recipe, prepare):
+def test_tokenize_cache_ignores_length_rules_and_weights(recipe, prepare):
     prepare(recipe())
     data = recipe(max_length=8)
     data.corpora[0]["weight"] = 3.0
@@ -118,7 +118,7 @@ def test_rules_on_tokens_and_weights_need_no_second_tokenizing(recipe, prepare):
     assert not tokenised and max(corpus.epoch(0).target_lengths) <= 8
 
 
-def test_writing_that_was_interrupted_is_begun_anew(recipe, prepare, tiny_tokenizer):
+def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer):
     def fail(sentences):
         raise KeyboardInterrupt
 
@@ -128,7 +128,7 @@ def test_writing_that_was_interrupted_is_begun_anew(recipe, prepare, tiny_tokeni
     assert tokenised and len(corpus.epoch(0)) == 6
 
 
-def test_a_dataset_is_known_by_its_content(tmp_path, prepare):
+def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
     def save(folder, word):
         rows = {"translation": [{"en": "one", "de": word}, {"en": "", "de": "zwei"}]}
         splits = {name: datasets.Dataset.from_dict(rows) for name in ("train", "validation", "test")}
@@ -143,7 +143,7 @@ def test_a_dataset_is_known_by_its_content(tmp_path, prepare):
     assert prepare(save("third", "ein"))[1]
 
 
-def test_a_dataset_held_in_memory_is_known_by_its_content_too(tmp_path, prepare, monkeypatch):
+def test_load_texts_identifies_an_in_memory_dataset_by_content(tmp_path, prepare, monkeypatch):
     def start(word):
         rows = datasets.Dataset.from_list([{"source": "one", "target": word}])
         monkeypatch.setattr(datasets, "load_dataset", lambda name, streaming: {"train": rows})
@@ -153,7 +153,7 @@ def test_a_dataset_held_in_memory_is_known_by_its_content_too(tmp_path, prepare,
     assert texts(start("ein")[0]) == ["ein"]
 
 
-def test_overlap_with_held_out_text_is_counted_and_a_change_of_it_is_seen(recipe, prepare, tmp_path):
+def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_path):
     def counts(corpus):
         return {name: (found.sources, found.targets, found.both) for name, found in corpus.overlaps.items()}
 
@@ -164,7 +164,7 @@ def test_overlap_with_held_out_text_is_counted_and_a_change_of_it_is_seen(recipe
     assert counts(corpus) == {"validation": (1, 1, 0), "test": (3, 3, 3)} and not tokenised
 
 
-def test_texts_for_a_tokenizer_are_both_sides_cleaned(recipe):
+def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):
     def sentences(data):
         return list(load_texts(data).sentences())
 
@@ -174,7 +174,7 @@ def test_texts_for_a_tokenizer_are_both_sides_cleaned(recipe):
     assert sentences(recipe(stream=True, stream_window=4)) == first_window
 
 
-def test_a_stream_writes_nothing(recipe, prepare, tmp_path):
+def test_tokenize_writes_nothing_for_a_stream(recipe, prepare, tmp_path):
     before = sorted(tmp_path.rglob("*"))
     corpus, _ = prepare(recipe(stream=True, stream_window=4))
     assert texts(corpus, 0) == ["eins", "zwei", "vier", "eins"]
@@ -183,7 +183,7 @@ def test_a_stream_writes_nothing(recipe, prepare, tmp_path):
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_by_default_entries_lie_beside_those_of_datasets(recipe, prepare, tmp_path, monkeypatch):
+def test_load_texts_caches_in_the_folder_of_datasets_by_default(recipe, prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
     prepare(recipe(cache_dir=None))
     assert list((tmp_path / "hub" / "vanilla_transformer").glob("encoded-*"))
@@ -191,7 +191,7 @@ def test_by_default_entries_lie_beside_those_of_datasets(recipe, prepare, tmp_pa
     assert list((tmp_path / "named").glob("encoded-*"))
 
 
-def test_an_error_in_a_corpus_is_named_and_nothing_is_cached(recipe, prepare, tmp_path):
+def test_load_texts_names_an_error_and_caches_nothing(recipe, prepare, tmp_path):
     (tmp_path / "a.de").write_bytes(b"eins\n\xe4\ndrei\n")
     with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
         prepare(recipe())
@@ -204,13 +204,13 @@ def test_an_error_in_a_corpus_is_named_and_nothing_is_cached(recipe, prepare, tm
         prepare(data)
 
 
-def test_cleaning_that_leaves_nothing_is_refused(recipe, prepare, tmp_path):
+def test_load_texts_refuses_cleaning_that_leaves_nothing(recipe, prepare, tmp_path):
     (tmp_path / "same.tsv").write_text("a\ta\n")
     with pytest.raises(ValueError, match="got none. 0 of 1 pairs kept"):
         prepare(recipe(corpora=[{"file": str(tmp_path / "same.tsv")}], drop_identical=True))
 
 
-def test_more_pairs_than_a_batch_keep_their_order(recipe, prepare, tmp_path, monkeypatch):
+def test_load_texts_keeps_the_order_over_batches(recipe, prepare, tmp_path, monkeypatch):
     monkeypatch.setattr(preparation, "ROWS_PER_BATCH", 4)
     pairs = [f"s{number % 8}\tt{number % 8}" for number in range(19)]
     (tmp_path / "many.tsv").write_text("\n".join(pairs) + "\n")
@@ -221,7 +221,7 @@ def test_more_pairs_than_a_batch_keep_their_order(recipe, prepare, tmp_path, mon
     assert corpus.report.dropped == {"duplicates": 11}
 
 
-def test_held_out_pairs_are_those_of_files_or_else_of_the_dataset(recipe, tmp_path):
+def test_load_texts_reads_held_out_pairs_of_files_or_dataset(recipe, tmp_path):
     assert load_texts(recipe()).validation == [SentencePair("one", "eins"), SentencePair("five", "fünf")]
     assert load_texts(recipe()).test == []
     assert load_texts(recipe(validation_source=None, validation_target=None)).validation == []

@@ -39,46 +39,46 @@ def parse(spec, **options):
         return list(read_pairs(corpus))
 
 
-def test_line_n_is_paired_with_line_n(write):
+def test_read_text_files_pairs_lines(write):
     pairs = read_text_files(write("a.en", "one\n two \nthree"), write("a.de", "eins\nzwei\ndrei\n"))
     assert pairs == [SentencePair("one", "eins"), SentencePair("two", "zwei"), SentencePair("three", "drei")]
 
 
-def test_windows_line_ends_and_byte_order_marks_are_not_text(write):
+def test_read_text_files_strips_windows_line_ends_and_byte_order_marks(write):
     pairs = read_text_files(write("a.en", b"\xef\xbb\xbfone\r\ntwo\r\n"), write("a.de", "eins\nzwei\n"))
     assert pairs == [SentencePair("one", "eins"), SentencePair("two", "zwei")]
 
 
-def test_only_line_feeds_end_a_line(write):
+def test_read_text_files_splits_at_line_feeds_only(write):
     assert len(read_text_files(write("a.en", "one\x0bmore\u2028more\n"), write("a.de", "eins\n"))) == 1
 
 
-def test_lines_blank_on_both_sides_are_left_out(write):
+def test_read_text_files_skips_lines_blank_on_both_sides(write):
     assert len(read_text_files(write("a.en", "one\n\ntwo\n"), write("a.de", "eins\n\nzwei\n"))) == 2
 
 
-def test_a_missing_file_is_named(write, tmp_path):
+def test_read_text_files_names_a_missing_file(write, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no file .*nowhere.en"):
         read_text_files(tmp_path / "nowhere.en", write("a.de", "eins\n"))
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_an_empty_file_is_named(write, content):
+def test_read_text_files_names_an_empty_file(write, content):
     with pytest.raises(ValueError, match="a.en is empty"):
         read_text_files(write("a.en", content), write("a.de", "eins\n"))
 
 
-def test_different_numbers_of_lines_are_counted(write):
+def test_read_text_files_counts_different_numbers_of_lines(write):
     with pytest.raises(ValueError, match="got 2 in .*a.en and 1 in .*a.de"):
         read_text_files(write("a.en", "one\ntwo\n"), write("a.de", "eins\n"))
 
 
-def test_bytes_that_are_not_utf8_are_named_with_their_line(write):
+def test_read_text_files_names_the_line_of_invalid_utf8(write):
     with pytest.raises(ValueError, match="a.de must be UTF-8, but line 2 has the byte 0xe4"):
         read_text_files(write("a.en", "one\ntwo\n"), write("a.de", b"eins\n\xe4pfel\n"))
 
 
-def test_a_line_without_its_translation_is_named(write):
+def test_read_text_files_names_a_line_without_translation(write):
     with pytest.raises(ValueError, match="Line 2 of .*a.de is blank"):
         read_text_files(write("a.en", "one\ntwo\nthree\n"), write("a.de", "eins\n\ndrei\n"))
 
@@ -91,25 +91,25 @@ def dataset(tmp_path):
     return str(folder)
 
 
-def test_a_saved_dataset_is_read(dataset):
+def test_read_pairs_reads_a_saved_dataset(dataset):
     assert parse(CorpusSpec(dataset=dataset, **LANGUAGES)) == [*PAIRS, SentencePair("", "drei")]
 
 
-def test_a_missing_split_or_language_is_named_with_those_there_are(dataset):
+def test_read_pairs_names_a_missing_split_or_language(dataset):
     with pytest.raises(ValueError, match="split 'test', it has 'train'"):
         parse(CorpusSpec(dataset=dataset, split="test", **LANGUAGES))
     with pytest.raises(ValueError, match="no language 'fr', it has 'en', 'de'"):
         parse(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"}))
 
 
-def test_a_dataset_without_translations_is_refused(tmp_path):
+def test_read_pairs_refuses_a_dataset_without_translations(tmp_path):
     folder = tmp_path / "dataset"
     datasets.DatasetDict({"train": datasets.Dataset.from_dict({"text": ["one"]})}).save_to_disk(folder)
     with pytest.raises(ValueError, match="column 'translation', it has 'text'"):
         parse(CorpusSpec(dataset=str(folder), **LANGUAGES))
 
 
-def test_both_sides_end_with_eos(tiny_tokenizer):
+def test_encode_pairs_ends_both_sides_with_eos(tiny_tokenizer):
     (pair,) = encode_pairs(tiny_tokenizer, [SentencePair("a b", "c")])
     assert pair.source[-1] == pair.target[-1] == tiny_tokenizer.eos_token_id
     assert pair.source.count(tiny_tokenizer.eos_token_id) == 1
@@ -120,19 +120,19 @@ def pack(ending, text):
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_text_files_are_unpacked_while_they_are_read(write, ending):
+def test_read_pairs_decompresses_text_files(write, ending):
     source, target = write("a.en" + ending, pack(ending, "one\ntwo\n")), write("a.de", "eins\nzwei\n")
     assert parse(CorpusSpec(source=str(source), target=str(target))) == PAIRS
     assert read_text_files(source, target) == PAIRS
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz"])
-def test_a_tsv_has_source_and_target_side_by_side(write, ending):
+def test_read_pairs_reads_tsv(write, ending):
     path = write("a.tsv" + ending, pack(ending, "\ufeffone\teins\n two\tzwei \n"))
     assert parse(CorpusSpec(file=str(path))) == PAIRS
 
 
-def test_quotation_marks_in_a_tsv_are_text_and_a_missing_side_is_blank(write):
+def test_read_pairs_keeps_quotation_marks_of_tsv(write):
     path = write("a.tsv", '"one\t"eins"\n\tzwei\n\n')
     expected = [SentencePair('"one', '"eins"'), SentencePair("", "zwei"), SentencePair("", "")]
     assert parse(CorpusSpec(file=str(path))) == expected
@@ -143,7 +143,7 @@ def test_quotation_marks_in_a_tsv_are_text_and_a_missing_side_is_blank(write):
     [[{"translation": row} for row in ROWS], ROWS, [{"source": row["en"], "target": row["de"]} for row in ROWS]],
     ids=["translation", "languages", "source and target"],
 )
-def test_rows_may_name_their_sides_in_three_ways(write, tmp_path, rows):
+def test_read_pairs_finds_columns_named_in_three_ways(write, tmp_path, rows):
     lines = write("a.jsonl.gz", pack(".gz", "".join(json.dumps(row) + "\n" for row in rows)))
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
     datasets.Dataset.from_list(rows).save_to_disk(tmp_path / "saved")
@@ -151,7 +151,7 @@ def test_rows_may_name_their_sides_in_three_ways(write, tmp_path, rows):
         assert parse(CorpusSpec(**place, **LANGUAGES)) == PAIRS
 
 
-def test_a_null_is_a_blank_side(write, tmp_path):
+def test_read_pairs_reads_null_as_blank(write, tmp_path):
     rows = [{"source": "one", "target": None}, {"source": "two", "target": "zwei"}]
     lines = write("a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
@@ -159,7 +159,7 @@ def test_a_null_is_a_blank_side(write, tmp_path):
         assert parse(CorpusSpec(file=str(path))) == [SentencePair("one", ""), PAIRS[1]]
 
 
-def test_a_dataset_of_the_hub_has_a_configuration_and_can_be_streamed(monkeypatch):
+def test_read_pairs_streams_a_dataset_with_configuration(monkeypatch):
     asked = []
 
     def load_dataset(*name, streaming):
@@ -173,7 +173,7 @@ def test_a_dataset_of_the_hub_has_a_configuration_and_can_be_streamed(monkeypatc
     assert asked == [("wmt14", "de-en", False), ("wmt14", "de-en", True)]
 
 
-def test_millions_of_lines_are_not_read_for_the_first(write):
+def test_read_pairs_is_lazy(write):
     """Numbers of lines that differ are found at the end, so that what comes before has been yielded."""
     spec = CorpusSpec(source=str(write("a.en", "one\ntwo\n3\n4")), target=str(write("a.de", "eins\nzwei")))
     with open_corpus(spec) as corpus:
@@ -204,13 +204,13 @@ def test_millions_of_lines_are_not_read_for_the_first(write):
         ("a.tsv", "", "a.tsv is empty"),
     ],
 )
-def test_what_a_file_does_not_hold_is_named_with_its_place(write, name, content, message):
+def test_read_pairs_names_the_line_of_an_error(write, name, content, message):
     path = write(name, content)
     with pytest.raises(ValueError, match=message):
         parse(CorpusSpec(file=str(path)))
 
 
-def test_a_column_that_holds_no_text_is_refused(tmp_path):
+def test_read_pairs_refuses_a_column_without_text(tmp_path):
     pa.parquet.write_table(pa.table({"source": [1], "target": [2]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="must hold sentences, but it has a column of type int64"):
         parse(CorpusSpec(file=str(tmp_path / "a.parquet")))
@@ -229,10 +229,10 @@ def test_a_column_that_holds_no_text_is_refused(tmp_path):
         ({"file": "a.tsv", "weight": "two"}, "must be a number above 0, got 'two'"),
     ],
 )
-def test_a_corpus_that_cannot_be_is_refused(spec, message):
+def test_corpus_spec_refuses_invalid_corpora(spec, message):
     with pytest.raises(ValueError, match=message):
         CorpusSpec(**spec)
 
 
-def test_packed_lines_are_read_as_plain_ones(write):
+def test_read_lines_decompresses(write):
     assert read_lines(write("a.xz", pack(".xz", "fünf\n\n zwölf\n"))) == ["fünf", "", "zwölf"]

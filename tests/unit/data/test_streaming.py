@@ -20,7 +20,7 @@ class Numbers(EndlessPairs):
 
 
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), min_size=1, max_size=6))
-def test_any_way_to_a_place_in_the_stream_gives_the_same_pairs(places):
+def test_endless_pairs_are_independent_of_the_way_there(places):
     stream = Numbers(CorpusSpec(file="a.tsv"))
     for first, count in places:
         read = [number for number, _ in stream.read(first, count)]
@@ -28,14 +28,14 @@ def test_any_way_to_a_place_in_the_stream_gives_the_same_pairs(places):
 
 
 @given(st.lists(st.floats(0.01, 100), min_size=1, max_size=5), st.integers(5, 1000))
-def test_shares_fill_the_window_in_proportion_to_the_weights(weights, window):
+def test_split_window_is_proportional_to_the_weights(weights, window):
     shares = split_window(weights, window)
     assert sum(shares) == window and min(shares) >= 1
     exact = [weight / sum(weights) * (window - len(weights)) + 1 for weight in weights]
     assert all(abs(share - part) < 1 + 1e-6 for share, part in zip(shares, exact, strict=True))
 
 
-def test_a_window_needs_a_pair_of_each_corpus():
+def test_split_window_needs_a_pair_of_each_corpus():
     with pytest.raises(ValueError, match="a pair of each of the 2 corpora, got a window of 1"):
         split_window([1, 1], 1)
 
@@ -64,7 +64,7 @@ def sources(corpus, number):
     return corpus.texts.select(rows)["source"][:]
 
 
-def test_a_window_has_the_share_of_each_corpus_and_each_starts_again_when_it_ends(open_corpus):
+def test_streamed_corpus_restarts_each_corpus_at_its_end(open_corpus):
     corpus = open_corpus()
     assert corpus.stream.shares == [4, 2]
     assert sources(corpus, 0) == ["a0", "a1", "a2", "c0", "c1"]
@@ -72,7 +72,7 @@ def test_a_window_has_the_share_of_each_corpus_and_each_starts_again_when_it_end
     assert sources(corpus, 2) == ["a8", "a9", "a0", "a1", "c1", "c2"]
 
 
-def test_going_to_a_window_gives_what_walking_there_gives(open_corpus):
+def test_streamed_corpus_window_is_independent_of_the_way_there(open_corpus):
     walking = open_corpus(max_length_ratio=1.5)
     windows = [list(walking.epoch(number)) for number in range(8)]
     for number in (0, 3, 7):
@@ -80,13 +80,13 @@ def test_going_to_a_window_gives_what_walking_there_gives(open_corpus):
     assert list(walking.epoch(2)) == windows[2]
 
 
-def test_a_window_asked_for_twice_is_read_once(open_corpus):
+def test_streamed_corpus_reads_a_repeated_window_once(open_corpus):
     corpus = open_corpus()
     assert corpus.epoch(1) is corpus.epoch(1)
     assert corpus.report.read == 6
 
 
-def test_a_stream_cleans_and_counts_what_it_has_read(open_corpus):
+def test_streamed_corpus_cleans_and_counts(open_corpus):
     corpus = open_corpus(max_length=2)
     with pytest.raises(ValueError, match="must leave some pairs"):
         corpus.epoch(0)
@@ -100,14 +100,14 @@ def test_a_stream_cleans_and_counts_what_it_has_read(open_corpus):
     assert open_corpus().max_source_length == max(open_corpus().epoch(0).source_lengths)
 
 
-def test_a_window_that_cleaning_empties_is_refused(tmp_path):
+def test_streamed_corpus_refuses_an_empty_window(tmp_path):
     (tmp_path / "a.tsv").write_text("a\ta\n")
     stream = StreamedTexts([CorpusSpec(file=str(tmp_path / "a.tsv"))], CleaningRules(drop_identical=True), 3)
     with pytest.raises(ValueError, match="got none. 0 of 3 pairs kept"):
         stream.read(0)
 
 
-def test_an_error_in_a_stream_has_its_line_in_every_pass(tmp_path):
+def test_streamed_corpus_names_the_line_in_every_pass(tmp_path):
     (tmp_path / "a.tsv").write_text("a\tb\n\tb\n")
     spec = CorpusSpec(file=str(tmp_path / "a.tsv"))
     for number in (0, 3):

@@ -37,9 +37,7 @@ def encode(tiny_tokenizer):
 
 @pytest.mark.parametrize("num_proc", [1, 2])
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_the_ids_are_those_of_the_tokenizer_in_the_order_of_the_text(
-    texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk
-):
+def test_encode_texts_keeps_the_order(texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk):
     encoded = encode_texts(texts, encode, num_proc, tmp_path / "encoded.arrow" if on_disk else None)
     assert list(EncodedPairs(encoded)) == encode_pairs(tiny_tokenizer, PAIRS)
     assert len(list(tmp_path.iterdir())) == (num_proc if on_disk else 0)
@@ -54,7 +52,7 @@ def pairs():
     return EncodedPairs(datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts]))
 
 
-def test_pairs_and_lengths_agree_across_the_parts_of_a_table(pairs):
+def test_encoded_pairs_agree_across_chunks(pairs):
     assert list(pairs) == [([1], [3]), ([2, 2], []), ([4, 4, 4], [5])]
     assert pairs[-1] == ([4, 4, 4], [5]) and len(pairs) == 3
     assert pairs.source_lengths.tolist() == [1, 2, 3] and pairs.target_lengths.tolist() == [1, 0, 1]
@@ -63,7 +61,7 @@ def test_pairs_and_lengths_agree_across_the_parts_of_a_table(pairs):
         pairs[3]
 
 
-def test_a_selection_may_repeat_and_be_selected_from(pairs):
+def test_encoded_pairs_select_with_repetitions(pairs):
     chosen = pairs.select(np.array([2, 0, 2]))
     assert list(chosen) == [([4, 4, 4], [5]), ([1], [3]), ([4, 4, 4], [5])]
     assert chosen.source_lengths.tolist() == [3, 1, 3] and chosen.rows.tolist() == [2, 0, 2]
@@ -71,14 +69,14 @@ def test_a_selection_may_repeat_and_be_selected_from(pairs):
     assert list(chosen.select(np.array([False, True, False]))) == [([1], [3])]
 
 
-def test_pairs_travel_to_other_processes_without_their_tokens(texts, encode, tmp_path):
+def test_encoded_pairs_pickle_without_their_tokens(texts, encode, tmp_path):
     pairs = EncodedPairs(encode_texts(texts, encode, file=tmp_path / "encoded.arrow"), np.arange(3))
     copy = pickle.loads(pickle.dumps(pairs))
     assert list(copy) == list(pairs) and copy.source_lengths.tolist() == pairs.source_lengths.tolist()
     assert len(pickle.dumps(pairs)) < 3000
 
 
-def test_a_second_start_does_not_tokenise_again(texts, encode, tmp_path):
+def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
     calls = []
 
     def counted(sentences):
@@ -94,7 +92,7 @@ def test_a_second_start_does_not_tokenise_again(texts, encode, tmp_path):
     assert len(calls) == 6
 
 
-def test_a_tokenizer_is_known_by_what_it_does_not_by_how_it_was_called_last(tiny_tokenizer):
+def test_hash_tokenizer_ignores_padding_and_truncation(tiny_tokenizer):
     key = hash_tokenizer(tiny_tokenizer)
     tiny_tokenizer(["a", "a b"], padding=True, truncation=True, max_length=2)
     assert hash_tokenizer(tiny_tokenizer) == key
@@ -126,7 +124,7 @@ class Letters(PreTrainedTokenizer):
         return (path,)
 
 
-def test_a_tokenizer_without_a_fast_form_is_known_by_its_files():
+def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
     assert hash_tokenizer(Letters("ab")) == hash_tokenizer(Letters("ab")) != hash_tokenizer(Letters("abc"))
 
 

@@ -23,7 +23,7 @@ def ids(pairs):
     return [tuple(pairs[number]) for number in range(len(pairs))]
 
 
-def test_epochs_differ_and_are_functions_of_their_number(corpus, tmp_path, tokenizer):
+def test_bpe_dropout_corpus_epochs_depend_on_their_number(corpus, tmp_path, tokenizer):
     one, other = (opened(corpus, tokenizer, tmp_path / "cache", bpe_dropout=0.5) for _ in range(2))
     first, second = ids(one.epoch(0)), ids(one.epoch(1))
     assert first != second
@@ -31,7 +31,7 @@ def test_epochs_differ_and_are_functions_of_their_number(corpus, tmp_path, token
     assert ids(one.epoch(0)) == first
 
 
-def test_every_epoch_has_the_same_text(corpus, tmp_path, tokenizer):
+def test_bpe_dropout_corpus_keeps_the_text(corpus, tmp_path, tokenizer):
     plain = opened(corpus, tokenizer, tmp_path / "cache").epoch(0)
     cut = opened(corpus, tokenizer, tmp_path / "cache", bpe_dropout=0.5).epoch(3)
     assert len(cut) == len(plain) and cut.source_lengths.sum() > plain.source_lengths.sum()
@@ -39,7 +39,7 @@ def test_every_epoch_has_the_same_text(corpus, tmp_path, tokenizer):
         assert tokenizer.decode(cut[number].source) == tokenizer.decode(plain[number].source)
 
 
-def test_a_pair_that_its_draw_makes_too_long_is_cut_without_dropout(corpus, tmp_path, tokenizer):
+def test_bpe_dropout_corpus_respects_max_tokens(corpus, tmp_path, tokenizer):
     plain = opened(corpus, tokenizer, tmp_path / "cache").epoch(0)
     limit = int(plain.target_lengths.max())
     cut = opened(corpus, tokenizer, tmp_path / "cache", bpe_dropout=0.9, max_tokens=limit).epoch(0)

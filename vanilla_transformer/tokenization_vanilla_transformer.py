@@ -4,8 +4,6 @@
 
 from transformers import PreTrainedTokenizerFast
 
-from .pipeline_vanilla_transformer import encode_sentences
-
 
 class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     """
@@ -23,4 +21,4 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     model_input_names = ["input_ids", "attention_mask"]
 
 
-__all__ = ["VanillaTransformerTokenizer", "encode_sentences"]
+__all__ = ["VanillaTransformerTokenizer"]

@@ -27,7 +27,7 @@ from vanilla_transformer import (
 from vanilla_transformer.data.arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import _fit_unigram, train_tokenizer
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TINY_TEXTS = [
     "A man is sleeping.",

@@ -8,7 +8,7 @@ infinitive clauses, comparison, and numbers to the thousands.
 
 The splits are disjoint, and more than that: a test sentence holds at least one combination of words (a verb with
 its object, an adjective with its noun, a number) that no training sentence holds, whatever the seeds and counts.
-`combinations.py` states the rule; `GeneratedSentence.combinations` lets one check it on what was generated.
+`combinations.py` states the rule; `GeneratedSentence.combinations` allows checking it on generated sentences.
 """
 
 from .combinations import SPLITS, Combination, combinations, split_of_combination

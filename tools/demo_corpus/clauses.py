@@ -116,7 +116,7 @@ NOW_OR_THEN = Situation()
 
 @dataclass(frozen=True)
 class Wish:
-    """What a caller wants of a clause; None leaves a part to chance.
+    """Constraints on a clause; None leaves a part to chance.
 
     A `light` clause has few adverbials and none in front; an `asked` one has only the place that its verb cannot
     lack.
@@ -180,7 +180,7 @@ def draw_situation(draw: Draw, verb: Verb, doer: Argument) -> Situation:
 
 
 def kinds_of(argument: Argument) -> frozenset[str]:
-    """What an argument is; a name, a question word and a bare pronoun are people."""
+    """Return the kinds of an argument; names, question words and bare pronouns are people."""
     noun = noun_of(argument)
     return noun.kinds if noun else frozenset(("person",))
 
@@ -193,7 +193,7 @@ def may_be_habit(verb: Verb) -> bool:
 
 
 def is_progressive(verb: Verb, situation: Situation) -> bool:
-    """Whether English says "is doing"; where things are, it also says "was lying"."""
+    """Whether English says "is doing"; where things are, it also uses the progressive past."""
     if verb.stative or situation.habit or situation.modal:
         return False
     return situation.tense == "present" or (situation.tense == "past" and verb in (SIT, STAND, LIE))
@@ -275,7 +275,7 @@ def _complements(draw: Draw, verb: Verb, doer: Argument) -> list[Adverbial]:
 
 
 def _seats(verb: Verb, doer: Argument) -> tuple[str, ...]:
-    """People and animals do not lie in a bag, nor do things stand behind a house."""
+    """Return whether a place suits: no people or animals in a bag, no things at the back of a house."""
     is_alive = bool(kinds_of(doer) & {"person", "animal"})
     if verb is SIT:
         return ("on", "next to", "in front of", "behind")

@@ -3,7 +3,7 @@
 The rule. A combination is one of
 
 * ("object", verb, noun): a noun is the object of a verb (accusative, dative or prepositional), also as the head of a
-  relative clause or behind "it" and "them";
+  relative clause or after "it" and "them";
 * ("adjective", adjective, noun): an adjective describes a noun, before it or as its predicate, also in a comparison;
 * ("number", number, ""): a number in words. Numbers up to twenty and round ones (30, 700, 4000) are no combinations:
   they are the words that the others are made of.

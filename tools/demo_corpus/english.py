@@ -37,7 +37,7 @@ _END: tuple[Slot, ...] = ("complement", "benefit", "companion", "manner", "place
 
 
 def english_clause(clause: Clause) -> list[str]:
-    """A main clause: statement, question or command, with the subordinate clauses before and behind it."""
+    """A main clause: statement, question or command, with the subordinate clauses before and after it."""
     lead = [*_subordinate_words(clause.lead), ","] if clause.lead else []
     return [*lead, *_main_words(clause), *_tail_words(clause)]
 
@@ -180,7 +180,7 @@ def _front_words(clause: Clause) -> list[str]:
 
 
 def _complement_words(clause: Clause) -> list[str]:
-    """Everything behind the verb: objects, predicate and adverbials, without what is fronted."""
+    """Return everything after the verb: objects, predicate and adverbials, without the fronted part."""
     words = _object_words(clause) + (_predicate_words(clause.predicate) if clause.predicate else [])
     slots = [slot for slot in _END if clause.lead or slot != clause.front]
     return words + [word for slot in slots for word in _slot_words(clause, slot)]

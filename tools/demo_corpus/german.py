@@ -94,7 +94,7 @@ def determiner_word(determiner: Determiner, case: Case, form: Form) -> str:
 
 
 def declension_after(determiner: Determiner) -> Declension:
-    """Which adjective endings stand behind a determiner."""
+    """Which adjective endings follow a determiner."""
     return _DECLENSIONS[determiner.pattern]
 
 
@@ -138,7 +138,7 @@ def _single_word(argument: Name | Pronoun | Interrogative | RelativePronoun, cas
 
 
 def noun_phrase_words(phrase: NounPhrase, case: Case) -> list[str]:
-    """Determiner, number word, adjectives and noun, and a genitive behind (or a name's in front)."""
+    """Determiner, number word, adjectives and noun, and a genitive after it (or a name's in front)."""
     form = form_of(phrase.noun.gender, phrase.plural)
     declension = declension_after(phrase.determiner)
     words = [determiner_word(phrase.determiner, case, form)]
@@ -205,13 +205,13 @@ def zu_infinitive(verb: Verb) -> list[str]:
 
 
 def imperative_verb(verb: Verb) -> str:
-    """The imperative for du: the stem, with -e behind t and d."""
+    """The imperative for du: the stem, with -e after t and d."""
     stem = base_infinitive(verb).removesuffix("en")
     return verb.imperative or stem + ("e" if stem[-1] in "td" else "")
 
 
 def _regular_singular(verb: Verb) -> tuple[str, str, str]:
-    """From er liest: ich lese, du liest; behind s and z the -s of -st is lost."""
+    """From er liest: ich lese, du liest; after s and z the -s of -st is lost."""
     root = verb.third.removesuffix("t")
     second = root + ("t" if root[-1] in "szß" else "st")
     return base_infinitive(verb).removesuffix("en") + "e", second, verb.third

@@ -49,7 +49,7 @@ _LATE: tuple[Slot, ...] = ("manner", "companion", "place")
 
 
 def german_clause(clause: Clause) -> list[str]:
-    """A main clause: what is fronted, the finite verb, the middle, the rest of the verb, and what follows."""
+    """Return a main clause: the fronted part, the finite verb, the middle, the rest of the verb, and the tail."""
     clause = _swapped(clause)
     finite, final = _verb_parts(clause)
     words = [*_lead_words(clause), *_front_words(clause), *finite, *_middle_words(clause), *final]
@@ -76,7 +76,7 @@ def _verb_final(clause: Clause) -> list[str]:
 
 
 def _swapped(clause: Clause) -> Clause:
-    """Gefallen turns the clause round: who likes stands in the dative, what is liked is the subject."""
+    """Gefallen turns the clause round: the person who likes is in the dative, the liked thing is the subject."""
     if not clause.verb.swaps or clause.object is None:
         return clause
     return replace(clause, subject=clause.object, object=clause.subject)
@@ -135,7 +135,7 @@ def _middle_words(clause: Clause) -> list[str]:
 
 
 def _subject_and_pronouns(clause: Clause) -> list[str]:
-    """The subject comes first; but of gefallen a noun comes behind the pronoun (Gefällt dir der Film?)."""
+    """The subject comes first; but of gefallen a noun follows the pronoun (Gefällt dir der Film?)."""
     subject = [] if _is_fronted(clause, "subject") else _argument(clause.subject, "nominative")
     pronouns = _pronoun_words(clause)
     return (
@@ -243,7 +243,7 @@ def _argument(argument: Argument, case: Case) -> list[str]:
 
 
 def _with_relative(argument: Argument, words: list[str]) -> list[str]:
-    """Set the relative clause of a noun phrase behind it, between commas."""
+    """Set the relative clause of a noun phrase after it, between commas."""
     if not isinstance(argument, NounPhrase) or argument.relative is None:
         return words
     clause = argument.relative

@@ -1,4 +1,4 @@
-"""The nouns of the corpus. The kinds say what a noun can be: what one eats, reads, opens; which adjectives suit it.
+"""The nouns of the corpus. The kinds say how a noun is used (eaten, read, opened) and which adjectives suit it.
 
 No noun has two meanings or two translations here, in either direction, and no English noun looks the same in
 singular and plural, so that an English sentence has one German translation.
@@ -135,5 +135,5 @@ def noun(english: str) -> Noun:
 
 @cache
 def nouns_of(kinds: tuple[str, ...], excluded: str = "") -> tuple[Noun, ...]:
-    """The nouns that are of at least one of these kinds, without those of the `excluded` kind."""
+    """The nouns that are of at least one of these kinds, without nouns of the `excluded` kind."""
     return tuple(noun for noun in NOUNS if noun.kinds.intersection(kinds) and excluded not in noun.kinds)

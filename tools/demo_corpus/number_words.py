@@ -92,7 +92,7 @@ def english_clock(hour: int, quarter: int) -> str:
 
 
 def german_clock(hour: int, quarter: int) -> str:
-    """Say a time of day in German, which counts half hours towards the coming hour (half past six: halb sieben)."""
+    """Say a time of day in German, which counts half hours toward the coming hour (half past six: halb sieben)."""
     coming = _GERMAN[hour % 12 + 1]
     if quarter == 0:
         return f"um {_german_stem(hour)} Uhr"

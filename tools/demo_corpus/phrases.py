@@ -256,7 +256,7 @@ def _own_possessive(owner: Argument) -> Determiner | None:
 
 
 def _possessor(draw: Draw, noun: Noun, shape: Shape) -> NounPhrase | Name | None:
-    """Anna's car, the teacher's car, in place of the or of a possessive."""
+    """Anna's car, the teacher's car, instead of the article or a possessive."""
     may_have = (shape.determiner in (None, DEFINITE)) and not noun.kinds.isdisjoint(("owned", "kin"))
     if not may_have or not draw.chance(0.11):
         return None

@@ -55,7 +55,7 @@ def yes_no_question(draw: Draw) -> Sentence:
 
 
 def asked_about(draw: Draw, kinds: tuple[str, ...]) -> Argument:
-    """Whom a question is about: hardly the speaker, and often the one who is asked."""
+    """Whom a question is about: hardly the speaker, and often the listener."""
     doer = subject(draw, kinds, DEFINITE_ONLY)
     is_speaker = agreement(doer)[0] == 1
     return LISTENER if is_speaker or ("person" in kinds and draw.chance(0.15)) else doer
@@ -124,7 +124,7 @@ def _asked(
     negated: bool = False,
     past_or_future: bool = False,
 ) -> Clause:
-    """A clause without adverbials of its own, in the present, the past or the future or with a modal, but no habit."""
+    """A clause without its own adverbials, in the present, the past or the future or with a modal, but no habit."""
     doer = doer or asked_about(draw, verb.subjects)
     situation = _single_event(draw, verb, doer, past_or_future)
     return action(draw, Wish((verb,), doer, theme, situation, negated, asked=True, definite_object=True))
@@ -156,7 +156,7 @@ def _question(frame: str, clause: Clause, front: Front) -> Sentence:
 
 
 def _fronted(clause: Clause, word: Adverb, front: Front) -> Sentence:
-    """The question word in front, in place of an adverbial of its slot."""
+    """The question word in front, instead of an adverbial of its slot."""
     kept = tuple(adverbial for adverbial in clause.adverbials if adverbial.slot != word.slot)
     return _question("circumstance question", replace(clause, adverbials=(word, *kept)), front)
 

@@ -108,7 +108,7 @@ _INVENTORY = {
     "village": ("settled", "grazer"),
     "town": ("building",),
 }
-# What is compared with its like, by the first kind that fits.
+# Things compared with similar things, by the first kind that fits.
 _SORTS = ("person", "animal", "food", "drink", "worn", "furniture", "vehicle", "homely", "building", "place", "text")
 # What things cost, by the first kind that fits.
 _PRICES = (
@@ -258,7 +258,7 @@ def amount(draw: Draw) -> Sentence:
 
 
 def _number(draw: Draw, low: int, high: int) -> int:
-    """A number that does not end in one, behind which German and its nouns waver (einhundert und ein Euro)."""
+    """A number that does not end in one, after which German and its nouns waver (einhundert und ein Euro)."""
     number = draw.whole(low, high)
     return number + 1 if number % 100 == 1 else number
 

@@ -235,7 +235,7 @@ Predicate = Quality | Profession | Measure
 
 @dataclass(frozen=True, eq=False)
 class Subordinate:
-    """A clause behind a conjunction, with the verb at its end in German."""
+    """A clause after a conjunction, with the verb at its end in German."""
 
     conjunction: Conjunction
     clause: Clause
@@ -254,7 +254,7 @@ class Clause:
     """One clause. The verb says which case its `object` takes; `front` names what stands before the finite verb.
 
     `progressive` only English shows ("is reading"), `recipient_last` too ("gives the book to her"). `lead` is a
-    subordinate clause before the main clause, `tail` one behind it.
+    subordinate clause before the main clause, `tail` one after it.
     """
 
     subject: Argument
@@ -291,7 +291,7 @@ class Existence:
 
 @dataclass(frozen=True, eq=False)
 class Sentence:
-    """A whole sentence; `second` is a further main clause behind `conjunction`. `frame` names the kind of sentence."""
+    """A whole sentence; `second` is a further main clause after `conjunction`. `frame` names the kind of sentence."""
 
     frame: str
     clause: Clause | Existence

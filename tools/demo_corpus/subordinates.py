@@ -1,4 +1,4 @@
-"""Sentences with a subordinate clause behind a conjunction, where the German verb stands last."""
+"""Sentences with a subordinate clause after a conjunction, where the German verb stands last."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _somebody(draw: Draw) -> Argument:
 
 
 def _content(draw: Draw) -> Clause:
-    """What is known or asked."""
+    """Draw a verb of knowing or asking."""
     kind = draw.weighted((("action", 72), ("state", 16), ("liking", 12)))
     if kind == "state":
         return state(draw, _somebody(draw))
@@ -127,14 +127,14 @@ def _content(draw: Draw) -> Clause:
 
 
 def _dated_content(draw: Draw) -> Clause:
-    """A "when" asks about the past or the future, and the clause has no time of its own."""
+    """A "when" asks about the past or the future, and the clause has no other time."""
     situation = Situation(draw.pick(("past", "future")))
     wish = Wish(DOINGS, situation=situation, negated=False, definite_subject=True, asked=True, definite_object=True)
     return action(draw, wish)
 
 
 def reason(draw: Draw) -> Sentence:
-    """Because and although, behind the main clause or before it."""
+    """Because and although, after the main clause or before it."""
     conjunction = BECAUSE if draw.chance(0.65) else ALTHOUGH
     is_because = conjunction is BECAUSE
     kind = draw.weighted((("weather", 30), ("trouble", 30), ("quality", 35), ("wish", 15 if is_because else 0)))
@@ -148,7 +148,7 @@ def reason(draw: Draw) -> Sentence:
 
 
 def _reasoned(draw: Draw, kind: str, is_because: bool) -> Clause:
-    """What has the reason: because of trouble one does not do things, although one is in trouble one does."""
+    """Draw the clause that has the reason: trouble prevents an action (because), or does not (although)."""
     is_denied = is_because and kind in ("weather", "quality") and draw.chance(0.35)
     verbs = {"weather": _WEATHER_DOINGS, "quality": _QUALITY_DOINGS, "wish": _WISH_DOINGS}.get(kind, DOINGS)
     if is_denied and kind == "weather":

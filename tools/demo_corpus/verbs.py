@@ -1,6 +1,6 @@
 """The verbs of the corpus, each with its forms in both languages and with what it goes with.
 
-The groups say which frame uses a verb. English verbs with two German counterparts are told apart by what stands
+The groups say which frame uses a verb. English verbs with two German counterparts are distinguished by the text
 beside them: people "eat" (essen) and animals "eat" (fressen), one "knows" a person (kennen) and "knows that"
 (wissen), one "puts" flat things (legen) and upright ones (stellen).
 """

@@ -256,7 +256,7 @@ class TokenBatchSampler(Sampler[list[int]]):
 
 class StatefulBatchSampler:
     """
-    Endless batches of one process: all pairs of an epoch, each once, then those of the next epoch.
+    Endless batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch.
 
     The order depends on the corpus, the seed, the epoch and the number of batches per step over all processes
     (`accumulation * num_replicas`). Their distribution over processes does not change a step.

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .arguments import DataArguments, corpus_specs
 from .bpe_dropout import BpeDropoutCorpus
@@ -95,7 +95,7 @@ class Texts:
         return {name: pairs for name in ("validation", "test") if (pairs := getattr(self, name))}
 
     def sentences(self) -> Iterator[str]:
-        """Yield every training sentence of both sides; of a stream, those of the first window."""
+        """Yield every training sentence of both sides; of a stream, only the first window."""
         for table in self.training.first_window().with_format("arrow").iter(ROWS_PER_BATCH):
             yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .readers import SentencePair, hash_files
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH

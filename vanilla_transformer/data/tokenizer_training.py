@@ -142,7 +142,7 @@ def _train_wordpiece(texts: Iterable[str], vocab_size: int, min_frequency: int, 
 
     Pieces at the start of a word are marked by the byte of the preceding space, the others are not, so 256 bytes cover
     both. Words are split by taking the longest piece from the left. BERT's `##` would need every byte twice and could
-    not be told from two number signs in the text.
+    not be distinguished from two number signs in the text.
 
     Differs from Wu et al.: pieces are chosen by the frequency of pairs, as in BPE, because `tokenizers` has no trainer
     for the likelihood.
@@ -197,7 +197,7 @@ def _count_words(texts: Iterable[str], words: Counter[str]) -> Iterator[str]:
 
 
 def _count_pieces(pieces: Iterable[str], words: Mapping[str, int]) -> Counter[str]:
-    """Count how often each piece occurs in the words, overlaps included; those of no word count once."""
+    """Count how often each piece occurs in the words, including overlaps; others count once."""
     counts = Counter(dict.fromkeys(sorted(pieces), 1))
     for word, count in words.items():
         for start in range(len(word)):

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 
 def _import_pyplot() -> Any:

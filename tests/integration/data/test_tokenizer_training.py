@@ -1,4 +1,4 @@
-"""The tokenizer of a run: trained once, whoever asks for it, or loaded."""
+"""The tokenizer of a run: trained once for all processes and starts, or loaded."""
 
 import json
 import subprocess

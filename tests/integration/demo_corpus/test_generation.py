@@ -60,7 +60,7 @@ def held_out(sentence: GeneratedSentence, split: str) -> list[Combination]:
     return [found for found in sentence.combinations if split_of_combination(found) == split]
 
 
-# What is generated is determined.
+# Generation is deterministic.
 
 
 def test_the_same_request_gives_the_same_pairs_in_another_process() -> None:
@@ -236,7 +236,7 @@ def test_a_sentence_with_combinations_of_two_held_out_splits_is_in_none() -> Non
     assert split_of(frozenset([test])) == "test"
 
 
-def test_the_shares_of_the_splits_are_those_of_the_rule() -> None:
+def test_split_of_combination_gives_the_declared_shares() -> None:
     shares = Counter(split_of_combination(Combination("number", str(number), "")) for number in range(21, 10_000))
     assert 0.82 < shares["train"] / 9979 < 0.86
     assert 0.07 < shares["test"] / 9979 < 0.09

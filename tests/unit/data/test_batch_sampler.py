@@ -31,7 +31,7 @@ lengths = st.lists(st.integers(1, 20), min_size=12, max_size=60)
 
 
 def updates(order, count):
-    """The numbers of the pairs of so many updates, batch by batch."""
+    """Return the indices of the pairs of `count` steps, batch by batch."""
     return [[numbers for numbers, _ in update] for update in islice(order, count)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vanilla_transformer.data.bpe_dropout import BpeDropout
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the grass.", "Ein Mann schläft.", "Zwei Hunde laufen."] * 3
 any_text = st.text(st.characters(exclude_categories=["Cs"])) | st.lists(
@@ -131,7 +131,7 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
     assert bpe.encode(texts, **usual) != bpe.encode(texts, **usual | change)
 
 
-# --- What is refused ------------------------------------------------------------------------------------------------
+# --- Errors ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("model", "name"), [("unigram", "Unigram"), ("wordpiece", "WordPiece")])

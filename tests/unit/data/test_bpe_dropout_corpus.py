@@ -1,4 +1,4 @@
-"""BPE-dropout cuts the corpus anew in each epoch, and the same way in the same epoch."""
+"""BPE-dropout segments the corpus differently in each epoch, and the same way in the same epoch."""
 
 import pytest
 

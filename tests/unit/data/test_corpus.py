@@ -1,4 +1,4 @@
-"""Epochs of a mix: every pair as often as its corpus weighs, and the same ones whenever an epoch is asked for."""
+"""Epochs of a mix: every pair as often as its corpus weighs, and the same pairs for each call."""
 
 import datasets
 import numpy as np

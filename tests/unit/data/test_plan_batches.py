@@ -28,7 +28,7 @@ def sides(lengths):
 
 
 def can_be_shared(lengths, max_tokens, batches_per_step):
-    """Whether there is a pair for each batch however few of them fit into one; what is refused has its own tests."""
+    """Return whether there is a pair for each batch; errors have their own tests."""
     fewest = len(plan_batches(*sides(lengths), max_tokens))
     return fewest + batches_per_step <= len(lengths)
 

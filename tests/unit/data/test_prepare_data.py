@@ -12,7 +12,7 @@ from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer, train_tokenizer
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ def test_load_texts_drops_duplicates_over_all_corpora(recipe, prepare):
 
 def test_tokenize_uses_the_cache_at_a_second_start(recipe, prepare):
     data = recipe(drop_duplicates=True, max_length=8)
-    first, tokenised = prepare(data)
+    first, tokenized = prepare(data)
     second, again = prepare(data)
-    assert tokenised and not again
+    assert tokenized and not again
     assert list(second.epoch(0)) == list(first.epoch(0))
     assert second.to_dict() == first.to_dict() and str(second) == str(first)
     assert first.report.dropped["duplicates"] == 1 and first.report.dropped["max_length"] > 0
@@ -99,8 +99,8 @@ def test_tokenize_cache_depends_on_file_content(recipe, prepare, tmp_path):
     data.corpora[1]["file"] = str(tmp_path / "c.tsv")
     assert not prepare(data)[1]
     (tmp_path / "a.en").write_text("one\ntwo\nthree\n")
-    corpus, tokenised = prepare(data)
-    assert tokenised and "three" in corpus.texts["source"][:]
+    corpus, tokenized = prepare(data)
+    assert tokenized and "three" in corpus.texts["source"][:]
 
 
 def test_tokenize_cache_depends_on_tokenizer_and_rules(recipe, prepare, tiny_tokenizer):
@@ -114,8 +114,8 @@ def test_tokenize_cache_ignores_length_rules_and_weights(recipe, prepare):
     prepare(recipe())
     data = recipe(max_length=8)
     data.corpora[0]["weight"] = 3.0
-    corpus, tokenised = prepare(data)
-    assert not tokenised and max(corpus.epoch(0).target_lengths) <= 8
+    corpus, tokenized = prepare(data)
+    assert not tokenized and max(corpus.epoch(0).target_lengths) <= 8
 
 
 def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokenizer):
@@ -124,8 +124,8 @@ def test_tokenize_starts_over_after_an_interruption(recipe, prepare, tiny_tokeni
 
     with pytest.raises(KeyboardInterrupt):
         tokenize(load_texts(recipe()), tiny_tokenizer, seed=0, encode=fail)
-    corpus, tokenised = prepare(recipe())
-    assert tokenised and len(corpus.epoch(0)) == 6
+    corpus, tokenized = prepare(recipe())
+    assert tokenized and len(corpus.epoch(0)) == 6
 
 
 def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
@@ -136,8 +136,8 @@ def test_load_texts_identifies_a_dataset_by_content(tmp_path, prepare):
         options = {"source_language": "en", "target_language": "de", "cache_dir": str(tmp_path / "cache")}
         return DataArguments(dataset=str(tmp_path / folder), **options)
 
-    corpus, tokenised = prepare(save("first", "eins"))
-    assert tokenised and corpus.report.dropped == {"empty": 1}
+    corpus, tokenized = prepare(save("first", "eins"))
+    assert tokenized and corpus.report.dropped == {"empty": 1}
     assert set(corpus.overlaps) == {"validation", "test"} and corpus.overlaps["test"].both == 1
     assert not prepare(save("second", "eins"))[1]
     assert prepare(save("third", "ein"))[1]
@@ -160,8 +160,8 @@ def test_tokenize_counts_the_overlap_with_held_out_text(recipe, prepare, tmp_pat
     assert counts(prepare(recipe())[0]) == {"validation": (1, 1, 1)}
     (tmp_path / "v.de").write_text("uno\nzwei\n")
     tests = {"test_source": str(tmp_path / "a.en"), "test_target": str(tmp_path / "a.de")}
-    corpus, tokenised = prepare(recipe(**tests))
-    assert counts(corpus) == {"validation": (1, 1, 0), "test": (3, 3, 3)} and not tokenised
+    corpus, tokenized = prepare(recipe(**tests))
+    assert counts(corpus) == {"validation": (1, 1, 0), "test": (3, 3, 3)} and not tokenized
 
 
 def test_texts_sentences_are_cleaned_and_of_both_sides(recipe):

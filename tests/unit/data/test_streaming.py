@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vanilla_transformer.data.cleaning import CleaningRules
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.streaming import EndlessPairs, StreamedCorpus, StreamedTexts, split_window
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 
 class Numbers(EndlessPairs):

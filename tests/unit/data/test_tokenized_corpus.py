@@ -20,7 +20,7 @@ from vanilla_transformer.data.tokenized_corpus import (
     open_arrow_files,
 )
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.tokenization_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 40)]
 

@@ -446,7 +446,7 @@ GOLD = [
 
 
 @pytest.mark.parametrize(("sentence", "english", "german"), GOLD, ids=[english for _, english, _ in GOLD])
-def test_a_structure_is_spelt_out_as_written_by_hand(sentence: Sentence, english: str, german: str) -> None:
+def test_spell_out_gives_the_pairs_written_by_hand(sentence: Sentence, english: str, german: str) -> None:
     assert spell_out(sentence) == (english, german)
 
 
@@ -454,7 +454,7 @@ def test_there_are_enough_gold_pairs_and_none_twice() -> None:
     assert len({english for _, english, _ in GOLD}) == len(GOLD) > 100
 
 
-def test_where_is_asked_of_a_place_that_the_verb_needs() -> None:
+def test_where_question_needs_a_verb_with_a_place() -> None:
     where = Adverb("where", "wo", "complement")
     clause = doing(np("key"), "liegen", None, where, progressive=True, mood="question", front="complement")
     assert spell_out(Sentence("", clause)) == ("Where is the key lying?", "Wo liegt der Schlüssel?")

@@ -32,7 +32,7 @@ def test_every_adverbial_has_one_translation() -> None:
     assert len({english for english, _ in translations}) == len(translations)
 
 
-def test_nouns_are_told_apart_and_show_their_number() -> None:
+def test_nouns_differ_and_show_their_number() -> None:
     words = [word for thing in NOUNS + UNITS for word in (thing.english, thing.english_plural)]
     assert len(set(words)) == len(words)
 

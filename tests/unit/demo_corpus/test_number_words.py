@@ -40,12 +40,12 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_numbers_are_spelt_as_written_by_hand(number: int) -> None:
+def test_numbers_match_the_words_written_by_hand(number: int) -> None:
     assert (english_number(number), german_number(number)) == NUMBERS[number]
 
 
 @pytest.mark.parametrize("spell", [english_number, german_number])
-def test_no_two_numbers_are_spelt_alike(spell: Callable[[int], str]) -> None:
+def test_numbers_have_distinct_words(spell: Callable[[int], str]) -> None:
     assert len({spell(number) for number in range(1, 10000)}) == 9999
 
 

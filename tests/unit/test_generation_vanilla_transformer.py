@@ -10,7 +10,13 @@ from itertools import product
 
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, GenerationConfig, Seq2SeqTrainer, Seq2SeqTrainingArguments
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    GenerationConfig,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    Trainer,
+)
 from transformers.generation import GenerationMixin
 from transformers.generation.streamers import BaseStreamer
 
@@ -641,3 +647,29 @@ def test_seq2seq_trainer_decodes_with_the_source_limit_from_first_batch_to_last(
     assert [len(row) for row in expected] == [1 + len(source) + MARGIN for source in sources]
     for row, tokens in zip(predictions, expected, strict=True):
         assert row[: len(tokens)].tolist() == tokens
+
+
+def test_fresh_model_decodes_as_in_the_paper():
+    model = VanillaTransformerForConditionalGeneration(build().config)
+    config = model.generation_config
+    assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
+    assert (config.max_new_tokens_beyond_source, config.early_stopping) == (50, "never")
+    endless = without_end(VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config).eval())
+    assert endless.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
+
+
+@pytest.mark.parametrize("trainer_class", [Trainer, Seq2SeqTrainer])
+def test_model_saved_by_stock_trainer_decodes_as_in_the_paper(trainer_class, tmp_path):
+    model = VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config)
+    rows = [{"input_ids": [5, 6, EOS], "labels": [7, EOS]}] * 2
+    arguments = Seq2SeqTrainingArguments(
+        output_dir=str(tmp_path), max_steps=1, predict_with_generate=True, report_to=[], use_cpu=True
+    )
+    trainer = trainer_class(model=model, args=arguments, train_dataset=rows, eval_dataset=rows)
+    trainer.train()
+    if trainer_class is Seq2SeqTrainer:
+        trainer.evaluate()  # writes `max_length` into the generation config
+    trainer.save_model(str(tmp_path / "saved"))
+    loaded = without_end(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved"))
+    assert (loaded.generation_config.num_beams, loaded.generation_config.length_penalty_type) == (4, "wu")
+    assert loaded.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)

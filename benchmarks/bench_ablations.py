@@ -1,13 +1,13 @@
-"""
-What each choice of a recipe is worth: short runs side by side that differ in one flag each, scored on a test set.
+r"""
+Compare choices of a recipe: short training runs that differ in one flag each, scored on a test set.
 
     python -m benchmarks.bench_ablations recipes/multi30k_en_de.yaml --max_steps 1500 \
         --test_source test.en --test_target test.de --change label_smoothing=0 --change dropout=0.1 --change seed=1
 
-The recipe as it stands (with --max_steps or --max_minutes) is the baseline; then each change is trained, one after the
-other, and compared with it by paired bootstrap resampling. Of the baseline the last checkpoint, the moving average and
-the best validation are scored as well. What is finished in --output_dir is not done again, and a run that was cut off
-goes on; the tables are written anew behind every run.
+The unchanged recipe (with --max_steps or --max_minutes) is the baseline. Each change is trained after it and compared
+with it by paired bootstrap resampling. The baseline's last checkpoint, EMA and best validation checkpoint are scored
+as well. Finished runs in --output_dir are not repeated, and an interrupted run resumes. The tables are rewritten after
+every run.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, progress
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.report import build_report
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     names = [_BASELINE, *dict.fromkeys(options.change)]
     rows: list[dict[str, Any]] = []
     flags = {name: run_flags(name, folder, options) for name in names}
-    for name in names:  # a flag that does not exist is refused before an hour is spent
+    for name in names:  # refuse an unknown flag before training anything
         parse_recipe(flags[name])
     for name in names:
         rows += train_and_score(name, flags[name], folder, options)
@@ -44,19 +44,25 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench_ablations.py", allow_abbrev=False, description=__doc__.split("\n")[1])
+    parser = argparse.ArgumentParser(prog="bench_ablations", allow_abbrev=False, description=__doc__.split("\n")[1])
     parser.add_argument("recipe", help="YAML file of the baseline")
     parser.add_argument("--test_source", required=True, help="test text, source side")
     parser.add_argument("--test_target", required=True, help="test text, target side")
     parser.add_argument(
-        "--change", action="append", default=[], metavar="FLAG=VALUE", help="a run with this flag; several with +"
+        "--change",
+        action="append",
+        default=[],
+        metavar="FLAG=VALUE",
+        help="a run with this flag; join several flags by +",
     )
     budget = parser.add_mutually_exclusive_group(required=True)
-    budget.add_argument("--max_steps", type=int, help="updates of each run")
-    budget.add_argument("--max_minutes", type=float, help="minutes of each run")
-    parser.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a flag of all runs")
-    parser.add_argument("--output_dir", default="runs/choices", help="folder of the runs and of choices.md and .json")
-    parser.add_argument("--bootstrap_samples", type=int, default=1000, help="resamples for intervals and p-values")
+    budget.add_argument("--max_steps", type=int, help="updates per run")
+    budget.add_argument("--max_minutes", type=float, help="minutes per run")
+    parser.add_argument("--set", action="append", default=[], metavar="FLAG=VALUE", help="a flag for all runs")
+    parser.add_argument("--output_dir", default="runs/choices", help="folder of the runs, choices.md and choices.json")
+    parser.add_argument(
+        "--bootstrap_samples", type=int, default=1000, help="bootstrap resamples for intervals and p-values"
+    )
     options = parser.parse_args(arguments)
     for change in (*options.change, *options.set):
         _flags_of(change)
@@ -64,7 +70,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _flags_of(change: str) -> list[str]:
-    """`label_smoothing=0+dropout=0.1` as flags of training."""
+    """Return `label_smoothing=0+dropout=0.1` as flags of training."""
     flags = []
     for part in change.split("+"):
         name, equals, value = part.partition("=")
@@ -75,8 +81,8 @@ def _flags_of(change: str) -> list[str]:
 
 
 def run_flags(name: str, folder: Path, options: argparse.Namespace) -> list[str]:
-    """Recipe and flags of a run; those of its change come last and win."""
-    # No flag takes a recipe's minutes away; a year does as well.
+    """Return the recipe and the flags of a run; the flags of its change come last and override the others."""
+    # A year, because no flag removes the recipe's time limit.
     minutes = 525600.0 if options.max_minutes is None else options.max_minutes
     flags = [options.recipe, "--max_minutes", str(minutes)]
     flags += [] if options.max_steps is None else ["--max_steps", str(options.max_steps)]
@@ -91,12 +97,12 @@ def _folder_name(name: str) -> str:
 
 
 def train_and_score(name: str, flags: list[str], folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Rows of one run: its final model and, of the baseline, the other models that it has left."""
+    """Train and score one run; return the rows of its final model and of the baseline's other models."""
     output = folder / _folder_name(name)
     if is_finished(output, flags):
-        _tell(f"Trained already: {name}")
+        progress(f"Already trained: {name}")
     else:
-        _tell(f"Training: {name}")
+        progress(f"Training: {name}")
         _call("train.py", *flags)
     rows = [{"choice": name, **read_training(output), **score(output, name, folder, options)}]
     if name == _BASELINE:
@@ -108,37 +114,37 @@ def train_and_score(name: str, flags: list[str], folder: Path, options: argparse
 
 def is_finished(output: Path, flags: list[str]) -> bool:
     """
-    Whether a folder holds the model of these flags.
+    Return whether the folder holds the finished run of these flags.
 
     Raises:
-        ValueError: it holds that of others.
+        ValueError: it holds a run of other flags.
     """
     if not (output / "recipe.json").exists():
-        return False  # training itself refuses to go on with a run of other flags
-    trained, asked = json.loads((output / "recipe.json").read_text(encoding="utf-8")), flatten(parse_recipe(flags))
-    differing = [name for name in asked if asked[name] != trained.get(name)]
+        return False  # training itself refuses to resume a run of other flags
+    trained, requested = json.loads((output / "recipe.json").read_text(encoding="utf-8")), flatten(parse_recipe(flags))
+    differing = [name for name in requested if requested[name] != trained.get(name)]
     if differing:
         name = differing[0]
         raise ValueError(
-            f"{output} holds a model whose {name} was {trained.get(name)!r}, where {asked[name]!r} is asked for. "
+            f"{output} holds a model with {name}={trained.get(name)!r}, but this run has {requested[name]!r}. "
             "Choose another --output_dir, or delete that folder."
         )
     return True
 
 
 def other_models(output: Path) -> dict[str, Path]:
-    """What a run leaves beside the mean of its checkpoints, which is its final model."""
+    """Return the models of a run besides the final one, which is the average of its checkpoints."""
 
     def last(prefix: str) -> list[Path]:
         return sorted(output.glob(f"{prefix}-*"), key=lambda path: int(path.name.split("-")[1]))[-1:]
 
-    found = {"last checkpoint alone": last("checkpoint"), "moving average": [output / "ema"]}
+    found = {"last checkpoint alone": last("checkpoint"), "EMA": [output / "ema"]}
     found["best validation"] = last("best")
     return {kind: path for kind, paths in found.items() for path in paths if path.is_dir()}
 
 
 def read_training(output: Path) -> dict[str, Any]:
-    """Updates, minutes with validation, and target tokens a second, from the metrics of a run."""
+    """Return updates, minutes including validation, and target tokens per second from the metrics of a run."""
     entries = [json.loads(line) for line in (output / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     speeds = sorted(entry["tokens_per_second"] for entry in entries if "tokens_per_second" in entry)
     return {
@@ -149,7 +155,7 @@ def read_training(output: Path) -> dict[str, Any]:
 
 
 def score(model: Path, name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """BLEU and chrF of a model with intervals, compared with the baseline's translations unless it is that."""
+    """Score a model by BLEU and chrF with intervals, and compare it with the baseline unless it is the baseline."""
     references = read_lines(options.test_target)
     translations = translate(model, name, folder, options)
     baseline = None if name == _BASELINE else _read(_translations(_BASELINE, folder, options))
@@ -158,17 +164,17 @@ def score(model: Path, name: str, folder: Path, options: argparse.Namespace) -> 
 
 
 def translate(model: Path, name: str, folder: Path, options: argparse.Namespace) -> list[str]:
-    """The model's translations of the test text, which are kept."""
+    """Translate the test text, or read the translations of an earlier call."""
     path = _translations(name, folder, options)
     if not path.exists():
-        _tell(f"Translating: {name}")
+        progress(f"Translating: {name}")
         test = ["--source", options.test_source, "--target", options.test_target, "--bootstrap_samples", "1"]
         _call("evaluate.py", str(model), *test, "--output_file", str(path))
     return _read(path)
 
 
 def _read(path: Path) -> list[str]:
-    """Translations, which may all be blank: those of a model that has learnt nothing yet."""
+    """Read translations, which may all be blank early in training."""
     return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
@@ -181,7 +187,7 @@ def _call(script: str, *arguments: str) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     status = subprocess.run([sys.executable, str(ROOT / "scripts" / script), *arguments], env=environment).returncode
     if status:
-        raise OSError(f"{script} ended with status {status}; the same command goes on from here.")
+        raise OSError(f"{script} ended with status {status}. Run the same command again to resume.")
 
 
 def write_tables(folder: Path, options: argparse.Namespace, rows: list[dict[str, Any]]) -> None:
@@ -191,13 +197,13 @@ def write_tables(folder: Path, options: argparse.Namespace, rows: list[dict[str,
 
 
 def markdown(results: dict[str, Any]) -> Iterator[str]:
-    """A row for each model that was scored."""
+    """Yield a table with a row for each scored model."""
     budget = f"{results['max_steps']} updates" if results["max_steps"] else f"{results['max_minutes']:g} minutes"
     more = f", all with {', '.join(results['set'])}" if results["set"] else ""
     yield f"`{results['recipe']}`{more}, {budget} each. Scores on {Path(results['test_source']).name}, ± half of the"
-    yield f"95 % interval; p of paired bootstrap resampling, {results['bootstrap_samples']} samples."
+    yield f"95 % interval; p-values of paired bootstrap resampling, {results['bootstrap_samples']} samples."
     yield ""
-    yield "| choice | updates | minutes | target tokens/s | BLEU | chrF | BLEU against the recipe | p |"
+    yield "| recipe | updates | minutes | target tokens/s | BLEU | chrF | BLEU difference | p-value |"
     yield "|---|---|---|---|---|---|---|---|"
     for row in results["rows"]:
         yield f"| {' | '.join(_cells(row))} |"
@@ -215,10 +221,6 @@ def _cells(row: dict[str, Any]) -> Iterator[str]:
     against = row["comparison"]["bleu"]
     yield f"{row['scores']['bleu']['score'] - against['baseline']['score']:+.2f}"
     yield f"{against['p_value']:.3f}"
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

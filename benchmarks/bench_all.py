@@ -1,12 +1,12 @@
 """
-Every comparison with other toolkits in one run, or its parts by name.
+Run every comparison with other toolkits, or the parts named.
 
-    python scripts/benchmark.py [PART ...] [--short] [--data FOLDER] [--model FOLDER] [--output_dir FOLDER]
+    python -m benchmarks.bench_all [PART ...] [--short] [--data FOLDER] [--model FOLDER] [--output_dir FOLDER]
 
-Parts: decoding (the same weights on all sides), stream (real text through a trained model), training (speed), memory
-(of training with a vocabulary of 32,000), quality (BLEU after minutes of training), scaling (cost as work grows) and
-start (what one waits for first); by name alone long_sequences and long_tasks (what came after softmax). Each writes a
-table, JSON, and where it draws curves a picture; `benchmark.md` has all tables.
+Parts: decoding (random weights), stream (translation of real text by a trained model), training (speed), memory (of
+training with a vocabulary of 32,000), quality (BLEU after minutes of training), scaling (time and memory by size of
+the task), startup (imports and the first translation). long_sequences and long_tasks run only if they are named. Each
+part writes a table, JSON and, for curves, a picture; `benchmark.md` collects all tables.
 """
 
 import sys
@@ -20,40 +20,42 @@ from vanilla_transformer.cli.arguments import parse
 
 @dataclass
 class BenchmarkArguments:
-    """What is measured on what, and for how long."""
+    """Data, model and length of the benchmarks."""
 
     short: bool = field(default=False, metadata={"help": "Fewer rounds, sizes and seconds."})
     data: str | None = field(
         default=None,
-        metadata={"help": "Folder of train.en, train.de, test.en, test.de; by default the embedded corpus."},
+        metadata={"help": "Folder with train.en, train.de, test.en and test.de; by default the demo corpus."},
     )
     model: str | None = field(
-        default=None, metadata={"help": "A trained model for `stream`; by default one that `quality` has trained."}
+        default=None, metadata={"help": "Trained model for `stream`; by default the one that `quality` trained."}
     )
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of tables, JSON and pictures."})
+    output_dir: str = field(
+        default="benchmarks/results", metadata={"help": "Folder of the tables, JSON files and pictures."}
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
     names, options = parse(BenchmarkArguments, arguments, "bench_all.py [PART ...] [--flags]")
     unknown = [name for name in names if name not in PARTS]
     if unknown:
-        raise ValueError(f"There is no part {unknown[0]!r}. Parts are {', '.join(PARTS)}.")
+        raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")
     from benchmarks.harness import describe_machine
 
     output = Path(options.output_dir)
     output.mkdir(parents=True, exist_ok=True)
-    data = Path(options.data) if options.data is not None else _embedded(output / "text")
-    for name in names or [part for part in PARTS if part not in _BY_NAME]:
+    data = Path(options.data) if options.data is not None else _demo_corpus(output / "text")
+    for name in names or [part for part in PARTS if part not in _ONLY_IF_NAMED]:
         print(f"\n== {name}", file=sys.stderr)
         PARTS[name](data, options)
     tables = [path for name in PARTS if (path := output / f"{name}.md").exists()]
     parts = [f"## {path.stem}\n\n{path.read_text(encoding='utf-8')}" for path in tables]
     about = ", ".join(f"{name} {value}" for name, value in describe_machine().items())
-    (output / "benchmark.md").write_text(f"# Measured\n\n{about}\n\n" + "\n".join(parts), encoding="utf-8")
+    (output / "benchmark.md").write_text(f"# Benchmark tables\n\n{about}\n\n" + "\n".join(parts), encoding="utf-8")
     print(f"\nAll tables are in {output / 'benchmark.md'}.")
 
 
-def _embedded(folder: Path) -> Path:
+def _demo_corpus(folder: Path) -> Path:
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
     if not folder.exists():
@@ -73,7 +75,10 @@ def _stream(data: Path, options: BenchmarkArguments) -> None:
 
     model = options.model or str(_quality_folder(options) / "ours-1")
     if not Path(model).exists():
-        raise ValueError(f"`stream` needs a trained model: --model FOLDER, or the part `quality` before it ({model}).")
+        raise ValueError(
+            f"`stream` needs a trained model, but {model} does not exist. Pass --model FOLDER or run the part "
+            "`quality` first."
+        )
     text = ["--sentences", str(data / "test.en"), "--references", str(data / "test.de")]
     flags = ["--rounds", "1", "--count", "200"] if options.short else ["--rounds", "2"]
     bench_decoding.main(["--folder", model, *text, *flags, "--output_file", f"{options.output_dir}/stream.md"])
@@ -90,7 +95,7 @@ def _training(data: Path, options: BenchmarkArguments, *more: str, name: str = "
 
 
 def _memory(data: Path, options: BenchmarkArguments) -> None:
-    """Batches are ended by seconds, not by updates: it is their size that counts."""
+    """Measure memory, which needs a few updates only, with the leanest sides."""
     from benchmarks.bench_training import LEANEST
 
     flags = ["--vocab_size", "32000", "--fill_vocabulary", "--seconds", "10", "--updates", "10", "--repeats", "1"]
@@ -123,7 +128,7 @@ def _scaling(_: Path, options: BenchmarkArguments) -> None:
     )
 
 
-def _start(_: Path, options: BenchmarkArguments) -> None:
+def _startup(_: Path, options: BenchmarkArguments) -> None:
     from benchmarks import bench_startup
 
     bench_startup.main([*(["--rounds", "1"] if options.short else []), "--output_dir", options.output_dir])
@@ -150,12 +155,12 @@ PARTS: dict[str, Callable[[Path, BenchmarkArguments], None]] = {
     "quality": _quality,
     "stream": _stream,
     "scaling": _scaling,
-    "start": _start,
+    "startup": _startup,
     "long_sequences": _long_sequences,
     "long_tasks": _long_tasks,
 }
-# Those that no other toolkit has a side in are run by name only.
-_BY_NAME = ("long_sequences", "long_tasks")
+# Parts without another toolkit run only if they are named.
+_ONLY_IF_NAMED = ("long_sequences", "long_tasks")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """
-What planning an epoch costs, and what the batches of `plan_batches` waste beside those of other orders.
-
-Prints Markdown tables: both on generated lengths, or the second on text files.
+Measure the planning of an epoch by `plan_batches`, and compare its padding and load balance with other orders.
 
     python -m benchmarks.bench_batching
     python -m benchmarks.bench_batching train.en train.de --tokenizer runs/tokenizer --max_tokens 1536
+
+The first command prints both tables for generated lengths, the second one the comparison for text files.
 """
 
 import math
@@ -20,28 +20,32 @@ from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.batch_sampler import BatchPlan, plan_batches
 
-# The logarithms of WMT14's lengths in tokens have about this standard deviation, which sources and targets share but
-# for that of their difference.
+# Standard deviations that describe the logarithms of WMT14's lengths in tokens: one part is common to source and
+# target, the other is independent.
 _COMMON_DEVIATION, _OWN_DEVIATION = 0.6, 0.15
 _LONGEST = 250
 
 
 @dataclass
 class BenchmarkArguments:
-    """What is planned, and for whom."""
+    """Corpora and batches."""
 
     tokenizer: str | None = field(default=None, metadata={"help": "Folder of the tokenizer for the text files."})
-    max_tokens: int = field(default=3125, metadata={"help": "Budget of a batch: the paper's 25,000 on 8 devices."})
-    ranks: int = field(default=8, metadata={"help": "Devices that wait for one another at each update."})
+    max_tokens: int = field(
+        default=3125, metadata={"help": "Maximum tokens per batch; the default is the paper's 25,000 on 8 devices."}
+    )
+    ranks: int = field(default=8, metadata={"help": "Number of devices, which synchronize at each update."})
     planned_pairs: list[int] = field(
         default_factory=lambda: [4_500_000, 36_000_000],
-        metadata={"help": "Generated corpora whose planning is measured: WMT14's English-German and -French."},
+        metadata={
+            "help": "Sizes of the generated corpora to plan, by default WMT14 English-German and English-French."
+        },
     )
     compared_pairs: int = field(
-        default=300_000, metadata={"help": "Generated pairs to compare orders on where no text files are given."}
+        default=300_000, metadata={"help": "Number of generated pairs for the comparison without text files."}
     )
-    mean_length: float = field(default=27.0, metadata={"help": "Mean of the generated lengths, EOS counted."})
-    seed: int = field(default=0, metadata={"help": "Of the generated lengths and of all orders."})
+    mean_length: float = field(default=27.0, metadata={"help": "Mean of the generated lengths, including EOS."})
+    seed: int = field(default=0, metadata={"help": "Seed of the generated lengths and of all orders."})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -49,7 +53,7 @@ def main(arguments: Sequence[str]) -> None:
         BenchmarkArguments, arguments, "bench_batching [SOURCE TARGET --tokenizer FOLDER] [--flags]"
     )
     if (len(files), options.tokenizer is not None) not in {(0, False), (2, True)}:
-        raise ValueError("Give a source file, a target file and --tokenizer, or none of them for generated lengths.")
+        raise ValueError("Pass a source file, a target file and --tokenizer, or none of them for generated lengths.")
     if options.tokenizer is not None:
         lengths = read_lengths(files[0], files[1], options.tokenizer)
     else:
@@ -59,7 +63,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def generate_lengths(pairs: int, mean: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Log-normal lengths of sources and targets, the longest of them clipped, as int32 of `(pairs,)`."""
+    """Draw clipped log-normal lengths of sources and targets, int32 of shape `(pairs,)` each."""
     random = np.random.default_rng(seed)
     # The mean of a log-normal variable is exp(μ + σ²/2).
     middle = math.log(mean) - (_COMMON_DEVIATION**2 + _OWN_DEVIATION**2) / 2
@@ -73,7 +77,7 @@ def _lengths_around(common: np.ndarray, random: np.random.Generator) -> np.ndarr
 
 
 def read_lengths(source_file: str, target_file: str, tokenizer: str) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of each sentence of two text files."""
+    """Count the tokens of each sentence of two text files."""
     from transformers import AutoTokenizer
 
     import vanilla_transformer  # noqa: F401  registers the tokenizer
@@ -98,15 +102,15 @@ def print_planning(options: BenchmarkArguments) -> None:
 
 
 def measure_planning(source: np.ndarray, target: np.ndarray, options: BenchmarkArguments) -> tuple[int, float, int]:
-    """Updates of the plan, CPU seconds that it took, and the most bytes that it held: each by a call of its own."""
+    """Plan an epoch twice; return its updates, the CPU seconds, and the peak of allocated bytes."""
 
     def plan() -> BatchPlan:
         return plan_batches(source, target, options.max_tokens, options.seed, batches_per_step=options.ranks)
 
-    begin = time.process_time()  # of the processor, which others may be using as well
+    begin = time.process_time()  # CPU time, because other work may share the machine
     updates = len(plan())
     seconds = time.process_time() - begin
-    tracemalloc.start()  # slows down what it watches
+    tracemalloc.start()  # slows the call down, so time is measured without it
     plan()
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -141,13 +145,13 @@ def _row(name: str, plan: BatchPlan, source: np.ndarray, target: np.ndarray, max
 
 
 def padded_tokens(plan: BatchPlan, lengths: np.ndarray) -> np.ndarray:
-    """Tokens of each batch where its pairs are as long as its longest, `(steps, batches_per_step)`."""
+    """Count the tokens of each batch including padding, `(steps, batches_per_step)`."""
     longest = np.maximum.reduceat(lengths[plan.pairs], plan.bounds[:-1])
     return (longest.astype(np.int64) * np.diff(plan.bounds))[plan.steps]
 
 
 def padding_share(plan: BatchPlan, sides: list[np.ndarray]) -> float:
-    """Padding among the tokens of all batches of the plan, on the given sides together."""
+    """Return the share of padding among the tokens of all batches, over the given sides together."""
     read = plan.pairs[: plan.bounds[-1]]
     return 1 - sum(int(side[read].sum()) for side in sides) / sum(
         int(padded_tokens(plan, side).sum()) for side in sides
@@ -155,31 +159,33 @@ def padding_share(plan: BatchPlan, sides: list[np.ndarray]) -> float:
 
 
 def balance(cost: np.ndarray) -> float:
-    """How much longer updates take than if ranks shared them evenly, from the cost of each batch `(steps, ranks)`."""
+    """Return the time of all updates relative to an even split, from the cost of each batch `(steps, ranks)`."""
     return cost.max(axis=1).sum() / cost.mean(axis=1).sum()
 
 
 def in_chunks(order: np.ndarray, sentences: int, ranks: int) -> BatchPlan:
-    """Batches of a fixed number of pairs, dealt out to ranks one after the other; what remains is dropped."""
+    """Cut an order into batches of a fixed number of pairs, assigned to ranks in turns; drop the remainder."""
     updates = len(order) // (sentences * ranks)
     batches = np.arange(updates * ranks)
     return BatchPlan(order, np.append(batches, len(batches)) * sentences, batches.reshape(-1, ranks))
 
 
 def sort_and_chunk(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
-    """Sorted by the source, cut into batches, the batches shuffled."""
+    """Sort by source length, cut into batches, shuffle the batches."""
     chunks = np.array_split(np.argsort(source, kind="stable"), range(sentences, len(source), sentences))
-    shuffled = np.random.default_rng(seed).permutation(len(chunks) - 1)  # the last, which may be smaller, stays
+    shuffled = np.random.default_rng(seed).permutation(
+        len(chunks) - 1
+    )  # the last one, which may be smaller, stays last
     return np.concatenate([*(chunks[chunk] for chunk in shuffled), chunks[-1]])
 
 
 def sort_only(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
-    """Sorted by the source: batches of one update are neighbours, and the order is the same in each epoch."""
+    """Sort by source length: the batches of one update are neighbors, and each epoch has the same order."""
     return np.argsort(source, kind="stable")
 
 
 def group_by_length(source: np.ndarray, sentences: int, seed: int) -> np.ndarray:
-    """The order of `Trainer` with `group_by_length`, which knows the length of `input_ids` only."""
+    """Return the order of `Trainer` with `group_by_length`, which looks at the length of `input_ids` only."""
     import torch
     from transformers.trainer_pt_utils import get_length_grouped_indices
 

@@ -1,10 +1,9 @@
 """
-What conversions change: a model folder written in every format, and what came back, against the model itself.
+Convert a model folder to every format, and back where possible, and compare the results with the model.
 
     python -m benchmarks.bench_conversion runs/multi30k_en_de --sentences test_2016_flickr.en
 
-Greedy search on both sides, in batches of 16 and on one machine; speed is that of the converted model over the
-original's, which is torch in float32.
+Both sides use greedy search in batches of 16. The speedup is relative to the original model in float32.
 """
 
 import platform
@@ -20,17 +19,17 @@ from vanilla_transformer.conversion import READERS, WRITERS
 from vanilla_transformer.conversion.comparison import Comparison
 from vanilla_transformer.data.readers import read_lines
 
-# Formats of which one direction writes what the other reads.
+# Formats that can be both written and read.
 _BOTH_WAYS = ("marian",)
 
 
 @dataclass
 class BenchmarkArguments:
-    """What is translated, and where the table goes."""
+    """Text and output file."""
 
-    sentences: str = field(metadata={"help": "Text of the source language, one sentence a line."})
-    count: int = field(default=200, metadata={"help": "Sentences compared."})
-    output_file: str | None = field(default=None, metadata={"help": "Write the table there as well."})
+    sentences: str = field(metadata={"help": "Source text, one sentence per line."})
+    count: int = field(default=200, metadata={"help": "Number of sentences to compare."})
+    output_file: str | None = field(default=None, metadata={"help": "Write the table to this file, too."})
 
 
 def main(arguments: Sequence[str]) -> None:

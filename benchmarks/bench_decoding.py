@@ -1,14 +1,14 @@
 """
-Decoding beside transformers' Marian and CTranslate2: the same weights, the same tokens, in turns.
+Compare decoding with MarianMTModel of transformers and with CTranslate2: the same weights, taking turns.
 
     python -m benchmarks.bench_decoding
     python -m benchmarks.bench_decoding --profile
     python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
 
-The first has random weights, 32 sentences of 24 tokens and exactly 32 target tokens each, greedy and with beam 4. The
-second shows where the time goes. The third is a stream: the first 1,000 lines of real text through a trained model,
-Marian in batches of 32 in the order of the file, the others in batches of 128 that they sort themselves. The best of
-several rounds counts.
+The first command decodes 32 sentences of 24 tokens with random weights into exactly 32 tokens each, greedy and with
+beam 4. The second profiles torch's operations. The third translates the first 1,000 lines of a text with a trained
+model: Marian in batches of 32 in the order of the file, the other systems in batches of 128 that they sort themselves.
+The best of several rounds counts.
 """
 
 import copy
@@ -30,7 +30,7 @@ import transformers
 from transformers import AutoTokenizer
 
 from benchmarks.harness import ROOT
-from benchmarks.toolkits import WillNotInstall, python_of
+from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
@@ -60,28 +60,36 @@ SIZES: dict[str, dict[str, Any]] = {
 }
 SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
 PEER = "Marian"
-_BATCH_SIZE = 128  # of those that sort the stream
+_BATCH_SIZE = 128  # for the systems that sort the stream
 
 
 @dataclass
 class BenchmarkArguments:
-    """What is decoded, how often, and where the table goes."""
+    """Models, text, number of rounds, and the output file."""
 
-    sizes: str = field(default="small,base", metadata={"help": f"Of {', '.join(SIZES)}, with commas."})
-    rounds: int = field(default=5, metadata={"help": "How often each side decodes, in turns."})
-    folder: str | None = field(default=None, metadata={"help": "A trained model: measure the stream instead."})
-    sentences: str | None = field(default=None, metadata={"help": "The stream's text."})
-    references: str | None = field(default=None, metadata={"help": "Its translations, for BLEU."})
-    count: int = field(default=1000, metadata={"help": "Sentences of the stream."})
-    threads: int | None = field(default=None, metadata={"help": "Of every side; by default all cores."})
-    profile: bool = field(default=False, metadata={"help": "Where the time goes with beam 4, in place of the table."})
-    output_file: str | None = field(default=None, metadata={"help": "Write the table there, and JSON beside it."})
+    sizes: str = field(
+        default="small,base", metadata={"help": f"Sizes of models, separated by commas: {', '.join(SIZES)}."}
+    )
+    rounds: int = field(default=5, metadata={"help": "Rounds per system."})
+    folder: str | None = field(
+        default=None, metadata={"help": "Trained model: translate `sentences` instead of random ids."}
+    )
+    sentences: str | None = field(default=None, metadata={"help": "Source text to translate."})
+    references: str | None = field(default=None, metadata={"help": "Reference translations, for BLEU."})
+    count: int = field(default=1000, metadata={"help": "Number of sentences to translate."})
+    threads: int | None = field(default=None, metadata={"help": "Threads per system; by default all cores."})
+    profile: bool = field(
+        default=False, metadata={"help": "Profile beam search with beam 4 instead of measuring speed."}
+    )
+    output_file: str | None = field(
+        default=None, metadata={"help": "Write the table to this file, and JSON next to it."}
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(BenchmarkArguments, arguments, "bench_decoding.py [--flags]")
     if words:
-        raise ValueError(f"There is nothing to name before the flags, got {words[0]!r}.")
+        raise ValueError(f"This command takes only flags, got {words[0]!r}.")
     torch.set_num_threads(options.threads or torch.get_num_threads())
     hardware = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
     lines = [f"{hardware}; torch {torch.__version__}, transformers {transformers.__version__}"]
@@ -90,7 +98,7 @@ def main(arguments: Sequence[str]) -> None:
         return
     try:
         python_of("ctranslate2")
-    except WillNotInstall as error:
+    except InstallationFailed as error:
         lines.append(str(error))
         CTRANSLATE2.clear()
     if options.folder is not None:
@@ -105,7 +113,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, Any]]:
-    """Rows of the table for one size: random weights, and as many tokens on every side."""
+    """Measure one size with random weights and return its rows; every system generates the same number of tokens."""
     model = random_model(size)
     source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
     eos: Any = model.config.eos_token_id
@@ -128,12 +136,14 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
         outputs, seconds = in_turns(sides, options.rounds)
     wrong = [name for name, rows in outputs.items() if {len(row) for row in rows} != {TARGET_TOKENS}]
     if wrong:
-        raise ValueError(f"Every side must give {TARGET_TOKENS} tokens a sentence, but {', '.join(wrong)} did not.")
+        raise ValueError(
+            f"Every system must return {TARGET_TOKENS} tokens per sentence, but {', '.join(wrong)} did not."
+        )
     return _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
 
 
 def random_model(size: str, **changes: Any) -> VanillaTransformerForConditionalGeneration:
-    """A model that never ends a sentence by itself, in a form that Marian's class has too (its ε)."""
+    """Build a random model that never generates EOS and that MarianMTModel can represent (its ε and bias)."""
     torch.manual_seed(0)
     sides = ("encoder", "decoder")
     fields = {f"{side}_{name}": value for side in sides for name, value in SIZES[size]["of each side"].items()}
@@ -147,10 +157,10 @@ def random_model(size: str, **changes: Any) -> VanillaTransformerForConditionalG
 
 
 def save_for_ctranslate2(model: VanillaTransformerForConditionalGeneration, path: str, kind: str) -> None:
-    """The same weights, `float32` or `int8`, for CTranslate2. Tokens are named by their ids."""
+    """Save the weights for CTranslate2 as `float32` or `int8`, with ids as the names of tokens."""
     from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader
 
-    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # whose weights it rounds in place
+    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # it rounds weights in place
     names = [str(index) for index in range(model.config.vocab_size)]
     for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
         setattr(spec.config, f"{token}_token", str(index))
@@ -165,7 +175,7 @@ def save_for_ctranslate2(model: VanillaTransformerForConditionalGeneration, path
 
 @contextmanager
 def ctranslate2_worker(path: str) -> Iterator[Worker]:
-    """CTranslate2 in a process of its own, with as many threads as torch has here, until the block ends."""
+    """Yield a function that translates with CTranslate2 in its own process, with this process's number of threads."""
     command = [str(python_of("ctranslate2")), "-m", "benchmarks.ctranslate2_worker", path]
     process = subprocess.Popen(
         [*command, str(torch.get_num_threads())],
@@ -197,7 +207,7 @@ def _translate_ids(worker: Worker, sentences: list[list[int]], beams: int) -> li
 
 
 def profiled(size: str) -> list[str]:
-    """A table of torch's operations: their share of the processor's time on each side."""
+    """Return a table of the share of CPU time of torch's operations in each system."""
     model = random_model(size)
     source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
     decoding: dict[str, Any] = {"num_beams": 4, "max_new_tokens": TARGET_TOKENS, "do_sample": False}
@@ -218,11 +228,11 @@ def _shares(model: Any, source: torch.Tensor, decoding: Mapping[str, Any]) -> di
 
 
 def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
-    """Rows of the table for real text through a trained model, greedy and as the model decodes."""
+    """Translate text with a trained model by greedy search and beam 4, and return the rows of the table."""
     from vanilla_transformer.conversion.ctranslate2 import to_ctranslate2
 
     if options.folder is None or options.sentences is None:
-        raise ValueError("A stream needs `--folder FOLDER` and `--sentences FILE`.")
+        raise ValueError("Translation of text needs both `--folder FOLDER` and `--sentences FILE`.")
     texts = read_lines(options.sentences)[: options.count]
     references = read_lines(options.references)[: options.count] if options.references else None
     tokenizer = AutoTokenizer.from_pretrained(options.folder)
@@ -285,12 +295,12 @@ def _own_batches(worker: Worker, tokenizer: Any, texts: Sequence[str], beams: in
 
 
 def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """What each side gives, and the seconds of each of its rounds; one round more warms up."""
+    """Return the outputs of each system and the seconds of its rounds, after a warm-up round."""
     outputs = {name: side() for name, side in sides.items()}
     seconds: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
-            time.sleep(0.5)  # until the threads of the side before have ceased to wait for work
+            time.sleep(0.5)  # lets the other system's threads stop waiting for work
             started = time.perf_counter()
             side()
             seconds[name].append(time.perf_counter() - started)
@@ -325,7 +335,7 @@ def _rows(
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     bleu = ["BLEU"] if any("BLEU" in row for row in rows) else []
-    head = ["what", "side", "a second", f"× {PEER}", "slowest round", f"outputs as {PEER}'s", *bleu]
+    head = ["what", "system", "units/s", f"speedup over {PEER}", "slowest round", f"outputs as {PEER}'s", *bleu]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         cells = [row["what"], row["side"], f"{row['a second']:,}", f"{row['ratio']:.2f}", f"+{row['spread']:.0%}"]

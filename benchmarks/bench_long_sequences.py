@@ -1,16 +1,17 @@
 """
-What long sequences cost with softmax, linear and LSH attention, and with reversible layers:
+Measure time and memory of full, linear and LSH attention and of reversible layers on long sequences:
 
-- "length": time and memory of a training step of the decoder alone against the length of its one sequence. "Softmax
-  (eager)" keeps the square of its probabilities, "softmax (sdpa)" does not.
-- "depth": the same against the number of layers, of 1,024 tokens with linear attention, ordinary and reversible.
-- "position": time of a generated token against the tokens before it, with keys and values or a sum in the cache.
+- "length": a training step of a decoder-only model against the length of its one sequence. "Softmax (eager)" stores
+  the matrix of probabilities, "softmax (sdpa)" does not.
+- "depth": a training step over 1,024 tokens with linear attention against the number of layers, ordinary and
+  reversible.
+- "position": the time of one generated token against the number of tokens before it.
 
     python -m benchmarks.bench_long_sequences --curves "length,position"
 
-A step is forward and backward in float32 on the CPU. Time and memory of a point have a process of their own each;
-memory is the peak during a step beyond what was resident before it. Gradients of parameters are allocated before, so
-what is counted is activations, and gradients that a step holds beside those.
+A step is forward and backward in float32 on the CPU. Time and memory of each point are measured in separate processes.
+Memory is the peak during a step beyond the memory before it, which includes the gradients of parameters: activations,
+and temporary gradients.
 """
 
 import sys
@@ -33,7 +34,7 @@ _LINEAR = {"layer_types": "linear_attention"}
 _SDPA = {"layer_types": "full_attention", "attn_implementation": "sdpa"}
 _EAGER = {"layer_types": "full_attention", "attn_implementation": "eager"}
 _PRE_NORM = {"layer_types": "linear_attention", "normalize_before": True}
-# The values of each curve, and what each side differs in.
+# Name of a curve: its values, and the fields of each side.
 CURVES: dict[str, tuple[list[int], dict[str, dict[str, Any]]]] = {
     "length": (
         [256, 512, 1024, 2048, 4096, 8192, 16384],
@@ -52,19 +53,21 @@ CURVES: dict[str, tuple[list[int], dict[str, dict[str, Any]]]] = {
 }
 _DEPTH_LENGTH = 1024
 _LSH_CHUNK, _LSH_ROUNDS = 64, 2
-_COPIES = 3  # about as many of each layer's square of scores does a step with eager attention have at a time
+_COPIES = 3  # matrices of probabilities per layer that a step with eager attention holds at a time, about
 _QUANTITIES = {"seconds": ("ms", 1e3), "mib": ("MiB", 1.0)}
 
 
 @dataclass
 class LongArguments:
-    """Which curves, and how many of their points."""
+    """Curves, points and rounds."""
 
-    curves: str = field(default=",".join(CURVES), metadata={"help": "Names, with commas."})
-    points: int | None = field(default=None, metadata={"help": "Only so many of each, the smallest."})
+    curves: str = field(default=",".join(CURVES), metadata={"help": "Names of curves, separated by commas."})
+    points: int | None = field(
+        default=None, metadata={"help": "Points per curve, from the smallest on; by default all."}
+    )
     rounds: int = field(default=3, metadata={"help": "Measurements of each time; the best counts."})
     output_dir: str = field(
-        default="benchmarks/results", metadata={"help": "Folder of long_sequences.md, .json, .png."}
+        default="benchmarks/results", metadata={"help": "Folder of long_sequences.md, .json and .png."}
     )
 
 
@@ -74,7 +77,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure_curve(name: str, options: LongArguments) -> list[dict[str, Any]]:
-    """All sides of each point, in turns."""
+    """Measure all sides at each point, taking turns."""
     values, sides = CURVES[name]
     points = []
     for value in values[: options.points]:
@@ -99,7 +102,7 @@ def _measure(request: dict[str, Any], environment: dict[str, str] | None = None)
 
 
 def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
-    """The shape of the model, and the length of its sequence."""
+    """Return the shape of the model and the length of its sequence."""
     shape = SHAPE | CURVES[curve][1][side]
     length = value
     if curve == "depth":
@@ -111,7 +114,7 @@ def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
 
 
 def lacking_memory(request: dict[str, Any], available: int) -> dict[str, float]:
-    """What squares of probabilities would take and what there is, if it is less; else nothing."""
+    """Return needed and available memory if the matrices of probabilities do not fit, otherwise an empty dict."""
     shape, length = request["shape"], request["length"]
     if shape.get("attn_implementation") != "eager":
         return {}
@@ -120,7 +123,7 @@ def lacking_memory(request: dict[str, Any], available: int) -> dict[str, float]:
 
 
 def _measured(points: Points, what: str, *sides: str) -> list[dict[str, Any]]:
-    """The points that all these sides have."""
+    """Return the points that all these sides have."""
     return [point for point in points if all(what in point[side] for side in sides)]
 
 
@@ -129,7 +132,7 @@ def _sides(points: Points) -> list[str]:
 
 
 def slope(points: Points, side: str, what: str) -> float | None:
-    """The exponent of growth over the last three points, by least squares; None where there are not two."""
+    """Fit the exponent of growth to the last three points; return None for fewer than two."""
     last = [(point["value"], point[side][what]) for point in _measured(points, what, side)[-3:]]
     if len(last) < 2 or min(y for _, y in last) <= 0.0:
         return None
@@ -137,7 +140,7 @@ def slope(points: Points, side: str, what: str) -> float | None:
 
 
 def begins(points: Points, side: str, other: str, what: str) -> int | None:
-    """The value from which on `side` takes less than `other` wherever both are measured; None for nowhere."""
+    """Return the value from which on `side` always takes less than `other`, or None."""
     found = None
     for point in reversed(_measured(points, what, side, other)):
         if point[side][what] >= point[other][what]:
@@ -147,14 +150,14 @@ def begins(points: Points, side: str, other: str, what: str) -> int | None:
 
 
 def markdown(name: str, points: Points) -> list[str]:
-    """A table with a row for each point and one of slopes, and what follows from it."""
+    """Return a table with a row for each point, a row of slopes, and conclusions."""
     columns = [(side, what) for what in _QUANTITIES for side in _sides(points) if _measured(points, what, side)]
     heads = [f"{side}, {_QUANTITIES[what][0]}" for side, what in columns]
     lines = [_row(name, heads), "|---" * (len(heads) + 1) + "|"]
     for point in points:
         lines.append(_row(f"{point['value']:,}", [_cell(point[side], what) for side, what in columns]))
     lines += [_row("slope", [_as_text(slope(points, side, what)) for side, what in columns]), ""]
-    lines.append("Slopes are exponents of growth over the last three points of each side.")
+    lines.append("Slopes are exponents of growth, fitted to the last three points of each side.")
     return [*lines, *_left_out(points), *_conclusions(name, points), ""]
 
 
@@ -172,7 +175,7 @@ def _as_text(exponent: float | None) -> str:
 
 def _left_out(points: Points) -> list[str]:
     return [
-        f"{side} is left out at {point['value']:,}: it would need about {point[side]['needed_mib']:,.0f} MiB, and "
+        f"{side} was not measured at {point['value']:,}: it needs about {point[side]['needed_mib']:,.0f} MiB, but "
         f"{point[side]['available_mib']:,.0f} were available."
         for point in points
         for side in _sides(points)
@@ -192,14 +195,14 @@ def _conclusions(name: str, points: Points) -> list[str]:
 
 
 def _advantage(points: Points, other: str, what: str) -> str:
-    """From where on the two take less than `other`."""
+    """Return from which values on linear and LSH attention take less than `other`."""
     found = {side: begins(points, side, other, what) for side in ("linear", "lsh")}
     where = [f"{side} {'at no measured length' if at is None else f'from {at:,} on'}" for side, at in found.items()]
     return f"Less {'time' if what == 'seconds' else 'memory'} than {other}: {', '.join(where)}."
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Time above, memory below, each curve in a column, on logarithmic axes, with slopes in the legends."""
+    """Draw time above memory, one column per curve, on logarithmic axes, with slopes in the legends."""
     import matplotlib
 
     matplotlib.use("agg")

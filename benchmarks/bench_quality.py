@@ -1,11 +1,11 @@
 """
-What minutes of training bring: BLEU of a test set after the same time, this package's way and those of others.
+Compare the BLEU that this package, `Seq2SeqTrainer`, JoeyNMT and eole reach after the same time of training.
 
     python -m benchmarks.bench_quality train.en train.de test.en test.de --minutes 10 --at_once 2
 
-All sides have the same subwords, size of model, smoothing, dropout and learning rate (equation 3), and batches of as
-many tokens, about; the time is that of updates, without preparing text. Each translates by its own decoder with a beam
-of 4. Several trainings may run at once, each with its share of the cores.
+All systems have the same subwords, model size, label smoothing, dropout and learning rate (equation 3), and batches
+with about the same number of tokens. The time limit covers updates, not the preparation of the text. Each system
+decodes with its own beam search, beam 4. Several training runs may share the cores.
 """
 
 import json
@@ -22,8 +22,8 @@ from transformers import AutoTokenizer, MarianMTModel, pipeline
 from benchmarks import toolkits
 from benchmarks.bench_decoding import in_file_order
 from benchmarks.bench_training import ModelArguments, prepare
-from benchmarks.harness import ROOT, describe_machine, run_command, run_worker, write_results
-from benchmarks.toolkits import WillNotInstall
+from benchmarks.harness import ROOT, cpu_name, describe_machine, run_command, run_worker, write_results
+from benchmarks.toolkits import InstallationFailed
 from benchmarks.training_worker import shape
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
@@ -35,37 +35,39 @@ _PEERS = ("Seq2SeqTrainer + Marian", "JoeyNMT", "eole")
 
 @dataclass
 class QualityArguments(ModelArguments):
-    """The model, the batches, and how long each side learns."""
+    """Model, batches, and training time."""
 
-    max_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch."})
-    sentences: int = field(default=128, metadata={"help": "Sentences of a batch of Seq2SeqTrainer."})
-    warmup_steps: int = field(default=800, metadata={"help": "Of the learning rate, on all sides."})
-    minutes: float = field(default=10.0, metadata={"help": "That each side learns."})
-    seeds: int = field(default=3, metadata={"help": "Trainings of this package; the others have one each."})
-    at_once: int = field(default=2, metadata={"help": "Trainings at the same time, which share the cores."})
-    count: int | None = field(default=None, metadata={"help": "Sentences of the test set; by default all."})
-    folder: str = field(default="runs/quality", metadata={"help": "Where text and models go."})
+    max_tokens: int = field(default=2048, metadata={"help": "Maximum tokens per batch."})
+    sentences: int = field(default=128, metadata={"help": "Sentences per batch of Seq2SeqTrainer."})
+    warmup_steps: int = field(default=800, metadata={"help": "Warm-up updates of the learning rate, for all systems."})
+    minutes: float = field(default=10.0, metadata={"help": "Minutes of each training run."})
+    seeds: int = field(default=3, metadata={"help": "Training runs of this package; the other systems have one each."})
+    at_once: int = field(default=2, metadata={"help": "Training runs at the same time; they share the cores."})
+    count: int | None = field(default=None, metadata={"help": "Sentences of the test set to score; by default all."})
+    folder: str = field(default="runs/quality", metadata={"help": "Folder of the prepared text and the models."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of quality.md and .json."})
 
 
 def main(arguments: Sequence[str]) -> None:
     files, options = parse(QualityArguments, arguments, "quality.py TRAIN.en TRAIN.de TEST.en TEST.de [--flags]")
     if len(files) != 4:
-        raise ValueError(f"Name training and test text, two files each, before the flags, got {len(files)} files.")
+        raise ValueError(
+            f"Name four files before the flags, source and target of training and test text, got {len(files)}."
+        )
     results = measure(files, options)
     report = {"machine": describe_machine(), **asdict(options), "results": results}
     write_results(options.output_dir, "quality", report, markdown(results, options))
 
 
 def measure(files: Sequence[str], options: QualityArguments) -> list[dict[str, Any]]:
-    """A row for each training, in the order in which they began."""
+    """Train and score all systems; return a row for each training run, in the order of their starts."""
     folder = Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
     prepare(folder, list(files[:2]), options.vocab_size)
     (folder / "test.en").write_text("\n".join(read_lines(files[2])[: options.count]) + "\n", encoding="utf-8")
     toolkits.write_subwords(folder, ["train.en", "train.de", "test.en"])
     sides: list[tuple[str, int]] = [("ours, bf16", seed) for seed in range(1, options.seeds + 1)]
-    for place, peer in enumerate(_PEERS):  # in turns, so that whatever else the machine does falls on all of them
+    for place, peer in enumerate(_PEERS):  # alternate, so that other work on the machine affects all systems
         sides.insert(2 * place + 1, (peer, 1))
     environment = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // options.at_once))}
     environment |= {"OMP_WAIT_POLICY": "passive", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
@@ -76,7 +78,7 @@ def measure(files: Sequence[str], options: QualityArguments) -> list[dict[str, A
         request = asdict(options) | {"seed": seed, "seconds": 60 * options.minutes, "warm_up": 0, "updates": 1}
         try:
             return name, seed, _SIDES[name].train(folder, request | {"attn_implementation": "sdpa"}, environment)
-        except (RuntimeError, WillNotInstall) as error:
+        except (RuntimeError, InstallationFailed) as error:
             return name, seed, {"failed": str(error)}
 
     with ThreadPoolExecutor(options.at_once) as pool:
@@ -92,7 +94,7 @@ def measure(files: Sequence[str], options: QualityArguments) -> list[dict[str, A
 
 
 class Side(NamedTuple):
-    """`train(folder, request, environment)` gives what was measured; `translate(folder, seed)` the test set."""
+    """Functions of one system: `train` returns measurements, `translate` the translations of the test set."""
 
     train: Callable[[Path, dict[str, Any], dict[str, str]], dict[str, Any]]
     translate: Callable[[Path, int], list[str]]
@@ -149,14 +151,14 @@ _SIDES = {
 
 
 def markdown(results: Sequence[dict[str, Any]], options: QualityArguments) -> list[str]:
-    """A table with a row for each training."""
-    lines = [f"| side | seed | BLEU after {options.minutes:g} minutes | updates |", "|---|---|---|---|"]
+    """Return a table with a row for each training run."""
+    lines = [f"| system | seed | BLEU after {options.minutes:g} minutes | updates |", "|---|---|---|---|"]
     for row in results:
         if "failed" in row:
             lines.append(f"| {row['side']} | {row['seed']} | {row['failed'].splitlines()[0]} | |")
         else:
             lines.append(f"| {row['side']} | {row['seed']} | {row['BLEU']:.1f} | {row['updates']:,} |")
-    return [*lines, "", f"{options.at_once} at once on {os.cpu_count()} cores."]
+    return [*lines, "", f"{options.at_once} training runs at a time on {os.cpu_count()} cores of {cpu_name()}."]
 
 
 if __name__ == "__main__":

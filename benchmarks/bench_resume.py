@@ -1,12 +1,11 @@
 """
-Resume is equality: runs that `kill -9` ends at exact places and that go on, against one that nothing stopped.
+Test that a resumed run equals an uninterrupted one: kill runs at exact places, resume them, and compare bit for bit.
 
     python -m benchmarks.bench_resume
     python -m benchmarks.bench_resume --processes 1 2 4 --output resume.md
 
-Trains a tiny model on generated text with dropout, BPE-dropout, accumulation and a moving average, in processes of
-its own, and prints a Markdown table: a row for each place and number of processes, a column for each thing that must
-be the same bit for bit. The exit status is 1 where one differs.
+Trains a tiny model on generated text with dropout, BPE-dropout, gradient accumulation and EMA, in separate processes,
+and prints a Markdown table with a row for each place and number of processes. The exit status is 1 if an item differs.
 """
 
 import json
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, progress
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
@@ -51,38 +50,36 @@ _RECIPE = {
     "save_steps": 1,
     "average_checkpoints": 3,
 }
-# What a clock or the machine decides.
+# Metrics that depend on the clock or the machine.
 _TIMES = {"minutes", "tokens_per_second", "peak_memory_gib"}
 
 
 @dataclass
 class BenchmarkArguments:
-    """Which runs are made, and where their table goes."""
+    """Numbers of processes and the output file."""
 
-    processes: list[int] = field(
-        default_factory=lambda: [1, 2], metadata={"help": "Numbers of processes that train together."}
-    )
-    output: str | None = field(default=None, metadata={"help": "Write the table there as well, as Markdown."})
+    processes: list[int] = field(default_factory=lambda: [1, 2], metadata={"help": "Numbers of processes to test."})
+    output: str | None = field(default=None, metadata={"help": "Write the Markdown table to this file, too."})
 
 
 @dataclass
 class FinishedRun:
-    """What a run has left: its folder, and the record of each process, of all processes that it needed in turn."""
+    """The folder of a run and the records of its processes, before and after the kill."""
 
     folder: Path
-    records: list[list[list[dict[str, Any]]]]  # by part of the run, process, batch
+    records: list[list[list[dict[str, Any]]]]  # indexed by part of the run, process, batch
 
     def columns(self, *names: str) -> list[list[list[Any]]]:
-        """Some of what the records have of each batch."""
+        """Return the named fields of each batch."""
         return [[[[line[name] for name in names] for line in process] for process in part] for part in self.records]
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(BenchmarkArguments, arguments, "bench_resume.py [--flags]")
     if words:
-        raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+        raise ValueError(f"This command takes only flags, got {words[0]!r}.")
     if min(options.processes) < 1:
-        raise ValueError(f"There must be one process or more, got {min(options.processes)}.")
+        raise ValueError(f"`processes` must be at least 1, got {min(options.processes)}.")
     rows = []
     with tempfile.TemporaryDirectory(prefix="resuming-") as folder:
         write_demo_corpus(Path(folder) / "corpus", train=120, validation=8, test=1)
@@ -97,24 +94,24 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:
-    """A row for each place where a run of so many processes is killed."""
-    straight_folder = folder / f"straight-{processes}"
-    straight = FinishedRun(straight_folder, [train(straight_folder, processes, "never")])
+    """Kill and resume a run at each place; return a row for each."""
+    uninterrupted_folder = folder / f"uninterrupted-{processes}"
+    uninterrupted = FinishedRun(uninterrupted_folder, [train(uninterrupted_folder, processes, "never")])
     rows = []
-    for number, (name, place) in enumerate(places(straight).items()):
-        _tell(f"Processes: {processes}. Killed {name} ...")
+    for number, (name, place) in enumerate(places(uninterrupted).items()):
+        progress(f"Processes: {processes}. Killed {name} ...")
         resumed_folder = folder / f"killed-{processes}-{number}"
         parts = [train(resumed_folder, processes, place), train(resumed_folder, processes, "never")]
-        rows.append(describe_row(name, straight, FinishedRun(resumed_folder, parts)))
+        rows.append(describe_row(name, uninterrupted, FinishedRun(resumed_folder, parts)))
     return rows
 
 
-def places(straight: FinishedRun) -> dict[str, str]:
-    """Where runs are killed, in words and as `resume_worker.py` takes it. Updates and batches count from 1."""
-    epochs = [line["epoch"] for line in straight.records[0][0][::_ACCUMULATION]]  # of each update
+def places(uninterrupted: FinishedRun) -> dict[str, str]:
+    """Return descriptions of the kills with the argument of `resume_worker`. Updates and batches count from 1."""
+    epochs = [line["epoch"] for line in uninterrupted.records[0][0][::_ACCUMULATION]]  # of each update
     second = epochs.index(1) + 2  # the second update of epoch 2, counted from 1
     if epochs[second - 1] != 1 or second >= _UPDATES:
-        raise RuntimeError(f"Epoch 2 has to have several updates of the {_UPDATES}, got epochs {epochs}.")
+        raise RuntimeError(f"Epoch 2 must have several of the {_UPDATES} updates, got epochs {epochs}.")
     return {
         "after update 1": "2.1",
         "between two accumulated batches": "4.2",
@@ -124,7 +121,7 @@ def places(straight: FinishedRun) -> dict[str, str]:
 
 
 def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]]:
-    """One call of the command, to the end or to where it is killed; what each process recorded."""
+    """Run the training command until its end or kill, and return the records of each process."""
     record = folder.with_name(f"{folder.name}.{place}.record")
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else [])]
@@ -132,7 +129,7 @@ def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]
     ended = subprocess.run(command, env=_environment(folder.parent), capture_output=True, text=True)
     expected = 0 if place == "never" else -9
     if ended.returncode != expected:
-        raise RuntimeError(f"Status {ended.returncode} in place of {expected}, killed at {place}:\n{ended.stderr}")
+        raise RuntimeError(f"Expected status {expected}, got {ended.returncode}, killed at {place}:\n{ended.stderr}")
     return [
         [json.loads(line) for line in Path(f"{record}.{rank}").read_text().splitlines()] for rank in range(processes)
     ]
@@ -140,7 +137,7 @@ def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]
 
 def _environment(folder: Path) -> dict[str, str]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    if environment.pop("PYTHONDONTWRITEBYTECODE", None):  # or each of thirty processes compiles what it imports
+    if environment.pop("PYTHONDONTWRITEBYTECODE", None):  # share compiled bytecode between the processes
         environment["PYTHONPYCACHEPREFIX"] = str(folder / "bytecode")
     return environment
 
@@ -153,44 +150,48 @@ def _flags(folder: Path) -> list[str]:
     return [word for name, value in options.items() for word in (f"--{name}", str(value))]
 
 
-def describe_row(name: str, straight: FinishedRun, resumed: FinishedRun) -> dict[str, Any]:
-    """A row of the table: strings, and a bool for each item that is compared."""
+def describe_row(name: str, uninterrupted: FinishedRun, resumed: FinishedRun) -> dict[str, Any]:
+    """Return a row of the table: descriptions, and a bool for each compared item."""
     again = len(resumed.records[-1][0]) // _ACCUMULATION
-    begin = {"killed": name, "processes": str(len(straight.records[0])), "went on from update": f"{_UPDATES - again}"}
-    return begin | compare(straight, resumed)
+    begin = {
+        "killed": name,
+        "processes": str(len(uninterrupted.records[0])),
+        "resumed from update": f"{_UPDATES - again}",
+    }
+    return begin | compare(uninterrupted, resumed)
 
 
-def compare(straight: FinishedRun, resumed: FinishedRun) -> dict[str, bool]:
-    """Whether two runs are the same bit for bit, item by item."""
-    folders = straight.folder, resumed.folder
+def compare(uninterrupted: FinishedRun, resumed: FinishedRun) -> dict[str, bool]:
+    """Compare two runs bit for bit and return whether each item is equal."""
+    folders = uninterrupted.folder, resumed.folder
     states, logs = [_read_state(folder) for folder in folders], [_read_log(folder) for folder in folders]
     models = [_checkpoints(folder) for folder in folders]
     progress = [state["progress"] for state in states]
 
     def same_file(name: str) -> bool:
-        return same_tensors(straight.folder / name, resumed.folder / name)
+        return same_tensors(uninterrupted.folder / name, resumed.folder / name)
 
     def same_in_checkpoints(name: str) -> bool:
         return models[0] == models[1] and all(same_file(f"{checkpoint}/{name}") for checkpoint in models[0])
 
     def same_batches(*names: str) -> bool:
-        return follows(straight.columns(*names)[0], resumed.columns(*names))
+        return covers(uninterrupted.columns(*names)[0], resumed.columns(*names))
 
     return {
         "weights": same_in_checkpoints("model.safetensors"),
         "optimizer": same_in_checkpoints("optimizer.safetensors") and _equal(states, "param_groups"),
         "schedule": _equal(progress, "lr_scheduler") and _rates(logs[0]) == _rates(logs[1]),
-        "dropout": same_batches("dropped", "generator_before", "generator_behind"),
+        "dropout": same_batches("dropped", "generator_before", "generator_after"),
         "BPE-dropout": same_batches("tokens"),
         "batch order": same_batches("pairs", "epoch") and _equal(progress, "batch_sampler"),
-        "mean of checkpoints": same_file("model.safetensors"),
+        "average of checkpoints": same_file("model.safetensors"),
         "moving average": same_in_checkpoints("ema.safetensors") and same_file("ema/model.safetensors"),
         "logged steps": logs[0] == logs[1],
     }
 
 
 def same_tensors(ours: Path, theirs: Path) -> bool:
-    """Whether two safetensors files hold tensors of the same names, types, shapes and bytes."""
+    """Return whether two safetensors files have the same tensors: names, types, shapes and bytes."""
     first, second = load_file(ours), load_file(theirs)
     return first.keys() == second.keys() and all(_same_bits(first[name], second[name]) for name in first)
 
@@ -201,10 +202,10 @@ def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
     return one.numpy().tobytes() == other.numpy().tobytes()
 
 
-def follows(whole: list[list[Any]], parts: list[list[list[Any]]]) -> bool:
+def covers(whole: list[list[Any]], parts: list[list[list[Any]]]) -> bool:
     """
-    Whether what each process recorded until it was killed is how the straight run began, and what it recorded behind
-    that is how the straight run ended, with nothing missing between.
+    Return whether the records before the kill are the start of the uninterrupted run's records and those after it are
+    the end, with no batch missing in between.
     """
     for rank, expected in enumerate(whole):
         first, *rest = (part[rank] for part in parts)
@@ -225,7 +226,7 @@ def _checkpoints(folder: Path) -> list[str]:
 
 
 def _read_log(folder: Path) -> list[dict[str, Any]]:
-    """The lines of the metrics, without times."""
+    """Read the lines of the metrics without times."""
     entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{name: value for name, value in entry.items() if name not in _TIMES} for entry in entries]
 
@@ -242,10 +243,6 @@ def markdown(rows: list[dict[str, Any]]) -> list[str]:
     words = {True: "equal", False: "**DIFFERS**"}
     cells = [[words[value] if isinstance(value, bool) else value for value in row.values()] for row in rows]
     return [f"| {' | '.join(row)} |" for row in (list(rows[0]), ["---"] * len(rows[0]), *cells)]
-
-
-def _tell(message: str) -> None:
-    print(message, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """
-Cost as work grows: time and memory of decoding against the length of the source, sentences, beams and vocabulary, and
-of the way from raw text to the first update against the size of the corpus; ours beside Marian in transformers.
+Measure how time and memory grow with the task, for this package and MarianMTModel of transformers.
 
     python -m benchmarks.bench_scaling --curves "source length,beams"
 
-Decoding is of the small model with random weights, 32 tokens a sentence; each point is a process of its own.
+Decoding: against the source length, the number of sentences, beams, and the vocabulary; by the small model with random
+weights, 32 tokens per sentence. Data: from text files to the first update of training, against the size of the corpus.
+Each point is a separate process.
 """
 
 import math
@@ -22,7 +23,7 @@ from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
 SIDES = ("ours", "Marian")
-# The values of each curve, and what differs from 32 sentences of 24 tokens, greedy, with a vocabulary of 8,000.
+# Name of a curve: its values, and changes of the defaults (32 sentences of 24 tokens, greedy, vocabulary of 8,000).
 CURVES: dict[str, tuple[list[int], dict[str, int]]] = {
     "source length": ([64, 128, 256, 512, 1024, 2048, 4096, 8192], {"sentences": 1}),
     "sentences": ([1, 4, 16, 64, 256], {}),
@@ -34,11 +35,13 @@ CURVES: dict[str, tuple[list[int], dict[str, int]]] = {
 
 @dataclass
 class ScalingArguments:
-    """Which curves, and how many of their points."""
+    """Curves, points and rounds."""
 
-    curves: str = field(default=",".join(CURVES), metadata={"help": "Names, with commas."})
-    points: int | None = field(default=None, metadata={"help": "Only so many of each, the smallest."})
-    rounds: int = field(default=3, metadata={"help": "Decodings of each point; the best counts."})
+    curves: str = field(default=",".join(CURVES), metadata={"help": "Names of curves, separated by commas."})
+    points: int | None = field(
+        default=None, metadata={"help": "Points per curve, from the smallest on; by default all."}
+    )
+    rounds: int = field(default=3, metadata={"help": "Rounds per point; the best counts."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of scaling.md, .json and .png."})
 
 
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure_curve(name: str, options: ScalingArguments) -> list[dict[str, Any]]:
-    """Both sides of each point, in turns."""
+    """Measure both systems at each point, taking turns."""
     values, fixed = CURVES[name]
     with tempfile.TemporaryDirectory() as folder:
         request: dict[str, Any] = {"curve": name, "rounds": options.rounds} | fixed
@@ -68,7 +71,7 @@ def _point(request: dict[str, Any]) -> dict[str, float]:
 
 
 def _write_text(folder: Path, sizes: Sequence[int]) -> None:
-    """The embedded corpus, over again until there are so many pairs, each with a number of its own."""
+    """Repeat the demo corpus up to each size, with a different number in each line."""
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
     write_demo_corpus(folder / "corpus", train=10_000, validation=1, test=1)
@@ -81,7 +84,7 @@ def _write_text(folder: Path, sizes: Sequence[int]) -> None:
 
 
 def slope(points: Sequence[dict[str, Any]], side: str, what: str) -> float:
-    """The exponent of growth over the last two points."""
+    """Return the exponent of growth between the last two points."""
     last, before = points[-1], points[-2]
     if min(last[side][what], before[side][what]) <= 0.0:
         return 0.0
@@ -89,8 +92,8 @@ def slope(points: Sequence[dict[str, Any]], side: str, what: str) -> float:
 
 
 def markdown(name: str, points: Sequence[dict[str, Any]]) -> list[str]:
-    """A table with a row for each point, and how both sides grow at its end."""
-    lines = [f"| {name} | Marian ÷ ours, time | ours, MiB | Marian, MiB |", "|---|---|---|---|"]
+    """Return a table with a row for each point, and the growth exponents at its end."""
+    lines = [f"| {name} | speedup over Marian | ours, MiB | Marian, MiB |", "|---|---|---|---|"]
     for point in points:
         ours, marian = point["ours"], point["Marian"]
         lines.append(
@@ -99,12 +102,12 @@ def markdown(name: str, points: Sequence[dict[str, Any]]) -> list[str]:
         )
     if len(points) > 1:
         grows = ", ".join(f"{side} {slope(points, side, 'seconds'):.2f}" for side in SIDES)
-        lines += ["", f"Between the last two points time grows with the power {grows}."]
+        lines += ["", f"Exponent of the growth of time between the last two rows: {grows}."]
     return [*lines, ""]
 
 
 def draw(found: dict[str, list[dict[str, Any]]], path: Path) -> None:
-    """Time above, memory below, each curve in a column, on logarithmic axes."""
+    """Draw time above memory, one column per curve, on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("agg")

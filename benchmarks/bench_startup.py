@@ -1,9 +1,9 @@
 """
-What one waits for before any work is done: imports, `--help`, and the first translation beside the second.
+Measure startup time: imports, `--help` of each script, and the first translation compared with the second.
 
     python -m benchmarks.bench_startup [FOLDER]
 
-FOLDER is a trained model; by default one with random weights is made.
+FOLDER is a trained model; by default a model with random weights.
 """
 
 import subprocess
@@ -34,21 +34,21 @@ for _ in range(2):
 
 
 @dataclass
-class StartArguments:
-    """How often, and where the table goes."""
+class StartupArguments:
+    """Number of rounds and the output folder."""
 
-    rounds: int = field(default=5, metadata={"help": "Of each; the best counts."})
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of start.md and .json."})
+    rounds: int = field(default=5, metadata={"help": "Rounds of each measurement; the best counts."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of startup.md and .json."})
 
 
 def main(arguments: Sequence[str]) -> None:
-    folders, options = parse(StartArguments, arguments, "bench_startup.py [FOLDER] [--flags]")
+    folders, options = parse(StartupArguments, arguments, "bench_startup.py [FOLDER] [--flags]")
     if len(folders) > 1:
-        raise ValueError(f"Name one folder of a model or none, got {len(folders)}.")
+        raise ValueError(f"Name at most one model folder, got {len(folders)}.")
     with tempfile.TemporaryDirectory() as made:
         folder = folders[0] if folders else _make_model(made)
         found = measure(folder, options.rounds)
-    write_results(options.output_dir, "start", found, markdown(found))
+    write_results(options.output_dir, "startup", found, markdown(found))
 
 
 def _make_model(folder: str) -> str:
@@ -58,7 +58,7 @@ def _make_model(folder: str) -> str:
 
 
 def measure(folder: str, rounds: int) -> dict[str, float]:
-    """The best seconds of each."""
+    """Return the best seconds of each measurement."""
     programs = {
         "`import torch`": ["-c", "import torch"],
         "`import transformers`": ["-c", "import transformers"],
@@ -85,8 +85,8 @@ def _translations(folder: str) -> list[float]:
 
 
 def markdown(found: dict[str, float]) -> list[str]:
-    """A table with a row for each."""
-    lines = ["| what | seconds |", "|---|---|", *(f"| {name} | {value:.2f} |" for name, value in found.items())]
+    """Return a table with a row for each measurement."""
+    lines = ["| command | seconds |", "|---|---|", *(f"| {name} | {value:.2f} |" for name, value in found.items())]
     ratio = found["first translation"] / found["second translation"]
     return [*lines, "", f"The first translation takes {ratio:.2f} times as long as the second."]
 

@@ -1,13 +1,12 @@
 """
-Training, this package's ways and the library's: target tokens a second and peak memory, side by side on one text.
+Compare training speed and peak memory of this package, `Seq2SeqTrainer`, JoeyNMT and eole on the same text.
 
     python -m benchmarks.bench_training
     python -m benchmarks.bench_training train.en train.de --seconds 20 --repeats 3 --note "nothing else ran"
 
-The peers are `Seq2SeqTrainer` and `MarianMTModel` as they come, JoeyNMT and eole by their own commands, each in an
-environment of its own (`peers.py`): of the same size, with the same vocabulary, optimizer and label smoothing. Each
-measurement is a process of its own; the sides take turns (A B A B …), so that whatever else
-the machine does falls on all of them. It is a benchmark of CPUs: GPUs are not used.
+`Seq2SeqTrainer` trains `MarianMTModel`; JoeyNMT and eole train by their own commands in their own environments
+(`toolkits`). All have the same model size, vocabulary, optimizer and label smoothing. Each measurement is a separate
+process, and the systems take turns (A B A B …), so that other work on the machine affects all of them. No GPU is used.
 """
 
 import os
@@ -22,12 +21,12 @@ from typing import Any
 
 from benchmarks import toolkits
 from benchmarks.harness import describe_machine, run_worker, write_results
-from benchmarks.toolkits import WillNotInstall, python_of
+from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
-# Of each side by name: what trains what, and in which arithmetic.
+# System: (kind of training, whether in bfloat16).
 SIDES = {
     "ours, float32": ("loop", False),
     "ours, bf16": ("loop", True),
@@ -49,50 +48,54 @@ LEANEST = (
 
 @dataclass
 class ModelArguments:
-    """The model that all sides train, and their vocabulary."""
+    """Model and vocabulary of all systems."""
 
     d_model: int = field(default=256, metadata={"help": "Width of the model."})
-    heads: int = field(default=4, metadata={"help": "Attention heads of each layer."})
-    layers: int = field(default=3, metadata={"help": "Layers of the encoder, and of the decoder."})
+    heads: int = field(default=4, metadata={"help": "Attention heads per layer."})
+    layers: int = field(default=3, metadata={"help": "Layers of the encoder and of the decoder each."})
     ffn_dim: int = field(default=1024, metadata={"help": "Width of the feed-forward layers."})
-    vocab_size: int = field(default=8000, metadata={"help": "Entries of the joint vocabulary, at most."})
+    vocab_size: int = field(default=8000, metadata={"help": "Maximum size of the joint vocabulary."})
 
 
 @dataclass
 class BenchmarkArguments(ModelArguments):
-    """The model, the batches, and how long each side is measured."""
+    """Model, batches, and length of the measurements."""
 
     fill_vocabulary: bool = field(
-        default=False, metadata={"help": "Add entries that no text has where it gives fewer than `vocab_size`."}
+        default=False, metadata={"help": "Fill the vocabulary up to `vocab_size` with unused entries."}
     )
-    max_tokens: int = field(default=2048, metadata={"help": "Tokens of a batch, of this package and the toolkits."})
-    seed: int = field(default=1, metadata={"help": "Of the toolkits."})
-    warmup_steps: int = field(default=4000, metadata={"help": "Of the learning rate, on all sides."})
-    sentences: int = field(default=128, metadata={"help": "Sentences of the batches of `Seq2SeqTrainer`."})
-    attn_implementation: str = field(default="sdpa", metadata={"help": "Of all sides: sdpa or eager."})
+    max_tokens: int = field(
+        default=2048, metadata={"help": "Maximum tokens per batch, for this package and the toolkits."}
+    )
+    seed: int = field(default=1, metadata={"help": "Random seed of the toolkits."})
+    warmup_steps: int = field(
+        default=4000, metadata={"help": "Warm-up updates of the learning rate, for all systems."}
+    )
+    sentences: int = field(default=128, metadata={"help": "Sentences per batch of `Seq2SeqTrainer`."})
+    attn_implementation: str = field(default="sdpa", metadata={"help": "Attention of all systems: sdpa or eager."})
     sides: list[int] = field(
         default_factory=lambda: list(range(len(SIDES))),
-        metadata={"help": "Numbers of the sides to measure: " + "; ".join(f"{i} {n}" for i, n in enumerate(SIDES))},
+        metadata={"help": "Numbers of the systems to measure: " + "; ".join(f"{i} {n}" for i, n in enumerate(SIDES))},
     )
-    seconds: float = field(default=12.0, metadata={"help": "Of each measurement, warm-up not counted."})
-    warm_up: int = field(default=5, metadata={"help": "Updates before the clock starts; they allocate."})
+    seconds: float = field(default=12.0, metadata={"help": "Seconds per measurement, without warm-up."})
+    warm_up: int = field(default=5, metadata={"help": "Warm-up updates before each measurement."})
     updates: int = field(
         default=50,
         metadata={
-            "help": "Of each measurement at least, however long they take: `group_by_length` sorts so many batches "
+            "help": "Minimum number of updates per measurement: `group_by_length` sorts so many batches "
             "at a time, the longest first."
         },
     )
-    repeats: int = field(default=2, metadata={"help": "Measurements of each side."})
-    note: str = field(default="", metadata={"help": "What the reader must know, such as other work on the machine."})
-    name: str = field(default="training", metadata={"help": "Of the files of results."})
+    repeats: int = field(default=2, metadata={"help": "Measurements per system."})
+    note: str = field(default="", metadata={"help": "Note for the reader, such as other work on the machine."})
+    name: str = field(default="training", metadata={"help": "Name of the result files."})
     output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of NAME.md and NAME.json."})
 
 
 def main(arguments: Sequence[str]) -> None:
     files, options = parse(BenchmarkArguments, arguments, "bench_training.py [SOURCE TARGET] [--flags]")
     if options.updates < 1 or options.warm_up < 1:
-        raise ValueError(f"`updates` and `warm_up` must be 1 or more, got {options.updates} and {options.warm_up}.")
+        raise ValueError(f"`updates` and `warm_up` must be at least 1, got {options.updates} and {options.warm_up}.")
     if len(files) not in (0, 2) or not set(options.sides) <= set(range(len(SIDES))):
         raise ValueError(
             f"Give a source and a target file or none, and sides from 0 to {len(SIDES) - 1}, got {files} and sides "
@@ -100,7 +103,7 @@ def main(arguments: Sequence[str]) -> None:
         )
     with tempfile.TemporaryDirectory(prefix="training-") as folder:
         results = measure_sides(Path(folder), files, options)
-    text = " and ".join(Path(name).name for name in files) or "the embedded corpus"
+    text = " and ".join(Path(name).name for name in files) or "the demo corpus"
     missing = [reason for reason in results.values() if isinstance(reason, str)]
     results = {name: found for name, found in results.items() if not isinstance(found, str)}
     report = {"machine": describe_machine(), "text": text, **asdict(options), "results": results, "missing": missing}
@@ -108,7 +111,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -> dict[str, Any]:
-    """All measurements of each side; of one that cannot be had, why."""
+    """Return the measurements of each system, or the reason why it cannot be installed."""
     prepare(folder, files, options.vocab_size, options.fill_vocabulary)
     toolkits.write_subwords(folder, ["train.en", "train.de"])
     names = [list(SIDES)[number] for number in options.sides]
@@ -116,7 +119,7 @@ def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -
     names = [name for name in names if name not in missing]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in names}
     for turn in range(-1, options.repeats):
-        # In turn -1 everything is compiled and cached: this package's loop, the first, reads its own cache of tokens.
+        # Turn -1 fills the caches of tokens and bytecode and is not counted.
         for name in names if turn >= 0 else (names[0], names[-1]):
             shortened = {} if turn >= 0 else {"seconds": 0.0, "updates": 1}
             found = _measure_side(folder, name, asdict(options) | shortened)
@@ -124,7 +127,7 @@ def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -
                 results[name].append(found)
                 print(f"{turn + 1}/{options.repeats} {name}: {found['tokens_per_second']:.0f}", file=sys.stderr)
     sizes = [one["parameters"] for found in results.values() for one in found]
-    if max(sizes) > 1.005 * min(sizes):  # some have biases, or a normalisation, that others have not
+    if max(sizes) > 1.005 * min(sizes):  # some have biases or a normalization that others lack
         raise RuntimeError(f"The models differ in size: {results}")
     return results | missing
 
@@ -135,13 +138,13 @@ def _reason_to_leave_out(name: str) -> str | None:
         return None
     try:
         python_of(toolkit)
-    except WillNotInstall as error:
+    except InstallationFailed as error:
         return str(error)
     return None
 
 
 def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False) -> None:
-    """The vocabulary and the text that all sides share, as text files and as a data set."""
+    """Write the shared vocabulary and text, as text files and as a dataset."""
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
 
@@ -160,19 +163,19 @@ def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False)
 
 def _measure_side(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:
     kind, bf16 = SIDES[name]
-    # Threads that wait must not count as work.
+    # Waiting threads must not count as CPU time.
     environment = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "passive")}
     if kind in toolkits.NAMES:
         config = toolkits.write_config(kind, folder, folder / kind, options)
         return toolkits.train(kind, config, options, environment)
     request = {"folder": str(folder), "kind": kind, "bf16": bf16, "options": options}
-    if os.environ.get("PYTHONDONTWRITEBYTECODE"):  # or each process compiles what it imports
+    if os.environ.get("PYTHONDONTWRITEBYTECODE"):  # share compiled bytecode between the processes
         environment |= {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
     return run_worker("training_worker", request, name, environment)
 
 
 def markdown(report: dict[str, Any]) -> Iterator[str]:
-    """What was measured on what, and a table with a row for each side."""
+    """Yield a description of the measurement and a table with a row for each system."""
     results, about = report["results"], report["machine"]
     every = [one for found in results.values() for one in found]
     busy = sorted(one["cores_busy_with_others"] for one in every)
@@ -182,19 +185,20 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     )
     sizes = sorted(one["parameters"] for one in every)
     yield f"Models of {sizes[0]:,} to {sizes[-1]:,} parameters; attention {report['attn_implementation']}; batches of"
-    yield f"{report['max_tokens']} tokens, of Seq2SeqTrainer {report['sentences']} sentences."
+    yield f"{report['max_tokens']} tokens, for Seq2SeqTrainer of {report['sentences']} sentences."
     yield from report["missing"]
-    yield f"{report['repeats']} × {report['seconds']:g} s of each side, {report['updates']} updates at least, in"
-    yield "turns; min – median – max. Other work kept"
+    yield f"{report['repeats']} × {report['seconds']:g} s for each system, at least {report['updates']} updates,"
+    yield "taking turns; min – median – max. Other work kept"
     yield f"{busy[0]:.1f} – {statistics.median(busy):.1f} – {busy[-1]:.1f} cores busy. {report['note']}".rstrip()
     yield ""
-    columns = ["side", "target tokens/s", "× best peer", "tokens a CPU second", "× best peer"]
+    columns = ["system", "target tokens/s", "relative to the best other"]
+    columns += ["target tokens per CPU second", "relative to the best other"]
     columns += [
         "peak memory, MiB",
-        "× least of a peer",
-        "of it since before the first update",
+        "relative to the leanest other",
+        "added by training, MiB",
         "padding",
-        "tokens an update",
+        "target tokens per update",
         "updates",
     ]
     yield f"| {' | '.join(columns)} |"

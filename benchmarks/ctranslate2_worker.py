@@ -1,9 +1,10 @@
 """
-CTranslate2 in a process and an environment of its own, as its users run it; `bench_decoding.py` starts it.
+Translate with CTranslate2 in its own process and environment; `bench_decoding` starts it.
 
     python -m benchmarks.ctranslate2_worker FOLDER THREADS
 
-Each line of standard input is a request in JSON, `sentences` (lists of tokens) and `options`; so is each answer.
+Each line of standard input is a request in JSON: `sentences` (lists of tokens) and `options`. Each line of output is
+the JSON list of the best hypotheses.
 """
 
 import json

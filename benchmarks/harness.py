@@ -13,8 +13,8 @@ from statistics import linear_regression
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-# For workers that measure memory: glibc gives each larger tensor pages of its own and returns them to the system when
-# the tensor is freed. Otherwise free blocks between live tensors count as resident memory.
+# For workers that measure memory: glibc allocates each larger tensor on separate pages, which it returns to the
+# system when the tensor is freed. Otherwise free blocks between live tensors count as resident memory.
 RELEASE_FREED_PAGES = {"MALLOC_MMAP_THRESHOLD_": "32768"}
 
 
@@ -71,6 +71,11 @@ def cpu_name() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def progress(message: str) -> None:
+    """Print a line to standard error at once."""
+    print(message, file=sys.stderr, flush=True)
 
 
 def write_curves(

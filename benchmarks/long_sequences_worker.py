@@ -19,12 +19,12 @@ import torch
 from benchmarks.memory_usage import peak_increase_of
 from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, create_cache
 
-TOKENS = 8  # of a round; the fastest counts
-MOMENT = 0.3  # seconds that a round takes unless one step takes more
+TOKENS = 8  # per round; the fastest counts
+MIN_ROUND_SECONDS = 0.3  # minimum length of a round
 
 
 def measure(what: str, length: int, rounds: int, shape: dict[str, Any]) -> dict[str, float]:
-    """The point by what is measured: of a "token" there are seconds only."""
+    """Measure one point: "seconds" or "mib" of a training step, or the seconds of a generated "token"."""
     model = VanillaTransformerLongForCausalLM(VanillaTransformerLongDecoderConfig(**shape))
     if what == "token":
         return {"seconds": token_seconds(model, length, rounds)}
@@ -39,9 +39,9 @@ def measure(what: str, length: int, rounds: int, shape: dict[str, Any]) -> dict[
 
 def training_step(model: VanillaTransformerLongForCausalLM, length: int) -> Callable[[], None]:
     """
-    Forward and backward over one sequence of random tokens, dropout included, without an optimizer.
+    Return a function that runs forward and backward over one sequence of random tokens, with dropout.
 
-    It has run once, so that gradients are there: what they take is resident before, and each step adds to them.
+    It has run once, so that the gradients of parameters are already allocated.
     """
     tokens = torch.randint(3, model.config.vocab_size, (1, length))
     model.train()
@@ -54,7 +54,7 @@ def training_step(model: VanillaTransformerLongForCausalLM, length: int) -> Call
 
 
 def token_seconds(model: VanillaTransformerLongForCausalLM, position: int, rounds: int) -> float:
-    """The fastest of `rounds` times `TOKENS` steps of generation behind a prompt; each round begins at its end."""
+    """Return the seconds of the fastest generation step after a prompt, of `TOKENS` steps in each of `rounds`."""
     tokens = torch.randint(3, model.config.vocab_size, (1, position + 1))
     prompt, token = tokens.split([position, 1], dim=1)
     filled = create_cache(model.config)
@@ -72,9 +72,9 @@ def token_seconds(model: VanillaTransformerLongForCausalLM, position: int, round
 
 
 def best_seconds(step: Callable[[], None]) -> float:
-    """Of one step, or of as many as fit into a moment, since another process may interrupt a short one."""
+    """Return the seconds of the fastest step of a round; a short step runs often, because others may interrupt it."""
     found, started = [_seconds_of(step)], time.perf_counter()
-    while time.perf_counter() - started + found[0] < MOMENT:
+    while time.perf_counter() - started + found[0] < MIN_ROUND_SECONDS:
         found.append(_seconds_of(step))
     return min(found)
 

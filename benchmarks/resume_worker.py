@@ -1,11 +1,11 @@
 """
-Training as `bench_resume.py` watches it: each batch leaves a line in a record, and SIGKILL comes at one exact place.
+Run training for `bench_resume`: record each batch, and send SIGKILL at one exact place.
 
     python -m benchmarks.resume_worker RECORD PLACE [RECIPE.yaml] [flags of training]
 
-PLACE is `2.1`, before the first batch of the second update; `checkpoint-3`, while that folder is being written; or
-`never`. Each process writes to RECORD with its own number behind it. Nothing in the package knows of all this: what is
-watched is the order of updates, the model's `forward`, torch's dropout, and the files that are opened.
+PLACE is `2.1` for the moment before the first batch of the second update, `checkpoint-3` for the moment while that
+folder is being written, or `never`. Each process writes to RECORD plus its rank. The package is not changed for this:
+the worker observes the order of updates, the model's `forward`, torch's dropout, and opened files.
 """
 
 import functools
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class BatchRecord:
-    """One line of JSON for each batch that is trained on: which pairs it has, and what was drawn for it."""
+    """Write a line of JSON for each training batch: its pairs, its tokens and its random draws."""
 
     def __init__(self, path: Path, place: str):
         self.path, self.place = path, place
@@ -48,7 +48,7 @@ class BatchRecord:
         self.dropped = hashlib.sha256()
 
     def watch(self) -> None:
-        """Puts itself between the package and what it calls."""
+        """Wrap the batch sampler and the model's `forward`, and hook torch's dropout."""
         iterate, forward = StatefulBatchSampler.__iter__, VanillaTransformerModel.forward
 
         def recorded_updates(order: StatefulBatchSampler) -> Iterator[Any]:
@@ -79,7 +79,7 @@ class BatchRecord:
         line["generator_before"] = digest(torch.get_rng_state())
         self.dropped = hashlib.sha256()
         outputs = forward(model, *arguments, **tensors)
-        line |= {"dropped": self.dropped.hexdigest(), "generator_behind": digest(torch.get_rng_state())}
+        line |= {"dropped": self.dropped.hexdigest(), "generator_after": digest(torch.get_rng_state())}
         with self.path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         return outputs
@@ -90,7 +90,7 @@ class BatchRecord:
 
 
 def digest(*tensors: torch.Tensor) -> str:
-    """Stands for shapes and values of tensors."""
+    """Return a hash of the shapes and values of tensors."""
     content = hashlib.sha256()
     for tensor in tensors:
         content.update(str(tuple(tensor.shape)).encode() + tensor.numpy().tobytes())
@@ -98,7 +98,7 @@ def digest(*tensors: torch.Tensor) -> str:
 
 
 def kill_while_writing(checkpoint: str) -> None:
-    """Ends the run where the last file of a checkpoint is opened, which is still empty then; the others are there."""
+    """Kill the run when it opens the last file of a checkpoint: that file is empty, the others are complete."""
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event != "open" or "w" not in str(arguments[1]):
@@ -111,7 +111,7 @@ def kill_while_writing(checkpoint: str) -> None:
 
 
 def kill_all_processes() -> None:
-    """`kill -9` to the launcher, if there is one, which would let the others end in order, to these, and to itself."""
+    """Send SIGKILL to the launcher, if any, which would stop the other processes in order, to these, and to itself."""
     this = psutil.Process()
     launched = "TORCHELASTIC_RUN_ID" in os.environ
     launcher = this.parent() if launched else None

@@ -1,5 +1,5 @@
 """
-One point of a curve of `bench_scaling.py` in a process of its own, so that its peak memory is its own.
+Measure one point of a curve of `bench_scaling` in its own process, so that its peak memory is its own.
 
     python -m benchmarks.scaling_worker '{"side": "ours", "curve": "source length", "value": 64, …}'
 """
@@ -24,14 +24,14 @@ from transformers import (
 
 from benchmarks.bench_decoding import random_model
 from benchmarks.memory_usage import sampled_increase
-from benchmarks.throughput_meter import TimeIsOver
+from benchmarks.throughput_meter import TimeLimitReached
 from vanilla_transformer.conversion.marian import model_to_marian
 
 TARGET_TOKENS = 32
 
 
 def measure(side: str, curve: str, value: int, rounds: int, **options: Any) -> dict[str, float]:
-    """Seconds and MiB of one point."""
+    """Return seconds and MiB of one point."""
     if curve == "pairs of text":
         return text_point(side, value, **options)
     shape = {"source length": 24, "sentences": 32, "beams": 1, "vocabulary": 8000} | options | {curve: value}
@@ -39,7 +39,7 @@ def measure(side: str, curve: str, value: int, rounds: int, **options: Any) -> d
 
 
 def decoding_point(side: str, rounds: int, shape: dict[str, int]) -> dict[str, float]:
-    """The best of `rounds` decodings, and the memory that decoding took beyond the model."""
+    """Decode and return the seconds of the best round and the memory added to the model's."""
     length, vocab_size = shape["source length"], shape["vocabulary"]
     model = random_model("small", vocab_size=vocab_size, max_position_embeddings=length + TARGET_TOKENS)
     source = torch.randint(3, vocab_size, (shape["sentences"], length))
@@ -52,7 +52,7 @@ def decoding_point(side: str, rounds: int, shape: dict[str, int]) -> dict[str, f
         decoder = model_to_marian(model)
         del model
     seconds = []
-    with sampled_increase() as watched:  # of the first, which is not timed
+    with sampled_increase() as watched:  # a warm-up round, which is not timed
         decoder.generate(source, **decoding)
     for _ in range(rounds):
         started = time.perf_counter()
@@ -62,15 +62,15 @@ def decoding_point(side: str, rounds: int, shape: dict[str, int]) -> dict[str, f
 
 
 def text_point(side: str, pairs: int, folder: str) -> dict[str, float]:
-    """From raw text to behind the first update, imports not counted, and the memory of all that."""
+    """Measure the way from text files to the first update, without imports."""
 
     def stop(*_: Any) -> None:
-        raise TimeIsOver
+        raise TimeLimitReached
 
     register_optimizer_step_post_hook(stop)
     source, target = (Path(folder) / f"{pairs}.{end}" for end in ("en", "de"))
     started = time.perf_counter()
-    with tempfile.TemporaryDirectory() as output, sampled_increase() as watched, suppress(TimeIsOver):
+    with tempfile.TemporaryDirectory() as output, sampled_increase() as watched, suppress(TimeLimitReached):
         (_with_our_loop if side == "ours" else _with_trainer)(source, target, Path(folder), output)
     return {"seconds": time.perf_counter() - started, "mib": max(watched) / 2**20}
 
@@ -90,7 +90,7 @@ def _with_our_loop(source: Path, target: Path, folder: Path, output: str) -> Non
 
 
 def _with_trainer(source: Path, target: Path, folder: Path, output: str) -> None:
-    """As transformers' translation example does it: `datasets`, `map`, a collator that pads."""
+    """Prepare data and train like transformers' translation example: `datasets`, `map` and a padding collator."""
     import datasets
     from transformers import MarianConfig
 

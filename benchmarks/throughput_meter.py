@@ -1,7 +1,7 @@
 """
-What an update costs, of any training loop in this process: target tokens a second, and peak memory.
+Measure the updates of any training loop in this process: target tokens per second and peak memory.
 
-It needs torch and psutil only, so that the environments of other toolkits can run it.
+It needs torch and psutil only, so that it runs in the environments of other toolkits.
 """
 
 import time
@@ -13,17 +13,17 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from benchmarks.memory_usage import peak_bytes
 
 
-class TimeIsOver(Exception):
-    """Ends training behind the update that is the last one to be measured."""
+class TimeLimitReached(Exception):
+    """Stops training after the last measured update."""
 
 
-class Meter:
+class ThroughputMeter:
     """
-    Counts updates by torch's optimizer, whose steps they are. Tokens are counted by whoever sees the batches.
+    Measure training by a hook on the steps of torch's optimizers. The caller counts the tokens of each batch.
 
     Args:
-        seconds: Of what is measured, `warm_up` updates not counted.
-        least: Updates that are measured however long they take.
+        seconds: Minimum length of the measurement, without the `warm_up` updates before it.
+        least: Minimum number of measured updates.
     """
 
     def __init__(self, seconds: float, warm_up: int, least: int):
@@ -36,7 +36,7 @@ class Meter:
         self.hook = register_optimizer_step_post_hook(lambda *_: self._updated())
 
     def count(self, model: Any, tokens: int, padded: int) -> None:
-        """Enters a batch: its target tokens with EOS, without and with padding."""
+        """Count a batch: its target tokens including EOS, without and with padding."""
         if self.model is None:
             self.model = model
             self.resident_before = psutil.Process().memory_info().rss
@@ -53,7 +53,7 @@ class Meter:
         elif self.updates >= self.warm_up + self.least and time.monotonic() - self.begin["wall"] >= self.seconds:
             self._finish()
             self.hook.remove()
-            raise TimeIsOver
+            raise TimeLimitReached
 
     def _finish(self) -> None:
         seconds, own, all_busy = (value - self.begin[name] for name, value in _clocks().items())
@@ -65,13 +65,13 @@ class Meter:
             "target_padding": 1.0 - self.tokens / self.padded,
             "peak_mib": peak_bytes() / 2**20,
             "peak_over_resident_mib": (peak_bytes() - self.resident_before) / 2**20,
-            "cores_busy_with_others": max(0.0, (all_busy - own) / seconds),  # the two clocks tick apart
+            "cores_busy_with_others": max(0.0, (all_busy - own) / seconds),  # the clocks have different resolutions
             "parameters": self.parameters,
         }
 
 
 def _clocks() -> dict[str, float]:
-    """Seconds: by the clock, of this process on all cores, and of all that keeps the machine's cores busy."""
+    """Return wall-clock seconds, CPU seconds of this process, and busy seconds of all cores."""
     cores = psutil.cpu_times()
     busy = cores.user + cores.system + getattr(cores, "nice", 0.0) + getattr(cores, "steal", 0.0)
     return {"wall": time.monotonic(), "own": time.process_time(), "busy": busy}

@@ -16,20 +16,20 @@ from typing import Any
 
 import torch
 
-from benchmarks.throughput_meter import Meter, TimeIsOver
+from benchmarks.throughput_meter import ThroughputMeter, TimeLimitReached
 
 
 def measure(toolkit: str, config: str, options: dict[str, Any]) -> None:
-    """Trains until the time is over."""
-    meter = Meter(options["seconds"], options["warm_up"], options["updates"])
-    output = os.dup(1)  # both write their logs to standard output
+    """Train until the time is over, and print the measurements."""
+    meter = ThroughputMeter(options["seconds"], options["warm_up"], options["updates"])
+    output = os.dup(1)  # both toolkits log to standard output
     os.dup2(2, 1)
     {"joeynmt": train_joeynmt, "eole": train_eole}[toolkit](Path(config), meter)
     os.write(output, json.dumps(meter.result).encode() + b"\n")
-    os._exit(0)  # threads that still read batches
+    os._exit(0)  # some threads still read batches
 
 
-def train_joeynmt(config: Path, meter: Meter) -> None:
+def train_joeynmt(config: Path, meter: ThroughputMeter) -> None:
     import joeynmt.__main__ as command
     from joeynmt.training import TrainManager
 
@@ -41,12 +41,12 @@ def train_joeynmt(config: Path, meter: Meter) -> None:
 
     TrainManager._train_step = counted
     sys.argv = ["joeynmt", "train", str(config), "--skip-test"]
-    with suppress(TimeIsOver):  # the checkpoint is written all the same
+    with suppress(TimeLimitReached):  # JoeyNMT still writes its checkpoint
         command.main()
 
 
-def train_eole(config: Path, meter: Meter) -> None:
-    sys.modules["spacy"] = ModuleType("spacy")  # of transforms that nobody asks for here
+def train_eole(config: Path, meter: ThroughputMeter) -> None:
+    sys.modules["spacy"] = ModuleType("spacy")  # imported for transforms that are not used here
     from eole.bin.main import main
     from eole.trainer import Trainer
 
@@ -64,7 +64,7 @@ def train_eole(config: Path, meter: Meter) -> None:
     sys.argv = ["eole", "train", "-config", str(config)]
     try:
         main()
-    except TimeIsOver:
+    except TimeLimitReached:
         trainers[0].model_saver.save(meter.updates)
 
 

@@ -26,18 +26,18 @@ _FOLDER = ROOT / ".venv-peers"
 
 
 @dataclass(frozen=True)
-class Peer:
-    """What a toolkit is installed from; `alone` is what is installed without all that it asks for."""
+class Packages:
+    """Packages of a toolkit; those in `alone` are installed without their dependencies."""
 
     packages: list[str]
     alone: list[str] = field(default_factory=list)
 
 
-PEERS = {
-    "ctranslate2": Peer(["ctranslate2==4.8.5"]),
-    "joeynmt": Peer(["torch", "joeynmt==2.3.0", "importlib-metadata<9", "psutil"]),
-    # It asks for servers, speech and trackers as well, which training and translating do without.
-    "eole": Peer(
+TOOLKITS = {
+    "ctranslate2": Packages(["ctranslate2==4.8.5"]),
+    "joeynmt": Packages(["torch", "joeynmt==2.3.0", "importlib-metadata<9", "psutil"]),
+    # Its dependencies include servers, speech and trackers, which training and translation do not need.
+    "eole": Packages(
         ["torch", "psutil", "pyonmttok", "configargparse", "rapidfuzz", "pyahocorasick", "six", "pyyaml", "tqdm"]
         + ["sacrebleu", "pydantic", "safetensors", "huggingface_hub", "requests", "sentencepiece", "subword-nmt"]
         + ["transformers", "aiohttp", "uvicorn", "fastapi", "pillow"],
@@ -46,24 +46,24 @@ PEERS = {
 }
 
 
-class WillNotInstall(Exception):
-    """A peer cannot be had; the text says why. The table names it."""
+class InstallationFailed(Exception):
+    """A toolkit cannot be installed; the message says why and appears in the table."""
 
 
 def python_of(name: str) -> Path:
     """
-    The interpreter of a peer's environment, which is made first where need be.
+    Return the interpreter of a toolkit's environment, which is created first if necessary.
 
     Raises:
-        WillNotInstall: the package index does not have it for this machine, or cannot be reached.
+        InstallationFailed: the package index is unreachable or has no package for this machine.
     """
     folder = _FOLDER / name
     if not (folder / ".ready").exists():
         print(f"Installing {name} ...", file=sys.stderr)
         shutil.rmtree(folder, ignore_errors=True)
         venv.create(folder, with_pip=True)
-        _install(folder, name, PEERS[name].packages)
-        _install(folder, name, PEERS[name].alone, "--no-deps")
+        _install(folder, name, TOOLKITS[name].packages)
+        _install(folder, name, TOOLKITS[name].alone, "--no-deps")
         (folder / ".ready").touch()
     return folder / "bin" / "python"
 
@@ -71,12 +71,12 @@ def python_of(name: str) -> Path:
 def _install(folder: Path, name: str, packages: list[str], *options: str) -> None:
     if not packages:
         return
-    # The same torch on all sides.
+    # the same version of torch for all systems
     wanted = [f"torch=={version('torch').split('+')[0]}" if package == "torch" else package for package in packages]
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     ended = subprocess.run([*command, *options, *wanted], capture_output=True, text=True)
     if ended.returncode:
-        raise WillNotInstall(f"{name} will not install: {ended.stderr.strip().splitlines()[-1]}")
+        raise InstallationFailed(f"{name} cannot be installed: {ended.stderr.strip().splitlines()[-1]}")
 
 
 SPECIAL = ["<unk>", "<pad>", "<s>", "</s>"]
@@ -84,7 +84,7 @@ _FOREVER = 10**7
 
 
 def write_subwords(folder: Path, names: Iterable[str]) -> None:
-    """Text files of `folder` as subwords with spaces between them, in `folder/subwords`, and the vocabulary."""
+    """Write text files of `folder` as subwords separated by spaces to `folder/subwords`, with the vocabulary."""
     subwords = folder / "subwords"
     subwords.mkdir(exist_ok=True)
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
@@ -99,7 +99,7 @@ def write_subwords(folder: Path, names: Iterable[str]) -> None:
 
 
 def as_text(folder: Path, lines: Sequence[str]) -> list[str]:
-    """Subwords with spaces between them as text."""
+    """Decode lines of subwords separated by spaces."""
     tokenizer = AutoTokenizer.from_pretrained(folder / "tokenizer")
     ids = [
         tokenizer.convert_tokens_to_ids([token for token in line.split() if token not in SPECIAL]) for line in lines
@@ -108,7 +108,7 @@ def as_text(folder: Path, lines: Sequence[str]) -> list[str]:
 
 
 def write_config(toolkit: str, folder: Path, output: Path, options: dict[str, Any]) -> Path:
-    """The configuration of one training, whose model goes to `output`."""
+    """Write the configuration of one training run, whose model goes to `output`."""
     path = output.with_suffix(".yaml")
     path.write_text(yaml.safe_dump(_CONFIGS[toolkit](folder / "subwords", output, options)))
     return path
@@ -177,13 +177,13 @@ NAMES = tuple(_CONFIGS)
 
 
 def train(toolkit: str, config: Path, options: dict[str, Any], environment: dict[str, str]) -> dict[str, float]:
-    """What the meter says of a training."""
+    """Train and return the measurements of the meter."""
     request = {"toolkit": toolkit, "config": str(config), "options": options}
     return run_worker("toolkit_training_worker", request, toolkit, environment, python_of(toolkit))
 
 
 def translate(toolkit: str, output: Path, source: Path) -> list[str]:
-    """Subwords of the translations of a file of subwords, with a beam of 4, by the toolkit's own command."""
+    """Translate a file of subwords with beam 4 by the toolkit's own command; return lines of subwords."""
     python, answers = str(python_of(toolkit)), output.with_suffix(".answers")
     if toolkit == "joeynmt":
         command = [python, "-m", "joeynmt", "translate", str(output.with_suffix(".yaml"))]
@@ -196,5 +196,5 @@ def translate(toolkit: str, output: Path, source: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    for asked in sys.argv[1:] or PEERS:
-        print(python_of(asked))
+    for toolkit in sys.argv[1:] or TOOLKITS:
+        print(python_of(toolkit))

@@ -1,9 +1,7 @@
 """
-One side of `bench_training.py` in a process of its own, so that its peak memory is its own.
+Train one system of `bench_training` in its own process until the time is over, and print the measurements as JSON.
 
     python -m benchmarks.training_worker '{"folder": …, "kind": …, "bf16": …, "options": …}'
-
-Trains until the time is over and prints what was measured as JSON.
 """
 
 import functools
@@ -22,34 +20,34 @@ from transformers import (
     Seq2SeqTrainingArguments,
 )
 
-from benchmarks.throughput_meter import Meter, TimeIsOver
+from benchmarks.throughput_meter import ThroughputMeter, TimeLimitReached
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
 )
 
-_PEERS = {"random", "group_by_length"}  # the library's `train_sampling_strategy`
+_PEERS = {"random", "group_by_length"}  # values of `train_sampling_strategy`
 _ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
 
 
 def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None:
-    """Trains one side in this process until its time is over, and prints what was measured."""
-    meter = Meter(options["seconds"], options["warm_up"], options["updates"])
+    """Train one system until its time is over, and print the measurements."""
+    meter = ThroughputMeter(options["seconds"], options["warm_up"], options["updates"])
     watch(meter, MarianMTModel if kind in _PEERS else VanillaTransformerModel)
     try:
         if kind == "loop":
             train_with_our_loop(Path(folder), bf16, options)
         else:
             train_with_trainer(Path(folder), kind, bf16, options)
-    except TimeIsOver:
+    except TimeLimitReached:
         if options.get("save_to"):
             meter.model.save_pretrained(options["save_to"])
         print(json.dumps(meter.result))
 
 
-def watch(meter: Meter, model_class: Any) -> None:
-    """Counts what passes the model's `forward`, in any loop alike."""
+def watch(meter: ThroughputMeter, model_class: Any) -> None:
+    """Count the target tokens that pass the model's `forward`, in any training loop."""
     forward = model_class.forward
 
     @functools.wraps(forward)
@@ -63,9 +61,10 @@ def watch(meter: Meter, model_class: Any) -> None:
 
 def target_tokens(decoder_input_ids: torch.Tensor, eos_token_id: int) -> tuple[int, int]:
     """
-    Labels of a batch, without and with padding. The decoder reads the start symbol and then all labels but the last. A
-    row that is not the longest has its EOS, the last label, among them: as many tokens lie before it as there are
-    labels.
+    Return the number of labels of a batch, without and with padding.
+
+    The decoder reads the start symbol and then all labels but the last. A row shorter than the longest one contains
+    its EOS, the last label, after as many tokens as it has labels.
     """
     ends = decoder_input_ids == eos_token_id
     lengths = ends.int().argmax(dim=1).where(ends.any(dim=1), decoder_input_ids.new_tensor(ends.shape[1]))
@@ -73,7 +72,7 @@ def target_tokens(decoder_input_ids: torch.Tensor, eos_token_id: int) -> tuple[i
 
 
 def shape(options: dict[str, Any]) -> dict[str, Any]:
-    """Of both models, in the names that both configurations have; Marian's attentions have biases."""
+    """Return the fields that both configurations share."""
     shape = {"d_model": options["d_model"], "dropout": 0.1, "activation_function": "relu"}
     for part in ("encoder", "decoder"):
         shape |= {f"{part}_layers": options["layers"], f"{part}_ffn_dim": options["ffn_dim"]}
@@ -116,7 +115,7 @@ def train_with_trainer(folder: Path, kind: str, bf16: bool, options: dict[str, A
     else:
         shared |= {"per_device_train_batch_size": options["sentences"], "train_sampling_strategy": kind}
         trainer_class = Seq2SeqTrainer
-        peak = (options["d_model"] * options["warmup_steps"]) ** -0.5  # that of equation 3
+        peak = (options["d_model"] * options["warmup_steps"]) ** -0.5  # the peak of equation 3
         arguments = Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=peak, **shared)
     model = build_model(kind in _PEERS, tokenizer, options)
     trainer_class(

@@ -1,4 +1,4 @@
-"""The benchmark of choices: runs that differ in one flag, each trained once, and a table that compares them."""
+"""Integration tests of `bench_ablations`: each run is trained once and compared with the recipe."""
 
 import importlib
 import json
@@ -41,7 +41,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(bench_ablations, "_call", call)
     yield calls
-    AcceleratorState._reset_state(reset_partial_state=True)  # it keeps the first precision that was asked for
+    AcceleratorState._reset_state(reset_partial_state=True)  # it keeps the first requested precision
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def arguments(tmp_path):
 
 
 @pytest.mark.slow
-def test_each_choice_is_trained_once_and_compared_with_the_recipe(calls, arguments, tmp_path, capsys):
+def test_bench_ablations_trains_each_change_once_and_compares_it(calls, arguments, tmp_path, capsys):
     arguments += ["--max_steps", "4", "--change", "label_smoothing=0", "--change", "dropout=0+vocab_size=290"]
     bench_ablations.main(arguments)
     assert calls.count("train.py") == 3 and calls.count("evaluate.py") == 6
     results = json.loads((tmp_path / "out" / "choices.json").read_text())
     rows = {row["choice"]: row for row in results["rows"]}
-    others = [f"the recipe, {kind}" for kind in ("last checkpoint alone", "moving average", "best validation")]
+    others = [f"the recipe, {kind}" for kind in ("last checkpoint alone", "EMA", "best validation")]
     assert list(rows) == ["the recipe", *others, "label_smoothing=0", "dropout=0+vocab_size=290"]
     assert rows["the recipe"]["updates"] == rows["label_smoothing=0"]["updates"] == 4
     assert rows["the recipe"]["comparison"] is None
@@ -76,7 +76,7 @@ def test_each_choice_is_trained_once_and_compared_with_the_recipe(calls, argumen
     calls.clear()
     bench_ablations.main([*arguments, "--change", "seed=1"])
     assert calls == ["train.py", "evaluate.py"]
-    with pytest.raises(ValueError, match="max_steps was 4, where 5 is asked for"):
+    with pytest.raises(ValueError, match="max_steps=4, but this run has 5"):
         bench_ablations.main([*arguments, "--max_steps", "5"])
 
 
@@ -84,7 +84,7 @@ def test_each_choice_is_trained_once_and_compared_with_the_recipe(calls, argumen
     "change, message",
     [("dropuot=0.1", "There is no flag 'dropuot'. Did you mean 'dropout'"), ("dropout", "FLAG=VALUE")],
 )
-def test_a_change_that_cannot_work_is_refused_before_anything_is_trained(calls, arguments, change, message):
+def test_bench_ablations_refuses_invalid_changes_before_training(calls, arguments, change, message):
     with pytest.raises(ValueError, match=message):
         bench_ablations.main([*arguments, "--max_steps", "4", "--change", change])
     assert calls == []

@@ -1,4 +1,4 @@
-"""The comparison with other toolkits: its parts by name, what cannot be had named, and what its tables say."""
+"""Integration tests of `bench_all` and of benchmarks that start processes or write corpora."""
 
 import json
 import subprocess
@@ -11,12 +11,12 @@ import pytest
 from benchmarks import bench_all, bench_quality, bench_scaling, bench_startup, bench_training, harness, toolkits
 
 
-def test_a_part_that_does_not_exist_is_refused_and_the_others_are_named():
-    with pytest.raises(ValueError, match="no part 'speed'. Parts are decoding, training, memory"):
+def test_bench_all_refuses_unknown_parts():
+    with pytest.raises(ValueError, match="no part 'speed'. The parts are decoding, training, memory"):
         bench_all.main(["speed"])
 
 
-def test_parts_are_run_by_name_and_their_tables_gathered(monkeypatch, tmp_path, capsys):
+def test_bench_all_runs_named_parts_and_collects_their_tables(monkeypatch, tmp_path, capsys):
     def part(data, options):
         assert (data / "test.de").exists() and options.short
         (Path(options.output_dir) / "scaling.md").write_text("a table\n")
@@ -27,20 +27,22 @@ def test_parts_are_run_by_name_and_their_tables_gathered(monkeypatch, tmp_path, 
     assert str(tmp_path / "benchmark.md") in capsys.readouterr().out
 
 
-def test_a_stream_without_a_model_says_what_to_do(tmp_path):
-    with pytest.raises(ValueError, match="--model FOLDER, or the part `quality` before it"):
+def test_bench_all_stream_needs_a_trained_model(tmp_path):
+    with pytest.raises(ValueError, match="Pass --model FOLDER or run the part"):
         bench_all.main(["stream", "--output_dir", str(tmp_path)])
 
 
-def test_a_peer_that_will_not_install_is_named_in_the_table(monkeypatch, tmp_path):
+def test_toolkits_installation_failure_appears_in_the_table(monkeypatch, tmp_path):
     monkeypatch.setattr(toolkits, "_FOLDER", tmp_path)
     monkeypatch.setattr(toolkits.venv, "create", lambda *_, **__: None)
     failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for joeynmt==2.3.0\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
-    with pytest.raises(toolkits.WillNotInstall, match="joeynmt will not install: ERROR: No matching"):
+    with pytest.raises(toolkits.InstallationFailed, match="joeynmt cannot be installed: ERROR: No matching"):
         toolkits.python_of("joeynmt")
     reason = bench_training._reason_to_leave_out("JoeyNMT, float32")
-    assert reason.startswith("joeynmt will not install") and bench_training._reason_to_leave_out("ours, bf16") is None
+    assert (
+        reason.startswith("joeynmt cannot be installed") and bench_training._reason_to_leave_out("ours, bf16") is None
+    )
     report = {
         "machine": harness.describe_machine(),
         "text": "text",
@@ -56,7 +58,7 @@ MEASURED |= {"target_padding": 0.0, "peak_mib": 4.0, "peak_over_resident_mib": 1
 MEASURED |= {"parameters": 9}
 
 
-def test_ratios_are_against_the_best_peer():
+def test_bench_training_ratios_are_relative_to_the_best_toolkit():
     peer = MEASURED | {"tokens_per_second": 1.0, "peak_mib": 8.0}
     worse = peer | {"tokens_per_second": 0.5, "peak_mib": 16.0}
     results = {"ours, bf16": [MEASURED], "JoeyNMT, float32": [worse], "eole, float32": [peer]}
@@ -64,7 +66,7 @@ def test_ratios_are_against_the_best_peer():
     assert cells[1] == "2.00" and cells[5] == "0.50"
 
 
-def test_subwords_come_back_as_the_text_that_they_were(tiny_tokenizer, tmp_path):
+def test_toolkits_subwords_decode_to_the_text(tiny_tokenizer, tmp_path):
     tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
     lines = ["Two dogs.", "A man is sleeping, near  the water."]
     (tmp_path / "train.en").write_text("\n".join(lines) + "\n")
@@ -72,14 +74,14 @@ def test_subwords_come_back_as_the_text_that_they_were(tiny_tokenizer, tmp_path)
     written = (tmp_path / "subwords" / "train.en").read_text().splitlines()
     vocabulary = (tmp_path / "subwords" / "vocabulary").read_text().splitlines()
     assert vocabulary[:4] == toolkits.SPECIAL
-    assert len(set(vocabulary)) == len(vocabulary) == len(tiny_tokenizer) + 1  # they know an unknown token as well
+    assert len(set(vocabulary)) == len(vocabulary) == len(tiny_tokenizer) + 1  # plus an unknown token
     assert all(set(line.split()) <= set(vocabulary) for line in written)
     encoded = [tiny_tokenizer.decode(tiny_tokenizer(line)["input_ids"], skip_special_tokens=True) for line in lines]
     assert toolkits.as_text(tmp_path, written) == [text.strip() for text in encoded]
 
 
 @pytest.mark.parametrize("toolkit", toolkits.NAMES)
-def test_every_toolkit_is_told_the_same_recipe(toolkit, tmp_path):
+def test_toolkits_configurations_contain_every_option(toolkit, tmp_path):
     options = {
         "d_model": 48,
         "heads": 2,
@@ -94,34 +96,34 @@ def test_every_toolkit_is_told_the_same_recipe(toolkit, tmp_path):
         assert f": {value}\n" in text, value
 
 
-def test_growth_is_told_from_the_last_two_points(tmp_path):
+def test_bench_scaling_growth_is_between_the_last_two_points(tmp_path):
     points = [
         {"value": size, "ours": {"seconds": size / 10, "mib": 0.0}, "Marian": {"seconds": size**2 / 10, "mib": 1.0}}
         for size in (1, 2, 4)
     ]
     lines = bench_scaling.markdown("source length", points)
     assert "| 4 | 4.00 | 0 | 1 |" in lines
-    assert "Between the last two points time grows with the power ours 1.00, Marian 2.00." in lines
+    assert "Exponent of the growth of time between the last two rows: ours 1.00, Marian 2.00." in lines
     bench_scaling.draw({"source length": points}, tmp_path / "curve.png")
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_trainings_that_failed_are_in_the_table():
+def test_bench_quality_table_contains_failed_runs():
     rows = [{"side": "ours, bf16", "seed": 1, "BLEU": 30.04, "updates": 1500}]
-    rows.append({"side": "eole", "seed": 1, "failed": "eole will not install: no network\nmore"})
+    rows.append({"side": "eole", "seed": 1, "failed": "eole cannot be installed: no network\nmore"})
     lines = bench_quality.markdown(rows, bench_quality.QualityArguments(minutes=2.0))
-    assert lines[0].startswith("| side | seed | BLEU after 2 minutes")
-    assert lines[2:4] == ["| ours, bf16 | 1 | 30.0 | 1,500 |", "| eole | 1 | eole will not install: no network | |"]
+    assert lines[0].startswith("| system | seed | BLEU after 2 minutes")
+    assert lines[2:4] == ["| ours, bf16 | 1 | 30.0 | 1,500 |", "| eole | 1 | eole cannot be installed: no network | |"]
 
 
-def test_the_first_translation_is_set_beside_the_second():
+def test_bench_startup_compares_first_and_second_translation():
     assert bench_startup.markdown({"first translation": 3.0, "second translation": 2.0})[-1].startswith(
         "The first translation takes 1.50 times"
     )
 
 
 @pytest.mark.slow
-def test_curves_are_measured_on_both_sides(tmp_path):
+def test_bench_scaling_measures_both_systems(tmp_path):
     bench_scaling.main(
         ["--curves", "beams,pairs of text", "--points", "1", "--rounds", "1", "--output_dir", str(tmp_path)]
     )
@@ -132,8 +134,8 @@ def test_curves_are_measured_on_both_sides(tmp_path):
     )
 
 
-def test_the_peak_of_a_process_is_not_that_of_its_parent():
-    """Measurements are started by processes that have had models in memory."""
+def test_memory_usage_peak_excludes_the_parent_process():
+    """The parent of a measurement may have held models in memory."""
     parent = "import subprocess, sys; held = bytearray(b'1') * 2**30; subprocess.run([sys.executable, *sys.argv[1:]])"
     child = "import sys; sys.path.insert(0, sys.argv[1]); from benchmarks.memory_usage import peak_bytes"
     child += "; print(peak_bytes())"

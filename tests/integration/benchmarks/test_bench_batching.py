@@ -1,4 +1,4 @@
-"""The benchmark of planning batches runs, and its figures are those of batches counted by hand."""
+"""Tests of `bench_batching` against batches counted by hand."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from benchmarks import bench_batching
 from vanilla_transformer.data.batch_sampler import plan_batches
 
 
-def test_padding_and_balance_are_those_of_the_batches():
+def test_bench_batching_padding_and_balance_match_manual_counts():
     lengths = np.array([3, 9, 4, 4, 8, 2, 7, 5, 6, 3])
     plan = plan_batches(lengths, lengths, max_tokens=20, batches_per_step=2)
     batches = [[lengths[batch] for batch in plan[step]] for step in range(len(plan))]
@@ -19,7 +19,7 @@ def test_padding_and_balance_are_those_of_the_batches():
     assert bench_batching.balance(bench_batching.padded_tokens(plan, lengths)) == pytest.approx(expected)
 
 
-def test_the_command_prints_a_row_for_each_order(capsys):
+def test_bench_batching_prints_a_row_for_each_order(capsys):
     bench_batching.main(["--planned_pairs", "2000", "--compared_pairs", "2000", "--ranks", "2"])
     said = capsys.readouterr().out
     assert "| 2,000 |" in said

@@ -1,4 +1,4 @@
-"""The table of conversions: a row for each format that is written, and for what can be read back."""
+"""Integration tests of `bench_conversion`: its table has a row for each format and direction."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from vanilla_transformer.conversion import WRITERS
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 
-def test_the_table_has_a_row_for_each_way(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):
+def test_bench_conversion_table_has_all_directions(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "text").write_text("A man is sleeping.\nTwo dogs.\nGrass\n")
     monkeypatch.delitem(WRITERS, "onnx")  # its export takes ten seconds, and `test_onnx.py` has it
@@ -20,6 +20,6 @@ def test_the_table_has_a_row_for_each_way(tiny_model, tiny_tokenizer, tmp_path, 
     assert rows[0][1] == rows[-1][1] == "2 of 2"
 
 
-def test_no_folder_is_refused():
+def test_bench_conversion_refuses_a_missing_folder():
     with pytest.raises(ValueError, match="got 0 names"):
         main(["--sentences", "text"])

@@ -1,4 +1,4 @@
-"""The table of decoding: the same weights and as many tokens on every side, or no table."""
+"""Integration tests of `bench_decoding`: all systems have the same weights and generate the same number of tokens."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ def benchmark(monkeypatch):
 
 
 @pytest.mark.slow
-def test_every_side_decodes_the_same_weights(benchmark, tmp_path, capsys):
+def test_bench_decoding_systems_have_the_same_weights(benchmark, tmp_path, capsys):
     benchmark.main(["--sizes", "small", "--rounds", "1", "--output_file", str(tmp_path / "table.md")])
     assert capsys.readouterr().out == (tmp_path / "table.md").read_text()
     rows = json.loads((tmp_path / "table.json").read_text())
@@ -31,16 +31,16 @@ def test_every_side_decodes_the_same_weights(benchmark, tmp_path, capsys):
     assert rows[0]["ratio"] == rows[5]["ratio"] == 1.0
 
 
-def test_other_numbers_of_tokens_are_refused(benchmark, monkeypatch):
+def test_bench_decoding_refuses_different_numbers_of_tokens(benchmark, monkeypatch):
     model = benchmark.random_model("small")
     model.lm_head.bias.data[2] = 1e4  # ends at once
     monkeypatch.setattr(benchmark, "random_model", lambda size: model)
-    with pytest.raises(ValueError, match="must give 32 tokens a sentence, but Marian, ours"):
+    with pytest.raises(ValueError, match="must return 32 tokens per sentence, but Marian, ours"):
         benchmark.main(["--sizes", "small", "--rounds", "1"])
 
 
 @pytest.mark.slow
-def test_a_stream_is_scored_on_every_side(benchmark, tiny_model, tiny_tokenizer, tmp_path, capsys):
+def test_bench_decoding_scores_a_stream_of_text(benchmark, tiny_model, tiny_tokenizer, tmp_path, capsys):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "source").write_text("A man is sleeping.\nTwo dogs.\nGrass\n")
     (tmp_path / "target").write_text("Ein Mann schläft.\nZwei Hunde.\nGras\n")
@@ -52,12 +52,12 @@ def test_a_stream_is_scored_on_every_side(benchmark, tiny_model, tiny_tokenizer,
         benchmark.main(["--folder", str(folder)])
 
 
-def test_the_profile_has_both_sides(benchmark, capsys):
+def test_bench_decoding_profiles_both_systems(benchmark, capsys):
     benchmark.main(["--sizes", "small", "--profile"])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines() if line.startswith("| `")]
     assert 5 < len(rows) <= 12 and all(row[1].endswith("%") for row in rows)
 
 
-def test_a_name_before_the_flags_is_refused(benchmark):
+def test_bench_decoding_refuses_words_before_flags(benchmark):
     with pytest.raises(ValueError, match="got 'runs/mine'"):
         benchmark.main(["runs/mine"])

@@ -1,4 +1,4 @@
-"""The curves of long sequences: how they grow, where one side begins to pay, and a small point of each."""
+"""Tests of `bench_long_sequences`: slopes, crossovers, tables, and a small measurement of each point."""
 
 import json
 import time
@@ -13,7 +13,7 @@ def point(value, **sides):
 
 
 def curve_of(powers, values=(2, 4, 8, 16), **more):
-    """Sides that grow with a power each, in time and in memory."""
+    """Return points whose time and memory grow with the given power for each side."""
     return [
         {"value": value} | {side: {"seconds": 3e-3 * value**power, "mib": 5 * value**power} | more
                             for side, power in powers.items()}
@@ -21,20 +21,20 @@ def curve_of(powers, values=(2, 4, 8, 16), **more):
     ]  # fmt: skip
 
 
-def test_the_slope_of_a_power_law_is_its_power():
+def test_bench_long_sequences_slope_recovers_a_power_law():
     points = curve_of({"one": 1.0, "two": 2.0, "none": 0.0})
     found = [bench_long_sequences.slope(points, side, "seconds") for side in ("one", "two", "none")]
     assert found == pytest.approx([1.0, 2.0, 0.0], abs=1e-9)
 
 
-def test_the_slope_is_over_the_last_three_that_were_measured():
+def test_bench_long_sequences_slope_fits_the_last_three_points():
     points = [point(10**place, linear={"mib": mib}) for place, mib in enumerate((9.0, 1.0, 10.0, 1000.0))]
     points.append(point(10**4, linear={"needed_mib": 1.0, "available_mib": 0.5}))
     assert bench_long_sequences.slope(points, "linear", "mib") == pytest.approx(1.5)  # least squares through 0, 1, 3
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0, 0.0]], ids=["none", "one", "nothing to take a logarithm of"])
-def test_there_is_no_slope_of_less_than_two_points(values):
+def test_bench_long_sequences_slope_needs_two_positive_points(values):
     points = [point(place + 1, lsh={"mib": mib}) for place, mib in enumerate(values)]
     assert bench_long_sequences.slope(points, "lsh", "mib") is None
 
@@ -43,7 +43,7 @@ def test_there_is_no_slope_of_less_than_two_points(values):
     ("mine", "theirs", "found"),
     [
         ([3, 3, 3], [1, 4, 9], 2),
-        ([0, 3, 0], [1, 2, 9], 4),  # less only at the end counts, not what comes and goes
+        ([0, 3, 0], [1, 2, 9], 4),  # a temporary advantage does not count
         ([0, 0, 0], [1, 1, 1], 1),
         ([0, 0, 9], [1, 1, 1], None),
         ([1, 1, 1], [1, 1, 1], None),
@@ -51,13 +51,13 @@ def test_there_is_no_slope_of_less_than_two_points(values):
         ([5, 5, 5], [None, None, None], None),
     ],
 )
-def test_where_a_side_begins_to_take_less(mine, theirs, found):
+def test_bench_long_sequences_begins_finds_the_crossover(mine, theirs, found):
     rows = zip((1, 2, 4), mine, theirs, strict=True)
     points = [point(at, lsh={"mib": one}, softmax={} if two is None else {"mib": two}) for at, one, two in rows]
     assert bench_long_sequences.begins(points, "lsh", "softmax", "mib") == found
 
 
-def test_the_table_says_what_follows_from_it():
+def test_bench_long_sequences_table_ends_with_conclusions():
     powers = {"softmax (eager)": 2.0, "softmax (sdpa)": 1.0, "linear": 0.5, "lsh": 1.5}
     points = curve_of(powers, values=(1, 2, 1024))
     points[-1]["softmax (eager)"] = {"needed_mib": 2048.0, "available_mib": 1024.4}
@@ -66,12 +66,12 @@ def test_the_table_says_what_follows_from_it():
     assert lines[3] == "| 2 | 12.0 | 6.0 | 4.2 | 8.5 | 20.0 | 10.0 | 7.1 | 14.1 |"
     assert lines[4].startswith("| 1,024 | left out | 3,072.0 |")
     assert lines[5] == "| slope | 2.00 | 1.00 | 0.50 | 1.50 | 2.00 | 1.00 | 0.50 | 1.50 |"
-    assert "softmax (eager) is left out at 1,024: it would need about 2,048 MiB, and 1,024 were available." in lines
+    assert "softmax (eager) was not measured at 1,024: it needs about 2,048 MiB, but 1,024 were available." in lines
     assert "Less time than softmax (sdpa): linear from 2 on, lsh at no measured length." in lines
     assert "Less memory than softmax (eager): linear from 2 on, lsh from 2 on." in lines
 
 
-def test_a_table_of_time_alone_has_no_columns_of_memory():
+def test_bench_long_sequences_table_omits_missing_memory():
     points = [point(64, softmax={"seconds": 0.002}, linear={"seconds": 0.001})]
     assert bench_long_sequences.markdown("position", points)[:4] == [
         "| position | softmax, ms | linear, ms |",
@@ -81,12 +81,12 @@ def test_a_table_of_time_alone_has_no_columns_of_memory():
     ]
 
 
-def test_layers_are_told_beside_what_their_parameters_take():
+def test_bench_long_sequences_depth_table_reports_parameters():
     points = curve_of({"ordinary": 1.0, "reversible": 0.0}, values=(2, 16), parameters_mib=3.0)
     assert "Parameters take 3.0 MiB with 2 layers and 3.0 with 16." in bench_long_sequences.markdown("depth", points)
 
 
-def test_the_picture_has_all_curves(tmp_path):
+def test_bench_long_sequences_draws_all_curves(tmp_path):
     found = {
         "length": curve_of({"softmax (sdpa)": 2.0, "linear": 1.0}),
         "position": [point(64, linear={"seconds": 1})],
@@ -95,7 +95,7 @@ def test_the_picture_has_all_curves(tmp_path):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_squares_beyond_the_memory_are_left_out():
+def test_bench_long_sequences_skips_points_beyond_the_memory():
     request = bench_long_sequences.request_of("length", "softmax (eager)", 1024)
     needed = 4 * 4 * 1024**2 * 2 * 3
     assert bench_long_sequences.lacking_memory(request, needed) == {}
@@ -103,12 +103,12 @@ def test_squares_beyond_the_memory_are_left_out():
     assert bench_long_sequences.lacking_memory(bench_long_sequences.request_of("length", "linear", 1024), 0) == {}
 
 
-def test_buckets_grow_with_the_length():
+def test_bench_long_sequences_buckets_grow_with_length():
     shapes = [bench_long_sequences.request_of("length", "lsh", length)["shape"] for length in (32, 256, 16384)]
     assert [shape["num_buckets"] for shape in shapes] == [2, 8, 512]
 
 
-def test_curves_that_do_not_exist_are_refused():
+def test_bench_long_sequences_refuses_unknown_curves():
     with pytest.raises(ValueError, match="must be of length, depth, position, got 'width'"):
         bench_long_sequences.main(["--curves", "width"])
 
@@ -117,9 +117,9 @@ SIDES = [(curve, side) for curve, (_, sides) in bench_long_sequences.CURVES.item
 
 
 @pytest.mark.parametrize(("curve", "side"), SIDES)
-def test_a_small_point_of_every_side(curve, side, monkeypatch):
+def test_long_sequences_worker_measures_a_small_point(curve, side, monkeypatch):
     monkeypatch.setattr(bench_long_sequences, "_DEPTH_LENGTH", 64)
-    monkeypatch.setattr(long_sequences_worker, "MOMENT", 0.0)
+    monkeypatch.setattr(long_sequences_worker, "MIN_ROUND_SECONDS", 0.0)
     request = bench_long_sequences.request_of(curve, side, 3 if curve == "depth" else 65)
     measured = {what: long_sequences_worker.measure(what, rounds=1, **request) for what in _quantities(curve)}
     assert all(found["seconds"] > 0.0 for what, found in measured.items() if what != "mib")
@@ -131,17 +131,17 @@ def _quantities(curve):
     return ["token"] if curve == "position" else ["seconds", "mib"]
 
 
-def test_a_short_step_is_timed_more_than_once_and_a_long_one_once(monkeypatch):
+def test_long_sequences_worker_repeats_short_steps_only(monkeypatch):
     steps = []
     assert 0.0 < long_sequences_worker.best_seconds(lambda: steps.append("short") or time.sleep(0.02)) < 0.3
     assert len(steps) > 2
-    monkeypatch.setattr(long_sequences_worker, "MOMENT", 0.01)
+    monkeypatch.setattr(long_sequences_worker, "MIN_ROUND_SECONDS", 0.01)
     assert long_sequences_worker.best_seconds(lambda: steps.append("long") or time.sleep(0.02)) >= 0.02
     assert steps.count("long") == 1
 
 
-@pytest.mark.parametrize("kernel", [True, False], ids=["by the kernel", "by looking"])
-def test_the_peak_is_of_the_step_alone(kernel, monkeypatch, tmp_path):
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "sampling"])
+def test_memory_usage_peak_increase_covers_the_step_only(kernel, monkeypatch, tmp_path):
     if not kernel:
         monkeypatch.setattr(memory_usage, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
 
@@ -150,14 +150,14 @@ def test_the_peak_is_of_the_step_alone(kernel, monkeypatch, tmp_path):
         time.sleep(0.05)
         assert len(taken) == size
 
-    before = bytearray(b"1") * 2**27  # which is not the step's
+    before = bytearray(b"1") * 2**27  # held before the step
     peaks = [memory_usage.peak_increase_of(lambda size=size: held(size)) for size in (2**27, 2**20)]
     assert len(before) == 2**27
     assert peaks[0] == pytest.approx(2**27, rel=0.1) and peaks[1] < 2**26
 
 
 @pytest.mark.slow
-def test_a_curve_is_written_with_its_table_and_its_picture(tmp_path, monkeypatch):
+def test_bench_long_sequences_writes_table_json_and_picture(tmp_path, monkeypatch):
     values, sides = bench_long_sequences.CURVES["length"]
     monkeypatch.setitem(bench_long_sequences.CURVES, "length", ([16], {"linear": sides["linear"]}))
     monkeypatch.setattr(bench_long_sequences, "_conclusions", lambda name, points: [])

@@ -1,4 +1,4 @@
-"""The tasks ask what they say, budgets are kept, and every side learns something."""
+"""Tests of `bench_long_tasks`: the generated tasks, the memory budget, tables, and short training runs."""
 
 import json
 
@@ -18,8 +18,8 @@ TASK_SIDES = {
 }
 
 
-def told_and_asked(task, length):
-    """What is no noise, before and in the asked part, and the labels of the latter: rows of lists."""
+def facts_and_queries(task, length):
+    """Yield, for each row, the tokens of the facts, the tokens of the query, and the labels of the query."""
     ids, labels = worker.TASKS[task](5, length)
     assert ids.shape == labels.shape == (5, length)
     noise = (ids >= worker._NOISE) & (ids < worker._NOISE + worker.NOISE)
@@ -31,15 +31,15 @@ def told_and_asked(task, length):
         yield row[places].tolist(), row[ends:].tolist(), answers[ends:].tolist()
 
 
-def test_a_copy_is_the_same_word_in_capitals():
-    for word, capitals, labels in told_and_asked("copy", 200):
+def test_copy_task_repeats_the_word_in_capitals():
+    for word, capitals, labels in facts_and_queries("copy", 200):
         assert len(set(word)) == worker.ITEMS
         assert [letter - worker._LETTER for letter in word] == [each - worker._CAPITAL for each in capitals]
         assert labels == [-100, *capitals[1:]]
 
 
-def test_what_is_recalled_is_what_was_told_with_the_letter():
-    for pairs, asked, labels in told_and_asked("recall", 200):
+def test_recall_task_labels_are_the_symbols_of_the_letters():
+    for pairs, asked, labels in facts_and_queries("recall", 200):
         told = dict(divmod(pair - worker._PAIR, worker.SYMBOLS) for pair in pairs)
         letters, symbols = asked[::2], asked[1::2]
         assert [told[letter - worker._LETTER] for letter in letters] == [each - worker.FIRST for each in symbols]
@@ -47,35 +47,35 @@ def test_what_is_recalled_is_what_was_told_with_the_letter():
         assert labels[1::2] == symbols and set(labels[::2]) == {-100}
 
 
-def test_what_is_told_is_anywhere_in_the_first_half():
+def test_copy_task_facts_are_anywhere_in_the_first_half():
     ids, _ = worker.copying(400, 4 * worker.SHORTEST)
     begins = (ids < worker._NOISE).to(torch.uint8).argmax(dim=1)
     assert begins.min() < 8 and begins.max() > 2 * worker.SHORTEST - worker.ITEMS - 8
 
 
-def test_documents_have_frequencies_and_whoever_counts_comes_near_them():
+def test_ideal_losses_approach_the_entropy_of_documents():
     torch.manual_seed(0)
-    losses = worker.counting_losses(worker.documents(200, 400))
-    assert losses[:, 0].exp().mean() == pytest.approx(worker.WORDS)  # nobody knows the first word
+    losses = worker.ideal_losses(worker.documents(200, 400))
+    assert losses[:, 0].exp().mean() == pytest.approx(worker.WORDS)  # the first word cannot be predicted
     frequencies = torch.distributions.Dirichlet(torch.full((worker.WORDS,), worker.CONCENTRATION)).sample((2000,))
     known = torch.distributions.Categorical(frequencies).entropy().mean()
     assert known < losses[:, 300:].mean() < known + 0.15
     assert losses[:, 4:8].mean() > losses[:, 40:80].mean() > losses[:, 300:].mean()
 
 
-def test_the_losses_of_counting_are_chances_that_sum_to_one():
+def test_ideal_losses_are_a_distribution():
     text = torch.tensor([[3, 3, 5]]).repeat(worker.WORDS, 1)
     text[:, 2] = torch.arange(worker.WORDS) + worker.FIRST
-    assert (-worker.counting_losses(text)[:, 2]).exp().sum() == pytest.approx(1.0)
+    assert (-worker.ideal_losses(text)[:, 2]).exp().sum() == pytest.approx(1.0)
 
 
-def test_accuracy_counts_what_is_asked_alone():
+def test_accuracy_counts_labeled_positions_only():
     labels = torch.tensor([[-100, -100, 4, 5]])
     logits = torch.nn.functional.one_hot(torch.tensor([[0, 4, 9, 5]]), 10).float()
     assert worker.accuracy_of(logits, labels) == worker.accuracy_of(logits[:, 1:], labels) == 0.5
 
 
-def test_the_longest_length_within_the_budget_is_taken():
+def test_longest_within_takes_the_longest_length_in_budget():
     asked = []
 
     def memory(length):
@@ -84,44 +84,44 @@ def test_the_longest_length_within_the_budget_is_taken():
 
     assert bench_long_tasks.longest_within(70.0, 1024, memory) == (256, 65.536)
     assert asked == [1024, 512, 256]
-    with pytest.raises(ValueError, match=r"No length is within the budget of 0\.1 MiB"):
+    with pytest.raises(ValueError, match=r"No length fits into the budget of 0\.1 MiB"):
         bench_long_tasks.longest_within(0.1, 1024, memory)
 
 
-def test_the_table_says_where_each_side_learnt_and_how_it_did():
+def test_bench_long_tasks_table_has_a_row_for_each_side():
     lines = "\n".join(bench_long_tasks.markdown({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, 1024))
     assert "| recall | softmax | 512 | 36 | 1,200 | 512 | 99.3% | 10.0% |" in lines
-    assert "| remembered | 0 | 8 | 32 | softmax, the segment alone |" in lines
-    assert "| perplexity | 10.00 | 5.00 | 3.00 | 9.50 |" in lines and "left with 2.00; no context gives 256." in lines
+    assert "| memory length | 0 | 8 | 32 | softmax, segment only |" in lines
+    assert "| perplexity | 10.00 | 5.00 | 3.00 | 9.50 |" in lines and "has 2.00; no context gives 256." in lines
 
 
-def test_the_slope_is_that_of_a_power_of_what_is_seen():
+def test_fitted_slope_recovers_a_power_law():
     half = worker.SEGMENT / 2
     perplexities = {str(memory): 200.0 * (half + memory) ** -0.7 for memory in (0, 8, 16, 64)}
     assert bench_long_tasks.fitted_slope(perplexities) == pytest.approx(-0.7)
 
 
-def test_the_picture_has_a_panel_for_each_part(tmp_path):
+def test_bench_long_tasks_draws_all_parts(tmp_path):
     bench_long_tasks.draw({"recall": TASK_SIDES, "context": DOCUMENT_SIDES}, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("flag", [["--parts", "copy,sing"], ["--length", "100"]])
-def test_parts_and_lengths_that_are_none_are_named(flag, capsys):
+def test_bench_long_tasks_refuses_unknown_parts_and_lengths(flag, capsys):
     with pytest.raises(ValueError, match=flag[1].split(",")[-1]):
         bench_long_tasks.main(flag)
 
 
 @pytest.mark.parametrize("side", worker.SIDES)
-def test_every_side_learns_a_short_text(side, monkeypatch):
-    monkeypatch.setattr(worker, "ASKED", 1)
+def test_long_tasks_worker_trains_every_side(side, monkeypatch):
+    monkeypatch.setattr(worker, "EVAL_BATCHES", 1)
     torch.manual_seed(0)
     assert worker.memory_of("copy", side, 64)["mib"] >= 0.0
     found = worker.run_task("recall", side, 64, 128, minutes=0.01, learning_rate=0.002)
     assert found["updates"] >= 1 and 0.0 <= found["own"] <= 1.0 and 0.0 <= found["long"] <= 1.0
 
 
-def test_the_end_of_a_text_is_read_with_the_memory_of_all_before():
+def test_long_tasks_worker_reads_the_end_with_the_memory():
     torch.manual_seed(0)
     ids, labels = worker.recalling(2, 256)
     model = worker.build("relative").eval()
@@ -131,9 +131,9 @@ def test_the_end_of_a_text_is_read_with_the_memory_of_all_before():
     torch.testing.assert_close(found.loss, whole.loss)
 
 
-def test_choices_reach_every_layer():
+def test_set_attention_fields_reaches_every_layer():
     model = worker.build("lsh")
-    worker.set_choices(model, num_buckets=worker.buckets_of(512), num_hashes=3)
+    worker.set_attention_fields(model, num_buckets=worker.buckets_of(512), num_hashes=3)
     assert [(each.self_attn.config.num_buckets, each.self_attn.config.num_hashes) for each in model.model.layers] == [
         (16, 3),
         (16, 3),
@@ -142,7 +142,7 @@ def test_choices_reach_every_layer():
 
 
 @pytest.mark.parametrize("side", ["relative", "softmax"])
-def test_segments_are_learnt_one_after_the_other(side):
+def test_long_tasks_worker_trains_on_consecutive_segments(side):
     torch.manual_seed(0)
     found = worker.run_context(side, [0, 8], minutes=0.02, learning_rate=0.002)
     assert found["updates"] > 1 and set(found["perplexity"]) == ({"0", "8"} if side == "relative" else {"0"})

@@ -1,4 +1,4 @@
-"""The table of resuming: its comparison sees every difference, and its command ends with a table of equals."""
+"""Tests of `bench_resume`: its comparison detects every difference, and its command finds none."""
 
 import copy
 import json
@@ -18,7 +18,7 @@ FILES = ["model.safetensors", "ema/model.safetensors"]
 FILES += [f"checkpoint-{step}/{part}.safetensors" for step in (9, 10) for part in ("model", "optimizer", "ema")]
 LINES = [
     {"epoch": 0, "pairs": [number], "tokens": f"t{number}", "dropped": f"d{number}"}
-    | {"generator_before": f"g{number}", "generator_behind": f"h{number}"}
+    | {"generator_before": f"g{number}", "generator_after": f"h{number}"}
     for number in range(4)
 ]
 ENTRIES = [
@@ -27,7 +27,7 @@ ENTRIES = [
 
 
 def write_run(folder, records):
-    """A folder such as a run leaves, and the records of its parts, each of one process."""
+    """Write the folder of a finished run and return it with the records of its parts, each of one process."""
     for number, name in enumerate(FILES):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         save_file({"weight": torch.arange(3.0) + number}, folder / name)
@@ -45,43 +45,43 @@ def write_log(folder, entries):
     (folder / "metrics.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
 
 
-def differing(straight, resumed):
-    return {item for item, same in bench_resume.compare(straight, resumed).items() if not same}
+def differing(uninterrupted, resumed):
+    return {item for item, same in bench_resume.compare(uninterrupted, resumed).items() if not same}
 
 
 @pytest.fixture
-def straight(tmp_path):
-    return write_run(tmp_path / "straight", [[LINES]])
+def uninterrupted(tmp_path):
+    return write_run(tmp_path / "uninterrupted", [[LINES]])
 
 
 @pytest.fixture
 def resumed(tmp_path):
-    """Killed in its third batch, it went on from the second."""
+    """A run killed in its third batch and resumed from the second."""
     return write_run(tmp_path / "resumed", [[LINES[:2]], [LINES[1:]]])
 
 
-def test_runs_that_left_the_same_are_equal_whatever_their_clocks_said(straight, resumed):
+def test_compare_ignores_times(uninterrupted, resumed):
     write_log(resumed.folder, [entry | {"tokens_per_second": 1.0} for entry in ENTRIES])
-    assert differing(straight, resumed) == set()
+    assert differing(uninterrupted, resumed) == set()
 
 
 @pytest.mark.parametrize(
     "file, item",
     [
-        ("model.safetensors", "mean of checkpoints"),
+        ("model.safetensors", "average of checkpoints"),
         ("ema/model.safetensors", "moving average"),
         ("checkpoint-9/model.safetensors", "weights"),
         ("checkpoint-10/optimizer.safetensors", "optimizer"),
         ("checkpoint-10/ema.safetensors", "moving average"),
     ],
 )
-def test_one_bit_of_one_tensor_is_a_difference(straight, resumed, file, item):
+def test_compare_detects_one_bit_of_one_tensor(uninterrupted, resumed, file, item):
     weight = load_file(resumed.folder / file)["weight"]
     save_file({"weight": torch.nextafter(weight, torch.tensor(9.0))}, resumed.folder / file)
-    assert differing(straight, resumed) == {item}
+    assert differing(uninterrupted, resumed) == {item}
 
 
-def test_the_sign_of_a_zero_is_a_difference(tmp_path):
+def test_same_tensors_detects_the_sign_of_zero(tmp_path):
     for name, zero in (("a", 0.0), ("b", -0.0)):
         save_file({"weight": torch.tensor([zero])}, tmp_path / name)
     assert bench_resume.same_tensors(tmp_path / "a", tmp_path / "a")
@@ -93,14 +93,14 @@ def test_the_sign_of_a_zero_is_a_difference(tmp_path):
     [("pairs", "batch order"), ("tokens", "BPE-dropout"), ("dropped", "dropout"), ("epoch", "batch order")],
 )
 @pytest.mark.parametrize("part", [0, 1])
-def test_other_draws_before_or_behind_the_kill_are_a_difference(straight, resumed, name, item, part):
+def test_compare_detects_different_draws_before_and_after_the_kill(uninterrupted, resumed, name, item, part):
     resumed.records[part][0][-1][name] = "another"
-    assert differing(straight, resumed) == {item}
+    assert differing(uninterrupted, resumed) == {item}
 
 
-def test_a_batch_that_nobody_trained_on_is_a_difference(straight, tmp_path):
+def test_compare_detects_a_missing_batch(uninterrupted, tmp_path):
     resumed = write_run(tmp_path / "resumed", [[LINES[:1]], [LINES[2:]]])
-    assert differing(straight, resumed) == {"batch order", "BPE-dropout", "dropout"}
+    assert differing(uninterrupted, resumed) == {"batch order", "BPE-dropout", "dropout"}
 
 
 @pytest.mark.parametrize(
@@ -110,24 +110,24 @@ def test_a_batch_that_nobody_trained_on_is_a_difference(straight, tmp_path):
         ("lr_scheduler", {"last_epoch": 11}, {"schedule"}),
     ],
 )
-def test_other_places_in_data_and_schedule_are_a_difference(straight, resumed, name, value, items):
+def test_compare_detects_different_progress(uninterrupted, resumed, name, value, items):
     path = resumed.folder / "checkpoint-10" / "training_state.json"
     state = json.loads(path.read_text())
     state["progress"][name] = value
     path.write_text(json.dumps(state))
-    assert differing(straight, resumed) == items
+    assert differing(uninterrupted, resumed) == items
 
 
-def test_other_lines_of_the_metrics_are_a_difference(straight, resumed):
+def test_compare_detects_different_metrics(uninterrupted, resumed):
     write_log(resumed.folder, [ENTRIES[0], ENTRIES[1] | {"loss": 0.4}])
-    assert differing(straight, resumed) == {"logged steps"}
+    assert differing(uninterrupted, resumed) == {"logged steps"}
     write_log(resumed.folder, [ENTRIES[0], ENTRIES[1] | {"learning_rate": 0.4}])
-    assert differing(straight, resumed) == {"logged steps", "schedule"}
+    assert differing(uninterrupted, resumed) == {"logged steps", "schedule"}
     write_log(resumed.folder, [*ENTRIES, ENTRIES[1]])
-    assert "logged steps" in differing(straight, resumed)
+    assert "logged steps" in differing(uninterrupted, resumed)
 
 
-def test_a_difference_stands_out_in_the_table():
+def test_bench_resume_table_marks_differences():
     rows = [{"killed": "here", "weights": True, "optimizer": False}]
     assert bench_resume.markdown(rows) == [
         "| killed | weights | optimizer |",
@@ -137,7 +137,7 @@ def test_a_difference_stands_out_in_the_table():
 
 
 @pytest.mark.slow
-def test_the_command_finds_every_item_equal_at_every_place(tmp_path):
+def test_bench_resume_finds_every_item_equal(tmp_path):
     output = tmp_path / "resume.md"
     command = [sys.executable, "-m", "benchmarks.bench_resume", "--output", str(output)]
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""The training benchmark measures what it says: tokens with a label, in both loops alike."""
+"""Tests of `bench_training`: tokens are counted without padding, in both training loops."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 
 class Model(torch.nn.Module):
-    """As much of a model as the meter looks at."""
+    """The parts of a model that the meter uses."""
 
     def __init__(self):
         super().__init__()
@@ -26,8 +26,8 @@ class Model(torch.nn.Module):
         return self.weight.sum()
 
 
-def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up():
-    meter = throughput_meter.Meter(seconds=0.0, warm_up=1, least=1)
+def test_throughput_meter_counts_labels_after_the_warm_up():
+    meter = throughput_meter.ThroughputMeter(seconds=0.0, warm_up=1, least=1)
     training_worker.watch(meter, Model)
     model = Model()
     optimizer = torch.optim.Adam(model.parameters())
@@ -36,7 +36,7 @@ def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up
         optimizer.step()
         # Labels 5 6 7 EOS, and 5 EOS: the start symbol stands before them, the last of the longest row is not read.
         model(decoder_input_ids=torch.tensor([[1, 5, 6, 7], [1, 5, 2, 0]])).backward()
-        with pytest.raises(throughput_meter.TimeIsOver):
+        with pytest.raises(throughput_meter.TimeLimitReached):
             optimizer.step()
     finally:
         meter.hook.remove()
@@ -46,7 +46,7 @@ def test_target_tokens_are_counted_without_padding_and_start_and_without_warm_up
 
 
 @pytest.mark.slow
-def test_both_loops_are_measured_and_have_models_of_one_size(tmp_path):
+def test_bench_training_measures_both_loops(tmp_path):
     tiny = ["--d_model", "32", "--heads", "2", "--layers", "1", "--ffn_dim", "64", "--vocab_size", "600"]
     tiny += [
         "--seconds",

@@ -42,8 +42,8 @@ def test_lr_scheduler_of_transformers_decays_from_peak_to_zero(corpus, tmp_path,
 @pytest.mark.parametrize(
     "changes, text",
     [
-        ({"lr_scheduler": "linear"}, "`learning_rate` must be given with every `lr_scheduler` but noam"),
-        ({"learning_rate": 1e-3}, "`learning_rate` must be given with every `lr_scheduler` but noam"),
+        ({"lr_scheduler": "linear"}, "`learning_rate` must be given with every `lr_scheduler` except noam"),
+        ({"learning_rate": 1e-3}, "`learning_rate` must be given with every `lr_scheduler` except noam"),
         ({"lr_scheduler": "liner", "learning_rate": 1e-3}, "`lr_scheduler` must be one of noam, linear"),
         ({"ema_decay": 1.0}, r"`ema_decay` must be in \(0, 1\), got 1.0"),
         ({"keep_last": 1}, "`keep_last` must be at least `average_checkpoints`=2, got 1"),

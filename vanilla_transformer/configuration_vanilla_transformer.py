@@ -12,6 +12,9 @@ from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file, get_relative_import_files
 
+SIDES = ("encoder_", "decoder_")
+PIPELINE = "pipeline_vanilla_transformer"
+
 
 def stack_plan(stack: str, *attentions: str) -> dict[str, str]:
     """Build the tensor-parallel plan of the modules below `stack`: heads and feed-forward width are split."""
@@ -67,7 +70,6 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     def validate_architecture(self) -> None:
         """Check the rules between fields, at construction and before saving."""
         self.check_sizes()
-        self.check_probabilities()
         self.check_combinations()
 
     def validate_token_ids(self) -> None:
@@ -82,23 +84,19 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
                     raise ValueError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
 
     def check_sizes(self) -> None:
-        positive = ["vocab_size", "decoder_vocab_size", "d_model", "encoder_layers", "decoder_layers"]
-        positive += ["encoder_attention_heads", "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim"]
-        positive += ["max_position_embeddings", "max_source_length"]
-        for field in positive:
+        sizes = ("vocab_size", "d_model", "layers", "attention_heads", "ffn_dim", "max_source_length")
+        for field in ("max_position_embeddings", *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
             value = getattr(self, field, None)
             if value is not None and value < 1:
                 raise ValueError(f"`{field}` must be at least 1, got {value}.")
         if self.chunk_size_feed_forward < 0:
             raise ValueError(f"`chunk_size_feed_forward` must be at least 0, got {self.chunk_size_feed_forward}.")
-        for field in ("encoder_attention_heads", "decoder_attention_heads"):
-            heads = getattr(self, field, 1)
-            if self.d_model % heads:
-                raise ValueError(
-                    f"`d_model` must be a multiple of `{field}`, got d_model={self.d_model} and {field}={heads}."
-                )
+        for field in (f"{side}attention_heads" for side in SIDES):
+            if self.d_model % getattr(self, field, 1):
+                found = f"d_model={self.d_model} and {field}={getattr(self, field)}"
+                raise ValueError(f"`d_model` must be a multiple of `{field}`, got {found}.")
 
-    def check_probabilities(self) -> None:
+    def check_combinations(self) -> None:
         for field in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"`{field}` must be a probability in [0, 1), got {getattr(self, field)}.")
@@ -106,12 +104,9 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
             value = getattr(self, field)
             if value is not None and not value > 0.0:
                 raise ValueError(f"`{field}` must be greater than 0, got {value}.")
-
-    def check_combinations(self) -> None:
         if self.activation_function not in ACT2FN:
-            raise ValueError(
-                f"`activation_function` must be one of {', '.join(sorted(ACT2FN))}, got {self.activation_function!r}."
-            )
+            known, found = ", ".join(sorted(ACT2FN)), self.activation_function
+            raise ValueError(f"`activation_function` must be one of {known}, got {found!r}.")
         if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
 
@@ -145,27 +140,20 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     decoder_attention_heads=16, dropout=0.3)` is its big model (table 3, last row).
 
     Args:
-        vocab_size (`int`, defaults to 37000):
-            Size of the source vocabulary, and of the target's if `share_encoder_decoder_embeddings`. Section 5.1: a
-            joint byte-pair vocabulary of about 37,000 tokens.
+        vocab_size (`int`, defaults to 37000): Size of the vocabulary; section 5.1 has byte pairs of both languages.
         decoder_vocab_size (`int`, *optional*, defaults to `vocab_size`): Size of a separate target vocabulary.
-        share_encoder_decoder_embeddings (`bool`, defaults to `True`):
-            Source and target use one vocabulary and one embedding matrix (section 3.4).
+        share_encoder_decoder_embeddings (`bool`, defaults to `True`): One embedding matrix for both (section 3.4).
         tie_word_embeddings (`bool`, defaults to `True`):
-            The output projection is the transposed target embedding (section 3.4). Together with
-            `share_encoder_decoder_embeddings` that ties three matrices; `False` unties all of them.
+            The output projection is the transposed target embedding (section 3.4). `False` unties all matrices.
         d_model (`int`, defaults to 512): Width of the residual stream (section 3.1). Must be even for sinusoids.
         encoder_layers, decoder_layers (`int`, default to 6): N of section 3.1.
-        encoder_attention_heads, decoder_attention_heads (`int`, default to 8):
-            h of section 3.2.2; each head is `d_model / h` wide.
+        encoder_attention_heads, decoder_attention_heads (`int`, default to 8): h of section 3.2.2, `d_model / h` wide.
         encoder_ffn_dim, decoder_ffn_dim (`int`, default to 2048): d_ff of section 3.3.
         activation_function (`str`, defaults to `"relu"`): Between the two projections of section 3.3, equation 2.
-        dropout (`float`, defaults to 0.1):
-            On the output of every sub-layer and on the sums of embeddings and positions (section 5.4).
+        dropout (`float`, defaults to 0.1): On the output of sub-layers and on embeddings with positions (section 5.4).
         attention_dropout (`float`, defaults to 0.0): On attention probabilities. Not in the paper.
         activation_dropout (`float`, defaults to 0.0): After the feed-forward activation. Not in the paper.
-        attention_bias (`bool`, defaults to `False`):
-            Biases in the four attention projections; section 3.2.2 has plain matrices.
+        attention_bias (`bool`, defaults to `False`): Biases in the attention projections. Not in the paper.
         lm_head_bias (`bool`, defaults to `False`): A bias on the logits, as in Marian. Not in the paper.
         normalize_before (`bool`, defaults to `False`):
             `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more
@@ -173,30 +161,25 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         layer_norm_eps (`float`, defaults to 1e-6): Tensor2Tensor's value; the paper gives none.
         scale_embedding (`bool`, defaults to `True`): Multiply embeddings by √d_model (section 3.4).
         position_embedding_type (`str`, defaults to `"sinusoidal"`):
-            `"sinusoidal"` (section 3.5) for any length, or `"learned"` (table 3, row E) up to
-            `max_position_embeddings`.
+            `"sinusoidal"` (section 3.5), or `"learned"` (table 3, row E) up to `max_position_embeddings`.
         sinusoid_layout (`str`, defaults to `"interleaved"`):
-            `"interleaved"`: sine in even, cosine in odd features (section 3.5). `"halves"`: all sines, then all
-            cosines, as in Marian.
+            Sine and cosine in turns (section 3.5), or `"halves"`: all sines, then all cosines, as in Marian.
         max_position_embeddings (`int`, defaults to 1024): Number of learned positions; sinusoids have no limit.
         max_source_length (`int`, *optional*):
             Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines into sentences.
         source_eos (`bool`, defaults to `True`):
-            Attend to the EOS of a source. `False` masks it like padding, for models of toolkits such as OpenNMT,
-            whose sources have none.
+            Attend to the EOS of a source. `False` is for models of toolkits such as OpenNMT, whose sources have none.
         init_std (`float`, *optional*):
             Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start
-            Glorot-uniform and embeddings with `d_model ** -0.5`, so that scaled embeddings and tied logits both start
-            at unit scale. The paper gives no initialization.
+            Glorot-uniform and embeddings with `d_model ** -0.5`. The paper gives no initialization.
         chunk_size_feed_forward (`int`, defaults to 0):
             Positions per chunk of the feed-forward layers, recomputed in the backward pass; 0 for all at once.
+        use_cache (`bool`, defaults to `True`): Cache keys and values while generating.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id (`int`, default to 0, 1, 2, 1):
-            Special tokens. The decoder input starts with `decoder_start_token_id` (section 3.1: outputs are shifted
-            right by one position).
+            Special tokens. The decoder input starts with `decoder_start_token_id` (section 3.1: shifted right).
 
     Raises:
-        ValueError: A value is impossible by itself or together with another one. Values of a wrong type raise
-            `huggingface_hub.errors.StrictDataclassFieldValidationError`.
+        ValueError: A value is impossible by itself or together with another one.
     """
 
     model_type = "vanilla_transformer"
@@ -207,10 +190,7 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
             "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
         },
         "custom_pipelines": {
-            "translation": {
-                "impl": "pipeline_vanilla_transformer.TranslationPipeline",
-                "pt": ["AutoModelForSeq2SeqLM"],
-            }
+            "translation": {"impl": f"{PIPELINE}.TranslationPipeline", "pt": ["AutoModelForSeq2SeqLM"]},
         },
     }
     attribute_map = {
@@ -239,7 +219,7 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save `config.json` and the code of the pipeline. The library copies only the modules in `auto_map`."""
         super().save_pretrained(save_directory, *args, **kwargs)
-        module = Path(__file__).with_name("pipeline_vanilla_transformer.py")
+        module = Path(__file__).with_name(f"{PIPELINE}.py")
         if not module.exists():  # loaded as remote code, without the pipeline
             module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
         for file in [str(module), *get_relative_import_files(module)]:
@@ -248,11 +228,8 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     def check_combinations(self) -> None:
         super().check_combinations()
         if self.share_encoder_decoder_embeddings and self.decoder_vocab_size != self.vocab_size:
-            raise ValueError(
-                f"`decoder_vocab_size` must equal `vocab_size`={self.vocab_size} while "
-                f"`share_encoder_decoder_embeddings` is on, got {self.decoder_vocab_size}. Turn it off for separate "
-                "vocabularies."
-            )
+            rule = f"must equal `vocab_size`={self.vocab_size} while `share_encoder_decoder_embeddings` is on"
+            raise ValueError(f"`decoder_vocab_size` {rule}, got {self.decoder_vocab_size}.")
 
 
 __all__ = ["VanillaTransformerConfig"]

@@ -38,21 +38,17 @@ from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config, source_mask
 
+TOKENIZER_HINT = "Does the tokenizer fit the model? `model.resize_token_embeddings(len(tokenizer))` adds tokens."
+
 
 def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "interleaved") -> Tensor:
     """
-    Compute the positional encodings of section 3.5.
+    Compute the positional encodings of section 3.5, `(…, L)` to `(…, L, D)`, in float32.
 
         PE(pos, 2i)   = sin(pos / 10000^(2i / d_model))
         PE(pos, 2i+1) = cos(pos / 10000^(2i / d_model))
 
-    Args:
-        position_ids (`torch.LongTensor` of shape `(..., length)`): Positions from 0, without an upper limit.
-        d_model (`int`): Width of the encoding; even.
-        layout (`str`): `"interleaved"` as above, or `"halves"`: all sines, then all cosines.
-
-    Returns:
-        `torch.FloatTensor` of shape `(..., length, d_model)`, in float32.
+    The layout `"halves"` has all sines first, then all cosines.
     """
     # Angles of far positions lose digits in float32; Apple's GPUs have no float64.
     dtype = torch.float32 if position_ids.device.type == "mps" else torch.float64
@@ -65,46 +61,28 @@ def sinusoidal_positions(position_ids: Tensor, d_model: int, layout: str = "inte
 
 
 def shift_tokens_right(labels: Tensor, pad_token_id: int, decoder_start_token_id: int) -> Tensor:
-    """
-    Build the decoder input from labels `(B, T)`: the start symbol, then all labels but the last (section 3.1).
-
-    Positions without a label (-100) become padding.
-    """
+    """Build the decoder input from labels `(B, T)`: the start symbol, then all but the last; -100 becomes padding."""
     start = labels.new_full((labels.shape[0], 1), decoder_start_token_id)
     shifted = torch.cat([start, labels[:, :-1]], dim=1)  # (B, T)
     return shifted.masked_fill(shifted == -100, pad_token_id)
 
 
-def _find_id_out_of_range(ids: Tensor, size: int) -> int | None:
-    """Return one of the `ids` outside `[0, size)`, if any. Check on the CPU only: a GPU would have to synchronize."""
+def check_ids(name: str, ids: Tensor, size: int, hint: str = TOKENIZER_HINT, ignored: int | None = None) -> None:
+    """Check that all `ids` are in `[0, size)` or `ignored`. Only on the CPU: a GPU would have to synchronize."""
     if torch.compiler.is_compiling() or ids.device.type != "cpu" or ids.numel() == 0:
-        return None
-    lowest, highest = (int(bound) for bound in ids.aminmax())
-    return lowest if lowest < 0 else highest if highest >= size else None
-
-
-def check_ids(name: str, ids: Tensor, vocab_size: int, ignored: int | None = None) -> None:
-    """
-    Check token ids of any shape against the vocabulary, on the CPU.
-
-    Raises:
-        ValueError: An id is neither in `[0, vocab_size)` nor `ignored`.
-    """
-    wrong = _find_id_out_of_range(ids if ignored is None else ids.masked_fill(ids == ignored, 0), vocab_size)
-    if wrong is not None:
-        allowed = f"from 0 to {vocab_size - 1}" + (f" (or {ignored})" if ignored is not None else "")
-        raise ValueError(
-            f"`{name}` must be token ids {allowed}, got {wrong}. Does the tokenizer fit the model? "
-            "`model.resize_token_embeddings(len(tokenizer))` makes room for new tokens."
-        )
+        return
+    valid = ids if ignored is None else ids.masked_fill(ids == ignored, 0)
+    lowest, highest = (int(bound) for bound in valid.aminmax())
+    if lowest < 0 or highest >= size:
+        allowed = f"from 0 to {size - 1}" + (f" (or {ignored})" if ignored is not None else "")
+        raise ValueError(f"`{name}` must be {allowed}, got {lowest if lowest < 0 else highest}. {hint}")
 
 
 def count_positions(mask: Tensor | None, length: int, past: int | Tensor, like: Tensor) -> Tensor:
     """
     Compute the positions of the last `length` tokens, on the device of `like`.
 
-    Given a padding mask `(B, past + L)`, 1 for tokens, padding is not counted, so that padding on the left shifts no
-    position: `(B, L)`. Otherwise `(1, L)`.
+    Without a padding mask `(B, past + L)` they are `(1, L)`. With one they are `(B, L)`, and padding is not counted.
     """
     if mask is None or mask.dim() != 2:
         return (torch.arange(length, device=like.device) + past).unsqueeze(0)
@@ -114,9 +92,9 @@ def count_positions(mask: Tensor | None, length: int, past: int | Tensor, like: 
 class VanillaTransformerEmbedding(nn.Embedding):
     """Token embeddings times √d_model (section 3.4). Scaled here, so that `inputs_embeds` mean the same thing."""
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, scale: float):
-        super().__init__(num_embeddings, embedding_dim, padding_idx)
-        self.embed_scale = scale  # peft scales its adapters by the attribute of this name
+    def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
+        super().__init__(vocab_size, config.d_model, config.pad_token_id)
+        self.embed_scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0  # peft reads this attribute
 
     def forward(self, input_ids: Tensor) -> Tensor:
         return super().forward(input_ids) * self.embed_scale  # (B, L) -> (B, L, D)
@@ -127,8 +105,7 @@ class VanillaTransformerSinusoidalPositions(nn.Module):
 
     def __init__(self, config: VanillaTransformerConfig):
         super().__init__()
-        self.d_model = config.d_model
-        self.layout = config.sinusoid_layout
+        self.d_model, self.layout = config.d_model, config.sinusoid_layout
 
     def forward(self, position_ids: Tensor) -> Tensor:
         return sinusoidal_positions(position_ids, self.d_model, self.layout)  # (B, L) -> (B, L, D)
@@ -141,44 +118,30 @@ class VanillaTransformerLearnedPositions(nn.Embedding):
         super().__init__(config.max_position_embeddings, config.d_model)
 
     def forward(self, position_ids: Tensor) -> Tensor:
-        wrong = _find_id_out_of_range(position_ids, self.num_embeddings)
-        if wrong is not None:
-            raise ValueError(
-                f"Learned positions range from 0 to {self.num_embeddings - 1}, got {wrong}: the sequence is longer "
-                f"than `max_position_embeddings`={self.num_embeddings}."
-            )
+        hint = f"The sequence is longer than `max_position_embeddings`={self.num_embeddings}."
+        check_ids("position_ids", position_ids, self.num_embeddings, hint)
         return super().forward(position_ids)  # (B, L) -> (B, L, D)
 
 
-POSITION_CLASSES = {
-    "sinusoidal": VanillaTransformerSinusoidalPositions,
-    "learned": VanillaTransformerLearnedPositions,
-}
+POSITION_CLASSES = {"sinusoidal": VanillaTransformerSinusoidalPositions, "learned": VanillaTransformerLearnedPositions}
 
 
 def eager_attention_forward(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor | None,
-    scaling: float,
-    dropout: float = 0.0,
-    **kwargs: Any,
-) -> tuple[Tensor, Tensor]:
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+    scaling: float, dropout: float = 0.0, **kwargs: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """
     Scaled dot-product attention, equation 1: `softmax(Q Kᵀ / √d_k) V`.
 
-    `query` is `(B, H, T, K)`, `key` and `value` are `(B, H, S, K)`. `attention_mask` is added to the scores
-    `(B, H, T, S)`: 0 where a position may be seen, a large negative number elsewhere. Returns `(B, T, H, K)` and the
-    probabilities `(B, H, T, S)`.
+    `attention_mask` is added to the scores: 0 where a position may be seen, a large negative number elsewhere. Returns
+    `(B, T, H, K)` and the probabilities.
     """
-    scores = (query * scaling) @ key.transpose(2, 3)  # (B, H, T, S)
+    scores = (query * scaling) @ key.transpose(2, 3)  # (B, H, T, K) by (B, H, K, S) -> (B, H, T, S)
     if attention_mask is not None:
         scores = scores + attention_mask
     probabilities = nn.functional.softmax(scores, dim=-1)
     probabilities = nn.functional.dropout(probabilities, p=dropout, training=module.training)
-    return (probabilities @ value).transpose(1, 2).contiguous(), probabilities
+    return (probabilities @ value).transpose(1, 2).contiguous(), probabilities  # (B, H, T, K) -> (B, T, H, K)
 
 
 class VanillaTransformerAttention(nn.Module):
@@ -192,9 +155,7 @@ class VanillaTransformerAttention(nn.Module):
 
     def __init__(self, config: VanillaTransformerConfig, num_heads: int, layer_idx: int, is_causal: bool = False):
         super().__init__()
-        self.config = config
-        self.layer_idx = layer_idx
-        self.is_causal = is_causal
+        self.config, self.layer_idx, self.is_causal = config, layer_idx, is_causal
         self.head_dim = config.d_model // num_heads
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
@@ -204,21 +165,16 @@ class VanillaTransformerAttention(nn.Module):
         self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        key_value_states: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, key_value_states: Tensor | None = None,
+        past_key_values: Cache | None = None, **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
         query = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, K)
         if key_value_states is None:
             key, value = self.project_target(hidden_states, past_key_values)  # (B, H, past + T, K)
         else:
             key, value = self.project_source(key_value_states, past_key_values)  # (B, H, S, K)
-        implementation = self.config._attn_implementation
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
         dropout = self.dropout if self.training else 0.0
         output, probabilities = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
@@ -253,13 +209,13 @@ class VanillaTransformerAttention(nn.Module):
 
 class VanillaTransformerLayer(GradientCheckpointingLayer):
     """
-    Residual connections, normalization and the feed-forward sub-layer of encoder and decoder layers.
+    Self-attention and feed-forward sub-layers of encoder and decoder layers, with residual connections.
 
     Each sub-layer is wrapped as in section 3.1: `LayerNorm(x + Dropout(Sublayer(x)))`.
     Differs from the paper: with `normalize_before`, `x + Dropout(Sublayer(LayerNorm(x)))`.
     """
 
-    def __init__(self, config: VanillaTransformerConfig, ffn_dim: int):
+    def __init__(self, config: VanillaTransformerConfig, ffn_dim: int, self_attn: nn.Module):
         super().__init__()
         self.normalize_before = config.normalize_before
         self.chunk_size_feed_forward = config.chunk_size_feed_forward
@@ -269,6 +225,8 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
         self.fc1 = nn.Linear(config.d_model, ffn_dim)
         self.fc2 = nn.Linear(ffn_dim, config.d_model)
         self.final_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        self.self_attn = self_attn
+        self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def add_and_norm(self, hidden_states: Tensor, norm: nn.LayerNorm, sublayer: Callable) -> Tensor:
         """Apply `sublayer` with its residual connection and normalization: `(B, L, D)` to `(B, L, D)`."""
@@ -276,26 +234,21 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
             return hidden_states + self.dropout(sublayer(norm(hidden_states)))
         return norm(hidden_states + self.dropout(sublayer(hidden_states)))
 
-    def feed_forward(self, hidden_states: Tensor) -> Tensor:
-        """Equation 2: `max(0, x W_1 + b_1) W_2 + b_2`."""
-        if self.chunk_size_feed_forward:
-            return self.feed_forward_in_chunks(hidden_states)
-        return self.position_wise(hidden_states)
-
     def position_wise(self, hidden_states: Tensor) -> Tensor:
+        """Compute equation 2: `max(0, x W_1 + b_1) W_2 + b_2`."""
         inner = self.activation_fn(self.fc1(hidden_states))  # (B, L, D) -> (B, L, F)
         return self.fc2(self.activation_dropout(inner))  # (B, L, F) -> (B, L, D)
 
-    def feed_forward_in_chunks(self, hidden_states: Tensor) -> Tensor:
-        """Apply the feed-forward sub-layer to `chunk_size_feed_forward` positions at a time, to save memory."""
+    def feed_forward(self, hidden_states: Tensor) -> Tensor:
+        """Apply equation 2 to all positions, or to `chunk_size_feed_forward` of them at a time to save memory."""
+        if not self.chunk_size_feed_forward:
+            return self.position_wise(hidden_states)
         length = hidden_states.shape[1]
         chunk_size = min(self.chunk_size_feed_forward, length)
         padded = nn.functional.pad(hidden_states, (0, 0, 0, -length % chunk_size))  # whole chunks only
 
         def forward_chunk(chunk: Tensor) -> Tensor:
-            if torch.is_grad_enabled():  # recompute the inner layer in the backward pass
-                return checkpoint(self.position_wise, chunk, use_reentrant=False)
-            return self.position_wise(chunk)
+            return checkpoint(self.position_wise, chunk, use_reentrant=False)  # recomputed in the backward pass
 
         return apply_chunking_to_forward(forward_chunk, chunk_size, 1, padded)[:, :length]
 
@@ -303,21 +256,14 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
 class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
     """Self-attention, then feed-forward (section 3.1, figure 1 left)."""
 
-    def __init__(
-        self,
-        config: VanillaTransformerConfig,
-        layer_idx: int,
-        attention_class: type[VanillaTransformerAttention] = VanillaTransformerAttention,
-    ):
-        super().__init__(config, config.encoder_ffn_dim)
-        self.self_attn = attention_class(config, config.encoder_attention_heads, layer_idx)
-        self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+    def __init__(self, config: VanillaTransformerConfig, layer_idx: int, attention: Any = VanillaTransformerAttention):
+        self_attn = attention(config, config.encoder_attention_heads, layer_idx)
+        super().__init__(config, config.encoder_ffn_dim, self_attn)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-        def self_attention(states: Tensor) -> Tensor:
-            return self.self_attn(states, attention_mask, **kwargs)[0]
-
-        hidden_states = self.add_and_norm(hidden_states, self.self_attn_layer_norm, self_attention)
+        hidden_states = self.add_and_norm(
+            hidden_states, self.self_attn_layer_norm, lambda x: self.self_attn(x, attention_mask, **kwargs)[0]
+        )
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
@@ -325,35 +271,26 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
     """
     Masked self-attention, attention to the encoder output, then feed-forward (section 3.1, figure 1 right).
 
-    Without an encoder (`is_encoder_decoder=False`) the layer has no attention to its output.
+    A decoder without an encoder (`is_encoder_decoder=False`) has no attention to its output.
     """
 
     def __init__(
-        self,
-        config: VanillaTransformerConfig,
-        layer_idx: int,
-        attention_class: type[VanillaTransformerAttention] = VanillaTransformerAttention,
-        cross_attention_class: type[VanillaTransformerAttention] = VanillaTransformerAttention,
-    ):
-        super().__init__(config, config.decoder_ffn_dim)
+        self, config: VanillaTransformerConfig, layer_idx: int, attention: Any = VanillaTransformerAttention,
+        cross_attention: Any = VanillaTransformerAttention,
+    ):  # fmt: skip
         heads = config.decoder_attention_heads
-        self.self_attn = attention_class(config, heads, layer_idx, is_causal=True)
-        self.self_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
+        super().__init__(config, config.decoder_ffn_dim, attention(config, heads, layer_idx, is_causal=True))
         self.has_cross_attention = config.is_encoder_decoder
         if self.has_cross_attention:
-            self.encoder_attn = cross_attention_class(config, heads, layer_idx)
+            self.encoder_attn = cross_attention(config, heads, layer_idx)
             self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
-        kwargs["past_key_values"] = past_key_values  # type: ignore[typeddict-unknown-key]
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None, encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None, **kwargs: Any,
+    ) -> Tensor:  # fmt: skip
+        kwargs["past_key_values"] = past_key_values
 
         def self_attention(states: Tensor) -> Tensor:
             return self.self_attn(states, attention_mask, **kwargs)[0]
@@ -383,19 +320,12 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """
-        Load a model; see `PreTrainedModel.from_pretrained`.
-
-        Raises:
-            OSError: There are no weights, or a weights file is truncated or corrupt.
-        """
+        """Load a model as `PreTrainedModel` does. A truncated or corrupt weights file raises `OSError`."""
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *args, **kwargs)
         except SafetensorError as error:
-            raise OSError(
-                f"Cannot load the weights of {pretrained_model_name_or_path}: a file is truncated or corrupt "
-                f"({error}). Copy or download the safetensors files again."
-            ) from error
+            source = f"the weights of {pretrained_model_name_or_path}"
+            raise OSError(f"Cannot load {source}: a file is truncated or corrupt ({error}). Copy it again.") from error
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
@@ -417,18 +347,18 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
 class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
     """Common parts of encoder and decoder: embeddings, positions, dropout on their sum, pre-norm's final LayerNorm."""
 
+    layer_class: Any
     create_mask = staticmethod(create_bidirectional_mask)
 
-    def __init__(self, config: VanillaTransformerConfig, vocab_size: int):
+    def __init__(self, config: VanillaTransformerConfig, vocab_size: int, num_layers: int):
         super().__init__(config)
-        scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
-        self.embed_tokens: nn.Embedding = VanillaTransformerEmbedding(
-            vocab_size, config.d_model, config.pad_token_id, scale
-        )
+        self.embed_tokens: nn.Embedding = VanillaTransformerEmbedding(config, vocab_size)
         self.embed_positions = POSITION_CLASSES[config.position_embedding_type](config)
         self.dropout = nn.Dropout(config.dropout)
         self.layer_norm = nn.LayerNorm(config.d_model, config.layer_norm_eps) if config.normalize_before else None
+        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(num_layers))
         self.gradient_checkpointing = False
+        self.post_init()
 
     def init_parallel_plans(self) -> None:
         """Keep the parallel plans of the configuration off this stack: they name modules of the whole model."""
@@ -453,25 +383,16 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         return self.dropout(inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype))
 
     def prepare_inputs(
-        self,
-        name: str,
-        input_ids: Tensor | None,
-        inputs_embeds: Tensor | None,
-        attention_mask: Tensor | None,
-        position_ids: Tensor | None = None,
-        past_key_values: Cache | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+        self, name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None,
+        position_ids: Tensor | None = None, past_key_values: Cache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
         """Return the input of the first layer, `(B, L, D)`, and the mask in the form that the attention takes."""
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         if position_ids is None:
             past = past_key_values.get_seq_length() if past_key_values is not None else 0
             position_ids = count_positions(attention_mask, inputs_embeds.shape[1], past, inputs_embeds)
-        attention_mask = self.create_mask(
-            config=self.config,
-            inputs_embeds=inputs_embeds,
-            attention_mask=attention_mask,
-            past_key_values=getattr(past_key_values, "self_attention_cache", past_key_values),
-        )
+        cache = getattr(past_key_values, "self_attention_cache", past_key_values)
+        attention_mask = self.create_mask(self.config, inputs_embeds, attention_mask, past_key_values=cache)
         return self.add_positions(inputs_embeds, position_ids), attention_mask
 
     def final_norm(self, hidden_states: Tensor) -> Tensor:
@@ -482,25 +403,17 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
     """N encoder layers over embedded source tokens."""
 
     layer_class: Any = VanillaTransformerEncoderLayer
-    _can_record_outputs = {
-        "hidden_states": VanillaTransformerEncoderLayer,
-        "attentions": VanillaTransformerAttention,
-    }
+    _can_record_outputs = {"hidden_states": VanillaTransformerEncoderLayer, "attentions": VanillaTransformerAttention}
 
     def __init__(self, config: VanillaTransformerConfig):
-        super().__init__(config, config.vocab_size)
-        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.encoder_layers))
-        self.post_init()
+        super().__init__(config, config.vocab_size, config.encoder_layers)
 
     @merge_with_config_defaults
     @capture_outputs
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        **kwargs: Any,
-    ) -> BaseModelOutput:
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None, **kwargs: Any,
+    ) -> BaseModelOutput:  # fmt: skip
         """
         Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not scaled by √d_model.
 
@@ -530,73 +443,51 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 
     def __init__(self, config: VanillaTransformerConfig):
         target_vocab_size = config.decoder_vocab_size if config.is_encoder_decoder else None
-        super().__init__(config, target_vocab_size or config.vocab_size)
-        self.layers = nn.ModuleList(self.layer_class(config, layer_idx) for layer_idx in range(config.decoder_layers))
-        self.post_init()
+        super().__init__(config, target_vocab_size or config.vocab_size, config.decoder_layers)
 
     @merge_with_config_defaults
     @capture_outputs
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        inputs_embeds: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Any,
-    ) -> BaseModelOutputWithPastAndCrossAttentions:
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None, encoder_attention_mask: Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None, inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None, use_cache: bool | None = None, **kwargs: Any,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:  # fmt: skip
         """
         Decode a target, given the encoder output `(B, S, D)` and its padding mask `(B, S)`.
 
         Args:
-            input_ids (`(B, T)`): Target tokens shifted right; with a cache, only the ones that it does not hold.
-            attention_mask (`(B, past + T)`):
-                1 for tokens, 0 for padding. Padding on the right needs no mask, since no earlier position sees it.
-            past_key_values (`EncoderDecoderCache`): Keys and values of earlier steps, updated in place.
-            inputs_embeds (`(B, T, D)`): Continuous inputs instead of `input_ids`, not scaled by √d_model.
-            position_ids (`(B, T)`): Counted from the attention mask or the cache length by default.
+            input_ids: Target tokens `(B, T)` shifted right; with a cache, only the ones that it does not hold.
+            attention_mask: 1 for tokens, 0 for padding, `(B, past + T)`. Padding on the right needs no mask.
+            past_key_values: Keys and values of earlier steps, updated in place.
+            inputs_embeds: Continuous inputs `(B, T, D)` instead of `input_ids`, not scaled by √d_model.
+            position_ids: `(B, T)`, counted from the attention mask or the cache length by default.
         """
         if encoder_hidden_states is None:
-            raise ValueError(
-                "`encoder_hidden_states` must be given: every decoder layer attends to the encoder output."
-            )
+            raise ValueError("`encoder_hidden_states` must be given: every decoder layer attends to them.")
         if use_cache and past_key_values is None:
             past_key_values = self.create_cache()
         hidden_states, attention_mask = self.prepare_inputs(
             "decoder_input", input_ids, inputs_embeds, attention_mask, position_ids, past_key_values
         )
         encoder_attention_mask = create_bidirectional_mask(
-            config=self.config,
-            inputs_embeds=hidden_states,
-            attention_mask=encoder_attention_mask,
-            encoder_hidden_states=encoder_hidden_states,
+            self.config, hidden_states, encoder_attention_mask, encoder_hidden_states=encoder_hidden_states
         )
         hidden_states = self.run_layers(
             hidden_states, attention_mask, encoder_hidden_states, encoder_attention_mask, past_key_values, **kwargs
         )
-        return BaseModelOutputWithPastAndCrossAttentions(
-            last_hidden_state=hidden_states, past_key_values=past_key_values
-        )
+        return BaseModelOutputWithPastAndCrossAttentions(hidden_states, past_key_values)
 
     def create_cache(self) -> EncoderDecoderCache:
         """Create an empty cache for keys and values of target and source."""
         return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def run_layers(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None,
-        encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
+        self, hidden_states: Tensor, attention_mask: Tensor | None, encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None, past_key_values: Cache | None = None, **kwargs: Any,
+    ) -> Tensor:  # fmt: skip
         """Apply all layers to embedded tokens with positions, `(B, T, D)`."""
-        # By position: gradient checkpointing keeps the gradients of positional inputs only.
-        source = encoder_hidden_states, encoder_attention_mask
+        source = encoder_hidden_states, encoder_attention_mask  # by position, or checkpointing loses their gradients
         for layer in self.layers:
             hidden_states = layer(hidden_states, attention_mask, *source, past_key_values=past_key_values, **kwargs)
         return self.final_norm(hidden_states)
@@ -605,16 +496,13 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
 class VanillaTransformerSeq2SeqPreTrainedModel(VanillaTransformerPreTrainedModel):
     """Resizing of the vocabularies of a model with two stacks."""
 
-    def resize_token_embeddings(
-        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
-    ) -> nn.Embedding:
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Resize the source vocabulary, which is the target's too if both share their embeddings."""
-        encoder, decoder = self.base_model.encoder, self.base_model.decoder
         if not self.config.share_encoder_decoder_embeddings:
-            return encoder.resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
-        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
+            return self.base_model.encoder.resize_token_embeddings(*args, **kwargs)
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
         if not self.config.tie_word_embeddings:
-            decoder.resize_token_embeddings(embeddings.num_embeddings, None, mean_resizing)
+            self.base_model.decoder.resize_token_embeddings(*args, **kwargs)
         self.config.decoder_vocab_size = embeddings.num_embeddings
         return embeddings
 
@@ -630,8 +518,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
         super().__init__(config)
         if config.share_encoder_decoder_embeddings:
             self._tied_weights_keys = {"decoder.embed_tokens.weight": "encoder.embed_tokens.weight"}
-        self.encoder = self.encoder_class(config)
-        self.decoder = self.decoder_class(config)
+        self.encoder, self.decoder = self.encoder_class(config), self.decoder_class(config)
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Embedding:
@@ -644,60 +531,28 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        inputs_embeds: Tensor | None = None,
-        decoder_inputs_embeds: Tensor | None = None,
-        decoder_position_ids: Tensor | None = None,
-        use_cache: bool | None = None,
-        **kwargs: Any,
-    ) -> Seq2SeqModelOutput:
-        """
-        Run the encoder, unless its outputs are given, and the decoder.
-
-        Args:
-            input_ids, attention_mask, inputs_embeds: Of the source; see [`VanillaTransformerEncoder.forward`].
-            encoder_outputs (`BaseModelOutput` or `tuple`): Encoder outputs, if known already.
-            decoder_input_ids, decoder_attention_mask, decoder_inputs_embeds, decoder_position_ids, past_key_values:
-                Of the target; see [`VanillaTransformerDecoder.forward`].
-
-        Raises:
-            ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings on one side.
-        """
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None, past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None, decoder_inputs_embeds: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None, use_cache: bool | None = None, **kwargs: Any,
+    ) -> Seq2SeqModelOutput:  # fmt: skip
+        """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for the arguments."""
         attention_mask = source_mask(self.config, input_ids, attention_mask)
-        encoded: BaseModelOutput = encoder_outputs
-        if encoder_outputs is None:
-            encoded = self.encoder(
-                input_ids=input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **kwargs
-            )
-        elif not isinstance(encoder_outputs, BaseModelOutput):
-            encoded = BaseModelOutput(*encoder_outputs)
+        encoded: Any = encoder_outputs
+        if encoded is None:
+            encoded = self.encoder(input_ids, attention_mask, inputs_embeds, **kwargs)
+        encoded = encoded if isinstance(encoded, BaseModelOutput) else BaseModelOutput(*encoded)
         decoded = self.decoder(
-            input_ids=decoder_input_ids,
-            attention_mask=decoder_attention_mask,
-            encoder_hidden_states=encoded.last_hidden_state,
-            encoder_attention_mask=attention_mask,
-            past_key_values=past_key_values,
-            inputs_embeds=decoder_inputs_embeds,
-            position_ids=decoder_position_ids,
-            use_cache=use_cache,
-            **kwargs,
-        )
+            decoder_input_ids, decoder_attention_mask, encoded.last_hidden_state, attention_mask,
+            past_key_values=past_key_values, inputs_embeds=decoder_inputs_embeds, position_ids=decoder_position_ids,
+            use_cache=use_cache, **kwargs,
+        )  # fmt: skip
         return Seq2SeqModelOutput(
-            last_hidden_state=decoded.last_hidden_state,
-            past_key_values=decoded.past_key_values,
-            decoder_hidden_states=decoded.hidden_states,
-            decoder_attentions=decoded.attentions,
-            cross_attentions=decoded.cross_attentions,
-            encoder_last_hidden_state=encoded.last_hidden_state,
-            encoder_hidden_states=encoded.hidden_states,
-            encoder_attentions=encoded.attentions,
-        )
+            decoded.last_hidden_state, decoded.past_key_values,
+            decoded.hidden_states, decoded.attentions, decoded.cross_attentions,
+            encoded.last_hidden_state, encoded.hidden_states, encoded.attentions,
+        )  # fmt: skip
 
 
 class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerSeq2SeqPreTrainedModel):
@@ -713,48 +568,30 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         shared = "encoder" if config.share_encoder_decoder_embeddings else "decoder"
         self._tied_weights_keys = {"lm_head.weight": f"model.{shared}.embed_tokens.weight"}
         self.model = self.model_class(config)
-        target_vocab_size = self.model.decoder.embed_tokens.num_embeddings
-        self.lm_head = nn.Linear(config.d_model, target_vocab_size, bias=config.lm_head_bias)
-        self.generation_config = paper_generation_config(
-            config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
-        )
+        embeddings = self.model.decoder.embed_tokens
+        self.lm_head = nn.Linear(config.d_model, embeddings.num_embeddings, bias=config.lm_head_bias)
+        special = config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
+        self.generation_config = paper_generation_config(*special)  # section 6.1; from_pretrained loads the saved one
         self.post_init()
 
     @can_return_tuple
     def forward(
-        self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None,
-        decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
-        past_key_values: Cache | None = None,
-        inputs_embeds: Tensor | None = None,
-        decoder_inputs_embeds: Tensor | None = None,
-        decoder_position_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        logits_to_keep: int | Tensor = 0,
-        **kwargs: Any,
-    ) -> Seq2SeqLMOutput:
+        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None, past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None, decoder_inputs_embeds: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None, labels: Tensor | None = None, use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0, **kwargs: Any,
+    ) -> Seq2SeqLMOutput:  # fmt: skip
         """
-        Compute logits and, given labels, the loss. The other arguments are [`VanillaTransformerModel.forward`]'s.
+        Compute logits `(B, T, V)` and, given labels, the loss in nats per token.
 
         Args:
-            labels (`(B, T)`):
-                Target tokens with EOS, -100 for no label. They are not shifted: `labels[:, t]` is the target of
-                `logits[:, t]`. Shifted right they are the decoder input, unless one is given.
-            logits_to_keep (`int` or `torch.Tensor`):
-                Compute only that many last logits (or these positions); 0 for all.
-            num_items_in_batch (`int` or `torch.Tensor`, among the keyword arguments):
-                Target tokens of the whole step. The loss is then the sum over tokens divided by it, so that
-                accumulated batches weigh the same as one large batch. Without it the loss is the mean over tokens.
-
-        Returns:
-            `Seq2SeqLMOutput` with `logits` `(B, T, V)` and, given labels, `loss` in nats per token.
-
-        Raises:
-            ValueError: Ids or labels outside the vocabulary, or both or neither of ids and embeddings on one side.
+            labels: Target tokens `(B, T)` with EOS, -100 for no label: `labels[:, t]` is the target of `logits[:, t]`.
+                Shifted right they are the decoder input, unless one is given.
+            logits_to_keep: Compute only that many last logits, or these positions; 0 for all.
+            num_items_in_batch (keyword): Target tokens of the whole step, which divide the sum of losses: accumulated
+                batches weigh the same as one large batch. Without it the loss is the mean over tokens.
         """
         if labels is not None:
             check_ids("labels", labels, self.lm_head.out_features, ignored=-100)
@@ -774,59 +611,31 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         others = {name: value for name, value in outputs.items() if name != "last_hidden_state"}
         return Seq2SeqLMOutput(loss=loss, logits=logits, **others)
 
-    def prepare_inputs_for_generation(
-        self,
-        input_ids: Tensor,
-        *args: Any,
-        decoder_attention_mask: Tensor | None = None,
-        **kwargs: Any,
-    ) -> dict[str, Any]:
+    def prepare_inputs_for_generation(self, input_ids: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Count positions from the mask of a padded prompt here, before static caches turn it into a 4D mask."""
-        if decoder_attention_mask is not None and kwargs.get("decoder_position_ids") is None:
-            length = decoder_attention_mask.shape[-1]
-            kwargs["decoder_position_ids"] = count_positions(decoder_attention_mask, length, 0, input_ids)
-        return super().prepare_inputs_for_generation(
-            input_ids, *args, decoder_attention_mask=decoder_attention_mask, **kwargs
-        )
+        mask = kwargs.get("decoder_attention_mask")
+        if mask is not None and kwargs.get("decoder_position_ids") is None:
+            kwargs["decoder_position_ids"] = count_positions(mask, mask.shape[-1], 0, input_ids)
+        return super().prepare_inputs_for_generation(input_ids, *args, **kwargs)
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
-        """
-        Shift labels `(B, T)` right; the library's label smoothing calls this.
-
-        Raises:
-            ValueError: The configuration has no `pad_token_id` or no `decoder_start_token_id`.
-        """
+        """Shift labels `(B, T)` right; the library's label smoothing calls this."""
         pad, start = self.config.pad_token_id, self.config.decoder_start_token_id
         if pad is None or start is None:
-            raise ValueError(
-                "`config.pad_token_id` and `config.decoder_start_token_id` must be set to shift labels right, "
-                f"got {pad} and {start}."
-            )
+            raise ValueError(f"`pad_token_id` and `decoder_start_token_id` must be set, got {pad} and {start}.")
         return shift_tokens_right(labels, pad, start)
 
     def resize_decoder_token_embeddings(self, new_num_tokens: int) -> nn.Embedding:
-        """
-        Resize a separate target vocabulary: decoder embedding, output projection and `config.decoder_vocab_size`.
-
-        Kept rows keep their values; new rows of the projection start as the mean of the old rows.
-
-        Raises:
-            ValueError: Source and target share their embeddings, which `resize_token_embeddings` resizes.
-        """
+        """Resize a separate target vocabulary. New rows of the output projection start as the mean of the old ones."""
         if self.config.share_encoder_decoder_embeddings:
-            raise ValueError(
-                "`resize_decoder_token_embeddings` is for separate vocabularies, but this model shares its "
-                "embeddings. Call `resize_token_embeddings` instead."
-            )
+            raise ValueError("This model shares its embeddings. Call `resize_token_embeddings` instead.")
         source_vocab_size = self.config.vocab_size
         embeddings = self.model.decoder.resize_token_embeddings(new_num_tokens)
         self.config.vocab_size, self.config.decoder_vocab_size = source_vocab_size, new_num_tokens
-        for name, parameter in list(self.lm_head.named_parameters()):  # weight and bias
-            added = parameter.mean(dim=0, keepdim=True).repeat_interleave(
-                max(0, new_num_tokens - len(parameter)), dim=0
-            )
-            resized = torch.cat([parameter[:new_num_tokens], added]).detach()
-            setattr(self.lm_head, name, nn.Parameter(resized, requires_grad=parameter.requires_grad))
+        for name, old in list(self.lm_head.named_parameters()):  # weight and bias
+            added = old.mean(dim=0, keepdim=True).expand(max(0, new_num_tokens - len(old)), *old.shape[1:])
+            resized = torch.cat([old, added])[:new_num_tokens].detach().clone()
+            setattr(self.lm_head, name, nn.Parameter(resized, requires_grad=old.requires_grad))
         self.lm_head.out_features = new_num_tokens
         self.tie_weights()
         return embeddings

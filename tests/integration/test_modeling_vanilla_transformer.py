@@ -173,9 +173,9 @@ def test_learned_positions_end_with_a_value_error_at_their_last_row(side):
     model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
     lengths = {"source": (9, 8), "target": (8, 9)}[side]
     model(input_ids=tokens(1, 8), decoder_input_ids=tokens(1, 8))
-    with pytest.raises(ValueError, match="got 8: .*`max_position_embeddings`=8"):
+    with pytest.raises(ValueError, match=r"`position_ids` must be from 0 to 7, got 8\. .*`max_position_embeddings`=8"):
         model(input_ids=tokens(1, lengths[0]), decoder_input_ids=tokens(1, lengths[1]))
-    with pytest.raises(ValueError, match="got 8: .*`max_position_embeddings`=8"):
+    with pytest.raises(ValueError, match=r"`position_ids` must be from 0 to 7, got 8\. .*`max_position_embeddings`=8"):
         model.generate(tokens(1, 4), min_new_tokens=9, max_new_tokens=9, num_beams=1)
 
 
@@ -498,7 +498,7 @@ def test_a_decoder_without_a_source_raises_a_value_error():
 
 def test_shifting_labels_needs_a_start_token():
     model = tiny_model(decoder_start_token_id=None)
-    with pytest.raises(ValueError, match="`config.decoder_start_token_id` must be set .* got 0 and None"):
+    with pytest.raises(ValueError, match="`decoder_start_token_id` must be set, got 0 and None"):
         model(input_ids=tokens(1, 3), labels=tokens(1, 3))
 
 

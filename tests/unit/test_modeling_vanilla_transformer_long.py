@@ -20,7 +20,9 @@ from transformers import (
 )
 
 from vanilla_transformer import (
+    VanillaTransformerForCausalLM,
     VanillaTransformerForConditionalGeneration,
+    VanillaTransformerForMaskedLM,
     VanillaTransformerInt8Config,
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
@@ -147,13 +149,25 @@ def test_reversible_layers_learn_as_ordinary_ones(model_class, layer_type, monke
     assert all(each.abs().sum() > 0 for each in gradients[0].values())
 
 
-@pytest.mark.parametrize("reversible", [False, True])
-def test_feed_forward_in_chunks_is_feed_forward_at_once(reversible):
-    fields = {"reversible": reversible, "normalize_before": True, "dropout": 0.0}
+@pytest.mark.parametrize(
+    ("model_class", "fields"),
+    [
+        (VanillaTransformerForConditionalGeneration, {}),
+        (VanillaTransformerForCausalLM, {}),
+        (VanillaTransformerForMaskedLM, {}),
+        (VanillaTransformerLongForCausalLM, {"reversible": False, "normalize_before": True}),
+        (VanillaTransformerLongForCausalLM, {"reversible": True, "normalize_before": True}),
+    ],
+)
+def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
     ids, found = tokens(2, 9), []
-    for chunk in (0, 4):
-        model = build(VanillaTransformerLongForCausalLM, chunk_size_feed_forward=chunk, **fields).double().train()
+    for chunk_size in (0, 4):
+        model = build(model_class, chunk_size_feed_forward=chunk_size, **fields).double().train()
+        chunks = []
+        layer = next(module for module in model.modules() if hasattr(module, "fc1"))
+        layer.fc1.register_forward_hook(lambda _, inputs, __, chunks=chunks: chunks.append(inputs[0].shape[1]))
         loss = model(input_ids=ids, labels=ids).loss
+        assert chunks[0] == (chunk_size or 9)
         loss.backward()
         found.append([loss.detach(), *(each.grad for each in model.parameters())])
     torch.testing.assert_close(*found, atol=1e-11, rtol=1e-10)
@@ -347,6 +361,20 @@ def test_padding_of_a_shorter_sentence_is_not_remembered():
             {"layer_types": "transfo_xl_attention", "position_embedding_type": "learned"},
             "an even `d_model` and .*'learned'",
         ),
+        (
+            {"layer_types": "lsh"},
+            "`layer_types` must be one of full_attention, .*, got .*lsh",
+        ),
+        ({"layer_types": ["full_attention", "linear_attention"]}, "the same for all layers, got .*linear_attention"),
+        ({"layer_types": ["full_attention"] * 3}, "one entry for each of `decoder_layers`=2, got 3"),
+        ({"attention": "lsh"}, "`attention` is called `layer_types` now, got attention='lsh'"),
+        ({"cross_attention": "linear"}, "`cross_attention` is called `cross_attention_type` now"),
+        ({"lsh_rounds": 2}, "`lsh_rounds` is called `num_hashes` now, got lsh_rounds=2"),
+        ({"lsh_buckets": 2}, "`lsh_buckets` is called `num_buckets` now"),
+        ({"lsh_chunk": 2}, "`lsh_chunk` is called `lsh_attn_chunk_length` now"),
+        ({"lsh_seed": 2}, "`lsh_seed` is called `hash_seed` now"),
+        ({"memory_length": 2}, "`memory_length` is called `mem_len` now"),
+        ({"feed_forward_chunk": 2}, "`feed_forward_chunk` is called `chunk_size_feed_forward` now"),
         ({"reversible": True}, "`reversible` needs `normalize_before=True`.*got normalize_before=False"),
         (
             {"layer_types": "linear_attention", "attention_dropout": 0.1},
@@ -398,12 +426,3 @@ def test_a_memory_under_gradient_checkpointing_is_refused():
     model.gradient_checkpointing_enable()
     with pytest.raises(ValueError, match="gradient_checkpointing_disable"):
         model(tokens(1, 3), past_key_values=create_cache(model.config))
-
-
-def test_a_paper_s_checkpoint_carries_nothing_of_this_and_its_own_all(tiny_model, tmp_path):
-    tiny_model.save_pretrained(tmp_path / "paper")
-    build(VanillaTransformerLongForCausalLM).save_pretrained(tmp_path / "long")
-    ours = {"configuration_vanilla_transformer_long", "modeling_vanilla_transformer_long", "linear_attention"}
-    names = {f"{name}.py" for name in ours | {"lsh_attention", "transfo_xl_attention", "reversible"}}
-    assert not names & {path.name for path in (tmp_path / "paper").iterdir()}
-    assert names <= {path.name for path in (tmp_path / "long").iterdir()}

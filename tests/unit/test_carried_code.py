@@ -1,0 +1,43 @@
+"""The modules that saved models carry, so that they load without this package."""
+
+from pathlib import Path
+
+import pytest
+
+import vanilla_transformer
+from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model, tiny_masked_lm, tiny_model
+
+PACKAGE = Path(vanilla_transformer.__file__).parent
+COMMON = {"configuration_vanilla_transformer", "modeling_vanilla_transformer", "generation_vanilla_transformer"}
+PIPELINE = {"pipeline_vanilla_transformer"}
+DECODER = COMMON | {"configuration_vanilla_transformer_decoder", "modeling_vanilla_transformer_decoder"}
+ENCODER = COMMON | {"configuration_vanilla_transformer_encoder", "modeling_vanilla_transformer_encoder"}
+LONG = DECODER | {"configuration_vanilla_transformer_long", "modeling_vanilla_transformer_long", "reversible"}
+LONG |= {"linear_attention", "lsh_attention", "transfo_xl_attention"}
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (tiny_model, COMMON | PIPELINE),
+        (tiny_causal_lm, DECODER),
+        (tiny_masked_lm, ENCODER),
+        (tiny_long_model, LONG | PIPELINE),
+        (tiny_long_causal_lm, LONG),
+    ],
+)
+def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_path):
+    build().save_pretrained(tmp_path)
+    assert {path.stem for path in tmp_path.glob("*.py")} == expected
+
+
+def line_counts(names):
+    return {name: len((PACKAGE / f"{name}.py").read_text().splitlines()) for name in names}
+
+
+def test_carried_code_of_plain_model_is_at_most_1420_lines():
+    assert sum(line_counts(COMMON | PIPELINE).values()) <= 1420
+
+
+def test_modeling_file_is_at_most_650_lines():
+    assert line_counts(COMMON)["modeling_vanilla_transformer"] <= 650

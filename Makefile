@@ -65,6 +65,7 @@ check: $(READY_DEV) ## Check style, types and prose without changing a file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python tools/check_prose.py
 
 style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff check --fix .

@@ -29,7 +29,7 @@ def train(command, folder):
 
 
 def eole_model(folder):
-    """A function from a source and a prefix of its translation, both ids, to logits for each token of the prefix."""
+    """Return a function from source ids and prefix ids to the logits for each token of the prefix."""
     from eole.config.run import PredictConfig
     from eole.models.model import get_model_class
 
@@ -46,7 +46,7 @@ def eole_model(folder):
 
 
 def opennmt_model(folder):
-    """What `eole_model` gives, of a checkpoint of OpenNMT-py."""
+    """Return the function of `eole_model` for a checkpoint of OpenNMT-py."""
     from onmt.model_builder import load_test_model
 
     torch.serialization.add_safe_globals([Namespace])

@@ -61,7 +61,7 @@ def source_mask(
     """
     Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens, 0 for padding.
 
-    Padding that also ends a sentence cannot be told from it, so a model with `pad_token_id == eos_token_id` needs the
+    Padding that also ends a sentence is ambiguous, so a model with `pad_token_id == eos_token_id` needs the
     mask. Without `config.source_eos`, EOS is masked as well.
     """
     if input_ids is None:

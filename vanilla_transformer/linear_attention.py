@@ -195,7 +195,7 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
 
 
 def source_padding(attention_mask: torch.Tensor | None) -> torch.Tensor | None:
-    """Return the padding mask `(B, S)` of a cross-attention mask `(B, 1, T, S)`, whose rows are all the same."""
+    """Return the padding mask `(B, S)` of a cross-attention mask `(B, 1, T, S)`, whose rows are equal."""
     if attention_mask is None or attention_mask.dim() != 4:
         return attention_mask
     attention_mask = attention_mask[:, 0, 0]

@@ -46,7 +46,7 @@ class TranslationPipeline(Pipeline):
     into sentences, which are never cut. Blank text has an empty translation.
 
     `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or more. All other keyword
-    arguments are those of `generate()`, whose defaults are the checkpoint's.
+    arguments are passed to `generate()`, whose defaults are the checkpoint's.
 
     With the package installed, several batches are decoded at once on a CPU, and
     `TranslationPipeline(folder, backend="ctranslate2")` runs a folder that was converted for CTranslate2.

@@ -35,7 +35,7 @@ class ReversibleBranch:
 
     Args:
         function:
-            Computes what is added to one stream from the other one, `(B, L, D)`, and from states that all layers share
+            Computes the update of one stream from the other, `(B, L, D)`, and from states that all layers share
             (the encoder output, or None). Its third argument is called for each discrete choice, such as a bucket: in
             the backward pass it returns the choice of the forward pass, which rounding of recomputed states could
             change.
@@ -52,7 +52,7 @@ def apply_reversibly(
     """
     Apply the branches in turns to two streams that both start as `hidden_states` `(B, L, D)`; return their mean.
 
-    Gradients equal those of ordinary backpropagation. Each branch runs a second time in the backward pass, with the
+    Gradients equal ordinary backpropagation. Each branch runs a second time in the backward pass, with the
     random numbers and the discrete choices of the first. Gradients of parameters are passed on branch by branch.
     """
     if not torch.is_grad_enabled():

@@ -5,7 +5,7 @@ import os
 from vanilla_transformer.file_utils import cached_folder
 
 
-def test_cached_folder_removes_what_a_killed_writer_left(tmp_path):
+def test_cached_folder_removes_files_of_a_killed_writer(tmp_path):
     def die(folder):
         (folder / "a").write_text("half")
         os._exit(9)

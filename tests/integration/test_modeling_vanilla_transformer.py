@@ -66,11 +66,11 @@ def tiny_config(**changes):
     return VanillaTransformerConfig(**{**sizes, **changes})
 
 
-# For what is traced: graphs of one layer take half the time of those of two.
+# For traced models: graphs of one layer take half the time of graphs of two.
 SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}
 
 
-def randomise(module):
+def randomize(module):
     """Weights far from their initial values, so that zero biases and unit norms hide nothing."""
     with torch.no_grad():
         for parameter in module.parameters():
@@ -81,7 +81,7 @@ def randomise(module):
 
 def tiny_model(**changes):
     torch.manual_seed(0)
-    return randomise(VanillaTransformerForConditionalGeneration(tiny_config(**changes))).eval()
+    return randomize(VanillaTransformerForConditionalGeneration(tiny_config(**changes))).eval()
 
 
 def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
@@ -214,7 +214,7 @@ def copy_layer_to_torch(ours, theirs, norms):
 
 
 def torch_transformer(model):
-    """An `nn.Transformer` with the weights of `model`, and its logits as a function of ids and the source mask."""
+    """Return an `nn.Transformer` with the weights of `model` and its logits as a function of ids and source mask."""
     config = model.config
     torch_model = nn.Transformer(
         config.d_model,
@@ -237,7 +237,7 @@ def torch_transformer(model):
             if config.normalize_before:
                 theirs.norm.load_state_dict(ours.layer_norm.state_dict())
             else:
-                theirs.norm = None  # nn.Transformer normalises once more after each stack; the paper does not
+                theirs.norm = None  # nn.Transformer normalizes once more after each stack; the paper does not
     return torch_model
 
 
@@ -267,12 +267,12 @@ def test_logits_agree_with_torch_nn_transformer(normalize_before, bias):
 
 
 def marian_and_its_copy(**changes):
-    """A `MarianMTModel` with random weights and ours with the same ones; Marian's names are ours."""
+    """Return a `MarianMTModel` with random weights and ours with the same ones; Marian's names are ours."""
     torch.manual_seed(0)
     shape = tiny_config(**{"activation_function": "swish", **changes})
     common = {field: getattr(shape, field) for field in MarianConfig.__annotations__ if hasattr(shape, field)}
     marian_config = MarianConfig(**{**common, "init_std": 0.02, "forced_eos_token_id": None})
-    marian = randomise(MarianMTModel(marian_config)).eval()
+    marian = randomize(MarianMTModel(marian_config)).eval()
     marian.final_logits_bias.normal_()
     config = copy.deepcopy(shape)
     for field, value in {
@@ -317,11 +317,11 @@ def test_generation_agrees_with_marian(beams, changes):
     assert ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
 
 
-# -------------------------------------------------------------------------------------------- size and initialisation
+# -------------------------------------------------------------------------------------------- size and initialization
 
 
 def paper_parameters(vocabulary, d_model, d_ff, layers):
-    """Distinct parameters by the paper's dimensions; only feed-forward layers and normalisations have biases."""
+    """Distinct parameters by the paper's dimensions; only feed-forward layers and normalizations have biases."""
     attention = 4 * d_model * d_model
     feed_forward = d_model * d_ff + d_ff + d_ff * d_model + d_model
     norm = 2 * d_model
@@ -723,7 +723,7 @@ def test_torch_export_takes_a_cached_decoder_step_of_any_sizes():
 
 
 def stored_names(folder):
-    """The name of every tensor in the safetensors files of a checkpoint, as often as it is stored."""
+    """Return the name of every tensor in the safetensors files of a checkpoint, as often as it is stored."""
     names = []
     for file in folder.glob("*.safetensors"):
         with safe_open(file, framework="pt") as tensors:
@@ -845,7 +845,7 @@ def test_the_loss_is_the_mean_of_cross_entropies_where_labels_stand():
     torch.testing.assert_close(model(input_ids=source, labels=labels).loss, expected)
 
 
-def test_decoder_inputs_are_the_labels_shifted_right_behind_the_start_token():
+def test_decoder_inputs_are_the_start_token_and_the_shifted_labels():
     labels = torch.tensor([[5, 6, EOS, -100], [7, 8, 9, EOS]])
     expected = [[START, 5, 6, EOS], [START, 7, 8, 9]]
     assert tiny_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
@@ -1036,7 +1036,7 @@ def matrices_that_are_one(model):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
 @every_layout
-def test_resizing_reaches_what_has_a_row_for_a_source_token(tmp_path, changes, new_size, bias):
+def test_resizing_reaches_every_weight_with_a_row_per_source_token(tmp_path, changes, new_size, bias):
     model = tiny_model(lm_head_bias=bias, **changes)
     before = copy.deepcopy(model.state_dict())
     tied = (changes == {}, "tie_word_embeddings" not in changes)

@@ -146,7 +146,7 @@ def test_the_cache_changes_no_token(seed, sentences, length, beams, normalize_be
 
 
 @pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2, "top_k": 1}])
-def test_a_text_goes_on_from_its_cache(copies):
+def test_causal_lm_continues_a_text_from_its_cache(copies):
     model = build(VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig)
     text = tokens(2, 7)
     cache = model(text[:, :4], use_cache=True).past_key_values
@@ -221,7 +221,7 @@ def test_padding_changes_no_answer(model_class):
     torch.testing.assert_close(found[:, : expected.shape[1]], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_a_number_for_each_sequence_is_learnt_by_its_square():
+def test_sequence_regression_learns_by_squared_error():
     model = build(VanillaTransformerForSequenceClassification, VanillaTransformerEncoderConfig, num_labels=1)
     outputs = model(tokens(4, 5), labels=torch.rand(4))
     assert outputs.logits.shape == (4, 1)

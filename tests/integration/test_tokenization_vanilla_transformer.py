@@ -140,7 +140,7 @@ for folder in sys.argv[2:]:
 
 
 def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_path):
-    """And without trust in the code that lies beside a model: all of it is in `tokenizer.json`."""
+    """Loading needs no trust in the code of a checkpoint: everything is in `tokenizer.json`."""
     texts = ["Ein Mann  schläft. ", "", "x</s>y\n<pad>", " 日本🙂", "don't , do ."]
     alone, beside_a_model = tmp_path / "alone", tmp_path / "beside_a_model"
     for folder in (alone, beside_a_model):
@@ -284,7 +284,7 @@ def test_unigram_segments_as_sentencepiece_does(monkeypatch):
 
 
 def sum_over_segmentations(word, pieces):
-    """The probability of `word`, by recursion."""
+    """Return the probability of `word`, by recursion."""
     if not word:
         return 1.0
     starts = (piece for piece in pieces if word.startswith(piece))
@@ -325,7 +325,7 @@ def test_tokenizer_added_tokens_fit_a_resized_model(saved, tiny_model):
 
 
 def byte_level_tokenizer(**special):
-    """Like GPT-2's: bytes, one `<|endoftext|>` for everything, no padding, and no EOS put behind a sentence."""
+    """Like GPT-2's: bytes, one `<|endoftext|>` for everything, no padding, and no EOS after a sentence."""
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(TEXTS, vocab_size=300, special_tokens=["<|endoftext|>"], show_progress=False)
     special = {"bos_token": "<|endoftext|>", "eos_token": "<|endoftext|>", **special}

@@ -52,7 +52,7 @@ def search(request, monkeypatch):
 
 
 def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **changes):
-    """A random model over few tokens."""
+    """Return a random model over few tokens."""
     sizes = {"vocab_size": 12, "d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
     sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
     torch.manual_seed(seed)
@@ -86,7 +86,7 @@ def train(seed, changes):
 
 
 def without_end(model):
-    """The same model, which never ends a sentence by itself."""
+    """Return the same model, which never ends a sentence by itself."""
     model.lm_head.bias.data[EOS] = -1e4
     return model
 
@@ -97,7 +97,7 @@ def padded(sources, pad=PAD):
 
 
 def new_tokens(row, prompt=1):
-    """What was generated: up to EOS, or up to the padding that follows a hypothesis cut by the limit."""
+    """Return the generated tokens up to EOS, or up to the padding that follows a hypothesis cut by the limit."""
     tokens = row.tolist()[prompt:]
     if EOS in tokens:
         return tokens[: tokens.index(EOS) + 1]
@@ -131,7 +131,7 @@ def library_warnings():
 # --- The paper's decoding -------------------------------------------------------------------------------------------
 
 
-def test_the_defaults_are_those_of_section_6_1():
+def test_generation_defaults_follow_section_6_1():
     config = paper_generation_config(PAD, EOS, START)
     assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
     assert config.max_new_tokens_beyond_source == 50
@@ -146,11 +146,11 @@ def penalty(kind, alpha, length):
 def all_hypotheses(model, source, limit, kind, alpha):
     """(score, tokens) of each hypothesis that ends in EOS or at `limit` tokens, best first; no cache, no beams."""
     vocabulary = range(model.config.vocab_size)
-    going_on = [token for token in vocabulary if token != EOS]
+    continuations = [token for token in vocabulary if token != EOS]
     scored = []
     for length in range(1, limit + 1):
         ends = vocabulary if length == limit else [EOS]
-        hypotheses = [[*start, end] for start in product(going_on, repeat=length - 1) for end in ends]
+        hypotheses = [[*start, end] for start in product(continuations, repeat=length - 1) for end in ends]
         targets = torch.tensor(hypotheses)
         decoder_input_ids = torch.cat([torch.full((len(targets), 1), START), targets[:, :-1]], dim=1)
         input_ids = torch.tensor([source]).expand(len(targets), -1)
@@ -188,7 +188,7 @@ def test_beam_search_with_enough_beams_finds_the_best_of_all_hypotheses(kind, al
 
 @torch.no_grad()
 def plain_beam_search(model, source, limit, beams, kind, alpha):
-    """Beam search in plain Python that goes on to the limit, whatever is finished."""
+    """Beam search in plain Python that continues to the limit even after hypotheses have finished."""
     running, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
         candidates = []
@@ -309,7 +309,7 @@ def test_the_cache_changes_nothing(mode):
 def test_a_static_cache_changes_nothing(mode):
     model = half_trained()
     expected = seeded(model, padded(SOURCES), **mode)
-    for _ in range(2):  # the second call meets what the first has left behind
+    for _ in range(2):  # the second call meets the state that the first left
         assert torch.equal(seeded(model, padded(SOURCES), cache_implementation="static", **mode), expected)
 
 
@@ -333,7 +333,7 @@ def test_the_n_best_come_in_order_with_their_scores():
     assert len({tuple(row) for row in four.sequences[:4].tolist()}) == 4
 
 
-def test_transition_scores_add_up_to_the_penalised_score():
+def test_transition_scores_add_up_to_the_penalized_score():
     model = half_trained()
     outputs = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
     transitions = model.compute_transition_scores(outputs.sequences, outputs.scores, outputs.beam_indices)
@@ -409,7 +409,7 @@ def test_embeddings_replace_the_source(mode):
 
 
 def length_of(model, *args, **kwargs):
-    """New tokens for a source of 3, by a model that never ends a sentence."""
+    """Return the new tokens for a source of 3, by a model that never ends a sentence."""
     return model.generate(torch.tensor([[5, 6, EOS]]), *args, num_beams=1, **kwargs).shape[1] - 1
 
 
@@ -522,7 +522,7 @@ def test_a_misspelt_parameter_is_refused():
         build().generate(padded(SOURCES), max_new_tokens_beyond_sauce=3)
 
 
-# --- What else `generate()` is asked for ----------------------------------------------------------------------------
+# --- Other arguments of `generate()` ---------------------------------------------------------------------------------
 
 
 class Collector(BaseStreamer):

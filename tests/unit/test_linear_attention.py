@@ -17,7 +17,7 @@ from vanilla_transformer.linear_attention import (
 
 
 class Attending(nn.Module):
-    """What an attention function is told about its module."""
+    """Attributes of the module that an attention function reads."""
 
     def __init__(self, is_causal):
         super().__init__()
@@ -25,7 +25,7 @@ class Attending(nn.Module):
 
 
 def quadratic(query, key, value, mask, is_causal):
-    """The formula with its whole square, `(B, H, T, S)`; T queries belong to the last keys."""
+    """Compute the formula with its full matrix, `(B, H, T, S)`; T queries belong to the last keys."""
     weights = feature_map(query) @ feature_map(key).transpose(-1, -2)
     if mask is not None:
         weights = weights * mask[:, None, None, :]
@@ -40,7 +40,7 @@ def some_states(length, seed=0, sentences=2):
 
 
 def padding(length, sentences=2):
-    """One row whole, the others with padding before and behind."""
+    """One row whole, the others with padding before and after."""
     mask = torch.ones((sentences, length), dtype=torch.long)
     mask[1, -1:] = 0
     return mask
@@ -86,7 +86,7 @@ def test_a_text_read_in_pieces_is_the_text_read_at_once(pieces, seed):
     assert cache.get_seq_length() == sum(pieces)
 
 
-def test_what_is_remembered_does_not_grow():
+def test_linear_attention_state_does_not_grow():
     cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), Attending(True)
     sizes = []
     for length in (1, 500, 1):

@@ -27,7 +27,7 @@ class Shape:
 
 
 class Attending(nn.Module):
-    """What an attention function is told about its module."""
+    """Attributes of the module that an attention function reads."""
 
     def __init__(self, is_causal, **shape):
         super().__init__()
@@ -36,8 +36,8 @@ class Attending(nn.Module):
 
 def over_the_square(query_keys, value, buckets, padding, is_causal, chunk):
     """
-    The definition, position by position and round by round: a pair meets where it is in one bucket, and in one chunk
-    of the sorted positions or in neighbouring ones. The softmax is over all that meet in any round.
+    Compute the definition, position by position and round by round: a pair meets if it is in one bucket, and in one
+    chunk of the sorted positions or in neighboring ones. The softmax is over all that meet in any round.
     """
     batch, heads, length, _ = query_keys.shape
     keys = query_keys / query_keys.norm(dim=-1, keepdim=True)
@@ -185,7 +185,7 @@ HEADS, WIDTH, LENGTH = 2, 4, 24
 
 
 def reformers(is_decoder, length):
-    """transformers' own LSH attention, and its query-keys and values of some states."""
+    """Return transformers' own LSH attention, and its query-keys and values of some states."""
     config = ReformerConfig(
         hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, attention_head_size=WIDTH, num_hashes=1, num_buckets=6,
         lsh_attn_chunk_length=8, is_decoder=is_decoder, hash_seed=5, lsh_attention_probs_dropout_prob=0.0,

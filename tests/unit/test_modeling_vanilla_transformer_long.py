@@ -266,7 +266,7 @@ def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it():
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
 
 
-def test_training_goes_on_from_segment_to_segment():
+def test_training_continues_from_segment_to_segment():
     model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=8).train()
     memory = create_cache(model.config)
     for _ in range(3):
@@ -308,7 +308,7 @@ def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
 @pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
-def test_the_decoder_alone_goes_on_from_what_it_has_read(layer_type, copies):
+def test_decoder_only_continues_from_its_cache(layer_type, copies):
     model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
     text, memory = tokens(2, 9), create_cache(model.config)
     model(text[:, :6], past_key_values=memory, use_cache=True)
@@ -338,7 +338,7 @@ def test_padding_of_a_shorter_sentence_is_not_remembered():
     torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
 
 
-# --- What is refused -------------------------------------------------------------------------------------------------
+# --- Invalid arguments -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

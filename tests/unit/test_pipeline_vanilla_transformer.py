@@ -84,7 +84,7 @@ def echo(translate, tiny_tokenizer, monkeypatch):
 
 @pytest.fixture
 def two_cores():
-    """What torch divides among threads."""
+    """Return the work that torch divides among threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -247,7 +247,7 @@ def test_what_holds_no_texts_is_refused(translate, wrong):
         translate(wrong)
 
 
-def test_what_is_not_a_string_is_refused_with_its_position(translate):
+def test_pipeline_refuses_a_non_string_with_its_position(translate):
     with pytest.raises(ValueError, match=r"got int \(3\) at position 1"):
         translate(["A", 3])
     with pytest.raises(ValueError, match=r"got list .* at position 0"):
@@ -413,7 +413,7 @@ def test_a_split_text_is_what_its_sentences_are_singly(translate):
     assert texts_of(translate(" ".join(sentences))) == [" ".join(texts_of(translate(sentences)))]
 
 
-def test_only_what_is_longer_than_the_longest_source_is_split(echo, translate, tiny_tokenizer):
+def test_pipeline_splits_only_texts_longer_than_the_longest_source(echo, translate, tiny_tokenizer):
     text = "A man. A man."
     length = len(tiny_tokenizer(text)["input_ids"])
     for longest, expected in ((None, [text]), (length, [text]), (length - 1, ["A man.", "A man."])):
@@ -466,7 +466,7 @@ any_text = st.text() | lines_of_marks
 
 @given(text=any_text)
 @example(text=" a  \n \n  b c\r\nd\u2028e ")
-def test_lines_and_what_is_between_them_are_the_whole_text(text):
+def test_lines_and_separators_are_the_whole_text(text):
     segments = list(split_lines(text))
     assert "".join(segment.text + segment.separator for segment in segments) == text.strip()
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
@@ -474,7 +474,7 @@ def test_lines_and_what_is_between_them_are_the_whole_text(text):
 
 
 @given(text=any_text, separator=st.sampled_from(["", "\n", " \n\n"]))
-def test_sentences_and_what_is_between_them_are_the_whole_line(text, separator):
+def test_sentences_and_separators_are_the_whole_line(text, separator):
     line = Segment(" ".join(text.split()), separator)
     segments = list(split_sentences(line))
     assert "".join(segment.text + segment.separator for segment in segments) == (line.text and line.text + separator)

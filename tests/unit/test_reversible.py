@@ -13,7 +13,7 @@ WIDTH = 6
 
 
 def some_halves(number, dropout=0.0, shared=False):
-    """Branches with weights of their own; with `shared` every third one reads the states that all share."""
+    """Branches with separate weights; with `shared` every third one reads the states that all share."""
     torch.manual_seed(0)
     halves = []
     for place in range(number):
@@ -33,7 +33,7 @@ def some_halves(number, dropout=0.0, shared=False):
 
 
 def gradients_of(run, halves, states, shared):
-    """The output, and the gradients of both inputs and all parameters."""
+    """Return the output, and the gradients of both inputs and all parameters."""
     states = states.clone().requires_grad_()
     shared = None if shared is None else shared.clone().requires_grad_()
     torch.manual_seed(7)
@@ -49,7 +49,7 @@ def gradients_of(run, halves, states, shared):
 @pytest.mark.parametrize("number", [1, 2, 5, 12])
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("shared", [False, True])
-def test_gradients_are_those_of_ordinary_backpropagation(number, dropout, shared):
+def test_reversible_gradients_equal_ordinary_backpropagation(number, dropout, shared):
     halves, states = some_halves(number, dropout, shared), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     others = torch.randn(2, 3, WIDTH, dtype=torch.float64) if shared else None
     expected, theirs = gradients_of(apply_storing_activations, halves, states, others)
@@ -66,7 +66,7 @@ def test_it_is_the_papers_equations():
     assert torch.equal(apply_storing_activations([attend, feed], states, None), (first + second) / 2)
 
 
-def test_random_numbers_go_on_as_if_no_half_had_run_twice():
+def test_reversible_leaves_the_random_state_of_one_run():
     halves, states = some_halves(4, dropout=0.3), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     draws = []
     for run in (apply_storing_activations, apply_reversibly):
@@ -85,7 +85,7 @@ def test_frozen_parameters_get_no_gradient_and_others_do():
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_what_was_chosen_forwards_is_chosen_again_backwards(number):
+def test_reversible_repeats_random_choices_in_the_backward_pass(number):
     """States are recomputed with an error here, by which a second choice would come out otherwise."""
     choices = []
 

@@ -134,7 +134,7 @@ class Wish:
 
 
 def action(draw: Draw, wish: Wish = Wish()) -> Clause:
-    """A statement about what somebody does."""
+    """Return a statement about what somebody does."""
     verb = draw.pick(wish.verbs) if wish.verbs else draw_verb(draw)
     role: Role = DEFINITE_ONLY if wish.definite_subject or verb in (BELONG, LIE, STAND) else SUBJECT
     doer = wish.subject or subject(draw, verb.subjects, role)
@@ -162,7 +162,7 @@ def draw_verb(draw: Draw) -> Verb:
 
 
 def draw_situation(draw: Draw, verb: Verb, doer: Argument) -> Situation:
-    """A time and a modality that the verb and its subject allow."""
+    """Return a time and a modality that the verb and its subject allow."""
     options: list[tuple[str, float]] = [("present", 28), ("past", 30), ("future", 13)]
     options = [option for option in options if option[0] in verb.tenses]
     if verb.momentary:
@@ -207,7 +207,7 @@ def draw_object(
     negated: bool = False,
     definite: bool = False,
 ) -> Argument | None:
-    """An object that the verb selects, in a form that suits the clause."""
+    """Return an object that the verb selects, in a form that suits the clause."""
     if not verb.objects:
         return None
     noun = draw.pick([noun for noun in nouns_of(verb.objects) if doer is None or noun is not noun_of(doer)])
@@ -332,7 +332,7 @@ def _draw_negation(draw: Draw, doer: Argument, situation: Situation) -> bool:
 
 
 def _draw_front(draw: Draw, clause: Clause) -> Front:
-    """A time goes to the front for sure beside two objects, where its place among them would be in doubt."""
+    """Decide whether a time goes to the front: always with two objects, where its place would be ambiguous."""
     fronts: list[tuple[Front, float]] = [("subject", 0 if clause.recipient and clause.adverbials_in("time") else 55)]
     if clause.adverbials_in("time"):
         fronts.append(("time", 45))
@@ -350,7 +350,7 @@ def _modal_situation(draw: Draw, doer: Argument) -> Situation:
 
 
 def object_verbs_for(kinds: frozenset[str]) -> tuple[Verb, ...]:
-    """The verbs that can have a noun of these kinds as their object and a person as their subject."""
+    """Return the verbs that can have a noun of these kinds as their object and a person as their subject."""
     return tuple(
         verb
         for verb in _OBJECT_VERBS
@@ -359,6 +359,6 @@ def object_verbs_for(kinds: frozenset[str]) -> tuple[Verb, ...]:
 
 
 def subject_verbs_for(kinds: frozenset[str]) -> tuple[Verb, ...]:
-    """The verbs that can have a noun of these kinds as their subject."""
+    """Return the verbs that can have a noun of these kinds as their subject."""
     verbs = _OBJECT_VERBS + INTRANSITIVE + (SIT, STAND, LIE, BELONG)
     return tuple(verb for verb in verbs if kinds.intersection(verb.subjects))

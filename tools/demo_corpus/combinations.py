@@ -58,7 +58,7 @@ def combinations(sentence: Sentence) -> frozenset[Combination]:
 
 @cache
 def split_of_combination(combination: Combination) -> Split:
-    """The split that a combination belongs to."""
+    """Return the split that a combination belongs to."""
     digest = hashlib.sha256("|".join(combination).encode()).digest()
     share = int.from_bytes(digest[:8], "big") % 100
     if share < _TRAIN_SHARE:
@@ -67,7 +67,7 @@ def split_of_combination(combination: Combination) -> Split:
 
 
 def split_of(found: frozenset[Combination]) -> Split | None:
-    """The split of a sentence with these combinations; None where it would belong to both validation and test."""
+    """Return the split of a sentence with these combinations; None if it would be in both validation and test."""
     held_out = {split_of_combination(combination) for combination in found} - {"train"}
     if not held_out:
         return "train"
@@ -99,7 +99,7 @@ def _arguments(clause: Clause) -> Iterator[Argument]:
 
 
 def _object_combinations(clause: Clause) -> Iterator[Combination]:
-    """A unit of measurement (ten euros) is no object that a verb selects."""
+    """Return whether the verb selects the object; a unit of measurement (ten euros) does not count."""
     noun = noun_of(clause.object)
     if noun is not None and "unit" not in noun.kinds:
         yield Combination("object", clause.verb.infinitive, noun.german)

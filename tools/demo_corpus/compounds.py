@@ -63,7 +63,7 @@ _ERRAND_TIMES: tuple[tuple[Situation, float], ...] = (
 
 
 def relative_subject(draw: Draw) -> Sentence:
-    """The woman who is waiting for the train is tired."""
+    """Build a sentence like "The woman who is waiting for the train is tired"."""
     described = _described(draw, ("goods", "text", "place"))
     quality = fitting_adjective(draw, described)
     if "person" in described.noun.kinds and draw.chance(0.3):
@@ -152,7 +152,7 @@ def joined(draw: Draw) -> Sentence:
 
 
 def _two_qualities(draw: Draw) -> Sentence:
-    """The car is old, but it is beautiful."""
+    """Build a sentence like "The car is old, but it is beautiful"."""
     described = replace(noun_phrase(draw, ("goods", "text", "place", "animal"), DEFINITE_ONLY), adjectives=())
     first = fitting_adjective(draw, described, MERITS + FAULTS)
     pronoun = pronoun_for(draw, described)
@@ -165,7 +165,7 @@ def _two_qualities(draw: Draw) -> Sentence:
 
 
 def _quality_and_action(draw: Draw) -> Sentence:
-    """The apple is fresh, and the boy is eating it."""
+    """Build a sentence like "The apple is fresh, and the boy is eating it"."""
     described = noun_phrase(draw, ("goods", "text", "animal"), DEFINITE_ONLY)
     quality, pronoun = fitting_adjective(draw, described), pronoun_for(draw, described)
     if quality is None or pronoun is None:
@@ -178,7 +178,7 @@ def _quality_and_action(draw: Draw) -> Sentence:
 
 
 def _search(draw: Draw) -> Sentence:
-    """The man is looking for the key, but he cannot find it."""
+    """Build a sentence like "The man is looking for the key, but he cannot find it"."""
     doer = subject(draw, ("person",), DEFINITE_ONLY)
     theme = noun_phrase(draw, ("loseable",), DEFINITE_ONLY, doer)
     who, what = pronoun_for(draw, doer), pronoun_for(draw, theme)
@@ -188,7 +188,7 @@ def _search(draw: Draw) -> Sentence:
 
 
 def _state_and_action(draw: Draw) -> Sentence:
-    """The woman is sick, but she is working."""
+    """Build a sentence like "The woman is sick, but she is working"."""
     doer = subject(draw, ("person",), DEFINITE_ONLY)
     who = pronoun_for(draw, doer)
     plain = replace(doer, adjectives=()) if isinstance(doer, NounPhrase) else doer

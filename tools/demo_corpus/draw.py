@@ -16,11 +16,11 @@ class Draw:
         self._random = random.Random(seed).random
 
     def chance(self, probability: float) -> bool:
-        """True with this probability."""
+        """Return True with this probability."""
         return self._random() < probability
 
     def whole(self, low: int, high: int) -> int:
-        """A whole number from `low` to `high`, both included."""
+        """Return a whole number from `low` to `high`, both included."""
         return low + int(self._random() * (high - low + 1))
 
     def pick(self, items: Sequence[_Item]) -> _Item:

@@ -37,7 +37,7 @@ _END: tuple[Slot, ...] = ("complement", "benefit", "companion", "manner", "place
 
 
 def english_clause(clause: Clause) -> list[str]:
-    """A main clause: statement, question or command, with the subordinate clauses before and after it."""
+    """Return a main clause: statement, question or command, with the subordinate clauses before and after it."""
     lead = [*_subordinate_words(clause.lead), ","] if clause.lead else []
     return [*lead, *_main_words(clause), *_tail_words(clause)]
 
@@ -68,7 +68,7 @@ def argument_words(argument: Argument, subject: bool = False) -> list[str]:
 
 
 def noun_phrase_words(phrase: NounPhrase) -> list[str]:
-    """Determiner or possessor, number word, adjectives, noun, and the relative clause."""
+    """Return determiner or possessor, number word, adjectives, noun, and the relative clause."""
     rest = _after_article(phrase)
     if phrase.possessor:
         owner = argument_words(phrase.possessor)
@@ -94,7 +94,7 @@ def _pronoun_word(pronoun: Pronoun, subject: bool) -> str:
 
 
 def _any(argument: Argument) -> NounPhrase:
-    """The same phrase with any where it had no article, as questions and denials say it."""
+    """Return the same phrase with any where it had no article, as questions and denials say it."""
     assert isinstance(argument, NounPhrase)
     return replace(argument, determiner=ANY) if argument.determiner is BARE and not argument.count else argument
 
@@ -106,7 +106,7 @@ def _be(person: int, plural: bool, past: bool) -> str:
 
 
 def third_person(base: str) -> str:
-    """The form of he, she and it."""
+    """Return the form of he, she and it."""
     if base == "have":
         return "has"
     if base.endswith("y") and base[-2] not in _VOWELS:
@@ -115,12 +115,12 @@ def third_person(base: str) -> str:
 
 
 def present_participle(verb: Verb) -> str:
-    """The -ing form; doubled and other irregular ones come from the lexicon."""
+    """Return the -ing form; doubled and other irregular ones come from the lexicon."""
     return verb.ing or (verb.english.removesuffix("e") if verb.english[-2:] != "ee" else verb.english) + "ing"
 
 
 def _verb_words(clause: Clause, inverted: bool) -> tuple[str, list[str]]:
-    """The auxiliary ("" for none) and the rest of the verb with not and the frequency adverb in place."""
+    """Return the auxiliary ("" for none) and the rest of the verb with not and the frequency adverb in place."""
     auxiliary, rest = _chain(clause, inverted)
     denial = ["not"] if clause.negated else []
     if auxiliary == "can" and denial and not inverted:
@@ -151,7 +151,7 @@ def _chain(clause: Clause, inverted: bool) -> tuple[str, list[str]]:
 def _lexical(
     forms: tuple[str, str, str], rest: list[str], *, third: bool, past: bool, support: bool
 ) -> tuple[str, list[str]]:
-    """A full verb out of its forms (read, reads, read), with do where the clause asks or denies."""
+    """Return a full verb out of its forms (read, reads, read), with do where the clause asks or denies."""
     if support:
         return "did" if past else "does" if third else "do", [forms[0], *rest]
     return "", [forms[2] if past else forms[1] if third else forms[0], *rest]

@@ -79,12 +79,12 @@ _WHO = {"nominative": "wer", "accusative": "wen", "dative": "wem"}
 
 
 def form_of(gender: Gender, plural: bool) -> Form:
-    """The column of a table of endings: the gender, or plural for all genders alike."""
+    """Return the column of a table of endings: the gender, or plural for all genders alike."""
     return "plural" if plural else gender
 
 
 def determiner_word(determiner: Determiner, case: Case, form: Form) -> str:
-    """The determiner with its ending ("dem", "meinen", "diese"); empty where there is none."""
+    """Return the determiner with its ending ("dem", "meinen", "diese"); empty where there is none."""
     if determiner.pattern == "definite":
         return _DEFINITE_ARTICLE[case, form]
     if determiner.pattern == "none":
@@ -99,12 +99,12 @@ def declension_after(determiner: Determiner) -> Declension:
 
 
 def adjective_word(adjective: Adjective, declension: Declension, case: Case, form: Form) -> str:
-    """An attributive adjective with its ending ("teures", "dunklen")."""
+    """Return an attributive adjective with its ending ("teures", "dunklen")."""
     return adjective.stem + _ADJECTIVE_ENDINGS[declension][case, form]
 
 
 def noun_word(noun: Noun, case: Case, plural: bool) -> str:
-    """A noun in its case; the dative plural ends in -n except after -n and -s."""
+    """Return a noun in its case; the dative plural ends in -n except after -n and -s."""
     if plural:
         return noun.plural + ("n" if case == "dative" and noun.plural[-1] not in "ns" else "")
     if case == "genitive":
@@ -113,7 +113,7 @@ def noun_word(noun: Noun, case: Case, plural: bool) -> str:
 
 
 def pronoun_word(pronoun: Pronoun, case: Case) -> str:
-    """A personal pronoun in its case."""
+    """Return a personal pronoun in its case."""
     form = form_of(pronoun.gender, pronoun.plural)
     return _PRONOUNS[pronoun.person, form][("nominative", "accusative", "dative").index(case)]
 
@@ -138,7 +138,7 @@ def _single_word(argument: Name | Pronoun | Interrogative | RelativePronoun, cas
 
 
 def noun_phrase_words(phrase: NounPhrase, case: Case) -> list[str]:
-    """Determiner, number word, adjectives and noun, and a genitive after it (or a name's in front)."""
+    """Return determiner, number word, adjectives and noun, and a genitive after it (or a name's in front)."""
     form = form_of(phrase.noun.gender, phrase.plural)
     declension = declension_after(phrase.determiner)
     words = [determiner_word(phrase.determiner, case, form)]
@@ -153,7 +153,7 @@ def noun_phrase_words(phrase: NounPhrase, case: Case) -> list[str]:
 
 
 def prepositional_words(preposition: Preposition, argument: Argument) -> list[str]:
-    """A preposition with its argument, run together with the bare article where German does (im, zur)."""
+    """Return a preposition with its argument, run together with the bare article where German does (im, zur)."""
     words = argument_words(argument, preposition.case)
     has_article = isinstance(argument, NounPhrase) and argument.determiner is DEFINITE
     short = _CONTRACTIONS.get((preposition.german, words[0])) if has_article else None
@@ -161,7 +161,7 @@ def prepositional_words(preposition: Preposition, argument: Argument) -> list[st
 
 
 def negative(argument: Argument) -> Argument:
-    """What stands for a denied indefinite phrase: kein instead of ein or of no article; anything else as it is."""
+    """Negate an indefinite phrase: kein instead of ein or of no article; anything else as it is."""
     if not is_deniable(argument):
         return argument
     assert isinstance(argument, NounPhrase)
@@ -176,7 +176,7 @@ def is_definite(argument: Argument) -> bool:
 
 
 def finite_verb(verb: Verb, person: int, plural: bool) -> str:
-    """The present form of a verb without its separable prefix."""
+    """Return the present form of a verb without its separable prefix."""
     if verb.infinitive == "sein" and plural:
         return "sind"
     if plural:
@@ -185,27 +185,27 @@ def finite_verb(verb: Verb, person: int, plural: bool) -> str:
 
 
 def preterite_verb(forms: tuple[str, str, str], person: int, plural: bool) -> str:
-    """A preterite out of its forms for ich and er, for du, and for the plural."""
+    """Return a preterite out of its forms for ich and er, for du, and for the plural."""
     return forms[2] if plural else forms[1] if person == 2 else forms[0]
 
 
 def finite_modal(modal: Modal, person: int, plural: bool) -> str:
-    """The present form of a modal verb."""
+    """Return the present form of a modal verb."""
     return modal.plural if plural else modal.singular[person - 1]
 
 
 def base_infinitive(verb: Verb) -> str:
-    """The infinitive without the separable prefix."""
+    """Return the infinitive without the separable prefix."""
     return verb.infinitive.removeprefix(verb.prefix)
 
 
 def zu_infinitive(verb: Verb) -> list[str]:
-    """The infinitive with zu, which stands inside a separable verb (aufzumachen)."""
+    """Return the infinitive with zu, which stands inside a separable verb (aufzumachen)."""
     return [f"{verb.prefix}zu{base_infinitive(verb)}"] if verb.prefix else ["zu", verb.infinitive]
 
 
 def imperative_verb(verb: Verb) -> str:
-    """The imperative for du: the stem, with -e after t and d."""
+    """Return the imperative for du: the stem, with -e after t and d."""
     stem = base_infinitive(verb).removesuffix("en")
     return verb.imperative or stem + ("e" if stem[-1] in "td" else "")
 

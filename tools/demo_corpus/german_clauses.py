@@ -67,7 +67,7 @@ def german_existence(existence: Existence) -> list[str]:
 
 
 def _verb_final(clause: Clause) -> list[str]:
-    """A clause without its conjunction: middle, then the verbs with the finite one last."""
+    """Return a clause without its conjunction: middle, then the verbs with the finite one last."""
     clause = _swapped(clause)
     finite, final = _verb_parts(clause)
     if final and final[-1] == clause.verb.prefix:
@@ -83,7 +83,7 @@ def _swapped(clause: Clause) -> Clause:
 
 
 def _verb_parts(clause: Clause) -> tuple[list[str], list[str]]:
-    """The finite verb, and the words that close the clause."""
+    """Return the finite verb, and the words that close the clause."""
     verb, (person, plural) = clause.verb, agreement(clause.subject)
     if clause.mood == "command":
         return [imperative_verb(verb)], _prefix(clause)
@@ -135,7 +135,7 @@ def _middle_words(clause: Clause) -> list[str]:
 
 
 def _subject_and_pronouns(clause: Clause) -> list[str]:
-    """The subject comes first; but of gefallen a noun follows the pronoun (Gefällt dir der Film?)."""
+    """Put the subject first; with "gefallen" a noun follows the pronoun (Gefällt dir der Film?)."""
     subject = [] if _is_fronted(clause, "subject") else _argument(clause.subject, "nominative")
     pronouns = _pronoun_words(clause)
     return (
@@ -162,7 +162,7 @@ def _is_fronted(clause: Clause, part: str) -> bool:
 
 
 def _objects(clause: Clause) -> list[tuple[Argument, Case]]:
-    """The objects without preposition that stand in the middle, in the order of noun phrases: dative first."""
+    """Return the objects without preposition that stand in the middle, in the order of noun phrases: dative first."""
     objects: list[tuple[Argument, Case]] = []
     if clause.recipient is not None and not _is_fronted(clause, "recipient"):
         objects.append((clause.recipient, "dative"))

@@ -84,7 +84,7 @@ _BY_ENGLISH = {adjective.english: adjective for adjective in ADJECTIVES}
 
 
 def adjective(english: str) -> Adjective:
-    """The adjective with this English form.
+    """Return the adjective with this English form.
 
     Raises:
         KeyError: if the lexicon has no such adjective.
@@ -94,7 +94,7 @@ def adjective(english: str) -> Adjective:
 
 @cache
 def adjectives_for(noun: Noun) -> tuple[Adjective, ...]:
-    """The adjectives that suit a noun."""
+    """Return the adjectives that suit a noun."""
     return tuple(adjective for adjective in ADJECTIVES if adjective.kinds & noun.kinds)
 
 

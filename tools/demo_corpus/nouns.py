@@ -125,7 +125,7 @@ _BY_ENGLISH = {noun.english: noun for noun in NOUNS + UNITS}
 
 
 def noun(english: str) -> Noun:
-    """The noun with this English singular.
+    """Return the noun with this English singular.
 
     Raises:
         KeyError: if the lexicon has no such noun.
@@ -135,5 +135,5 @@ def noun(english: str) -> Noun:
 
 @cache
 def nouns_of(kinds: tuple[str, ...], excluded: str = "") -> tuple[Noun, ...]:
-    """The nouns that are of at least one of these kinds, without nouns of the `excluded` kind."""
+    """Return the nouns that are of at least one of these kinds, without nouns of the `excluded` kind."""
     return tuple(noun for noun in NOUNS if noun.kinds.intersection(kinds) and excluded not in noun.kinds)

@@ -119,5 +119,5 @@ def _german_below_hundred(number: int) -> str:
 
 
 def _german_stem(digit: int) -> str:
-    """The form in front of another word: ein-, not eins."""
+    """Return the form in front of another word: ein-, not eins."""
     return "ein" if digit == 1 else _GERMAN[digit]

@@ -104,7 +104,7 @@ _ONLY_CHILDREN: Role = ((_OWN, 1),)
 
 
 def phrase(draw: Draw, noun: Noun, role: Role, owner: Argument | None = None) -> NounPhrase:
-    """A noun phrase in a role; its possessive may point back to the `owner`, the subject of its clause."""
+    """Return a noun phrase in a role; its possessive may point back to the `owner`, the subject of its clause."""
     shape = draw.weighted(_shapes(noun, role))
     possessor = _possessor(draw, noun, shape)
     determiner = shape.determiner or _possessive(draw, owner)
@@ -115,7 +115,7 @@ def phrase(draw: Draw, noun: Noun, role: Role, owner: Argument | None = None) ->
 
 
 def relatives(draw: Draw, noun: Noun, denied: bool) -> NounPhrase:
-    """A brother, two brothers: family that somebody has."""
+    """Return a brother, two brothers: family that somebody has."""
     if denied or "single" in noun.kinds:
         shape = draw.pick((_A, _PLURAL)) if "single" not in noun.kinds else _A
         return NounPhrase(noun, shape.determiner or INDEFINITE, shape.plural)
@@ -125,7 +125,7 @@ def relatives(draw: Draw, noun: Noun, denied: bool) -> NounPhrase:
 
 
 def person(draw: Draw, role: Role = PERSON_OBJECT, subject: Argument | None = None) -> Argument:
-    """A person as an object: a pronoun, a name or a noun phrase, other than the subject."""
+    """Return a person as an object: a pronoun, a name or a noun phrase, other than the subject."""
     kind = draw.weighted((("pronoun", 24), ("name", 11), ("phrase", 65)))
     if kind == "pronoun":
         return draw.pick([pronoun for pronoun in _PRONOUNS if not _is_same(pronoun, subject)])
@@ -138,14 +138,14 @@ def person(draw: Draw, role: Role = PERSON_OBJECT, subject: Argument | None = No
 def noun_phrase(
     draw: Draw, kinds: tuple[str, ...], role: Role, subject: Argument | None = None, excluded: str = ""
 ) -> NounPhrase:
-    """A noun phrase of one of the kinds, about something else than the subject."""
+    """Return a noun phrase of one of the kinds, about something else than the subject."""
     other = noun_of(subject)
     nouns = [noun for noun in nouns_of(kinds, excluded) if noun is not other and not _is_too_young(other, noun)]
     return phrase(draw, draw.pick(nouns), role, subject)
 
 
 def subject(draw: Draw, kinds: tuple[str, ...], role: Role = SUBJECT) -> Argument:
-    """A subject of the kinds; people are also pronouns, names and pairs."""
+    """Return a subject of the kinds; people are also pronouns, names and pairs."""
     if "person" not in kinds or draw.chance(0.08 * (len(kinds) - 1)):
         others = tuple(kind for kind in kinds if kind != "person")
         return noun_phrase(draw, others, role, excluded="person")
@@ -164,7 +164,7 @@ def subject(draw: Draw, kinds: tuple[str, ...], role: Role = SUBJECT) -> Argumen
 
 
 def pronoun_for(draw: Draw, argument: Argument) -> Pronoun | None:
-    """The pronoun that takes an argument up again, or None where English and German would not agree on one."""
+    """Return the pronoun that takes an argument up again, or None where English and German would not agree on one."""
     if isinstance(argument, Pronoun):
         return argument
     if agreement(argument)[1]:
@@ -198,7 +198,7 @@ def goal(draw: Draw, names: tuple[str, ...], owner: Argument | None = None) -> A
 
 
 def way_to(draw: Draw, names: tuple[str, ...], owner: Argument | None = None) -> Adverbial:
-    """The way to one of these places."""
+    """Return the way to one of these places."""
     name = draw.pick(names)
     if name in FIXED_PLACES:
         return FIXED_PLACES[name][1]

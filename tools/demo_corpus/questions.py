@@ -39,7 +39,7 @@ _EVENTS = tuple(
 
 
 def yes_no_question(draw: Draw) -> Sentence:
-    """Does somebody do something? Is somebody so?"""
+    """Ask whether somebody does something or is so."""
     kind = draw.weighted((("action", 68), ("state", 12), ("place", 10), ("liking", 10)))
     if kind == "state":
         clause = state(draw, asked_about(draw, ("person",)), negated=False)
@@ -124,7 +124,7 @@ def _asked(
     negated: bool = False,
     past_or_future: bool = False,
 ) -> Clause:
-    """A clause without its own adverbials, in the present, the past or the future or with a modal, but no habit."""
+    """Return a clause without adverbials, in the present, the past or the future or with a modal, but no habit."""
     doer = doer or asked_about(draw, verb.subjects)
     situation = _single_event(draw, verb, doer, past_or_future)
     return action(draw, Wish((verb,), doer, theme, situation, negated, asked=True, definite_object=True))
@@ -156,7 +156,7 @@ def _question(frame: str, clause: Clause, front: Front) -> Sentence:
 
 
 def _fronted(clause: Clause, word: Adverb, front: Front) -> Sentence:
-    """The question word in front, instead of an adverbial of its slot."""
+    """Return the question word in front, instead of an adverbial of its slot."""
     kept = tuple(adverbial for adverbial in clause.adverbials if adverbial.slot != word.slot)
     return _question("circumstance question", replace(clause, adverbials=(word, *kept)), front)
 

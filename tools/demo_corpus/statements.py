@@ -174,7 +174,7 @@ def state(draw: Draw, who: Argument, negated: bool | None = None) -> Clause:
 def fitting_adjective(
     draw: Draw, described: NounPhrase, choice: tuple[Adjective, ...] = ADJECTIVES
 ) -> Adjective | None:
-    """An adjective out of the `choice` that suits the noun and is of another sort than those it already has."""
+    """Return an adjective out of the `choice` that suits the noun and is of another sort than those it already has."""
     taken = {adjective.rank for adjective in described.adjectives}
     suitable = [adjective for adjective in adjectives_for(described.noun) if adjective in choice]
     fitting = [adjective for adjective in suitable if adjective.rank not in taken]
@@ -218,7 +218,7 @@ def location(draw: Draw) -> Sentence:
 
 
 def whereabouts(draw: Draw, who: Argument) -> Adverbial:
-    """A place where such a person or thing can be."""
+    """Return a place where such a person or thing can be."""
     kinds = kinds_of(who)
     if not kinds & {"person", "animal"}:
         return landmark(draw, ("on", "in", "under", "next to"), moving=False)
@@ -252,13 +252,13 @@ def _existing(draw: Draw, thing: Noun, denied: bool) -> NounPhrase:
 
 
 def amount(draw: Draw) -> Sentence:
-    """A sentence about a number."""
+    """Return a sentence about a number."""
     builders = ((_price, 30), (_age, 20), (_count, 22), (_bulk, 12), (_population, 8), (_pages, 5), (_length, 5))
     return Sentence("number", draw.weighted(builders)(draw))
 
 
 def _number(draw: Draw, low: int, high: int) -> int:
-    """A number that does not end in one, after which German and its nouns waver (einhundert und ein Euro)."""
+    """Return a number that does not end in one, after which German and its nouns waver (einhundert und ein Euro)."""
     number = draw.whole(low, high)
     return number + 1 if number % 100 == 1 else number
 
@@ -322,7 +322,7 @@ def command(draw: Draw) -> Sentence:
 
 
 def request(draw: Draw) -> Clause:
-    """The clause of a command."""
+    """Return the clause of a command."""
     verb = draw.pick(_COMMANDED)
     negated = not verb.recipient and draw.chance(0.15)
     theme = draw_object(draw, verb, LISTENER, NOW_OR_THEN, definite=True)

@@ -274,7 +274,7 @@ class Clause:
     tail: Subordinate | Infinitive | None = None
 
     def adverbials_in(self, slot: str) -> tuple[Adverbial, ...]:
-        """The adverbials that fill a slot."""
+        """Return the adverbials that fill a slot."""
         return tuple(adverbial for adverbial in self.adverbials if adverbial.slot == slot)
 
 
@@ -300,7 +300,7 @@ class Sentence:
 
 
 def agreement(subject: Argument) -> tuple[int, bool]:
-    """The person and whether it is plural, which the finite verb agrees with in both languages."""
+    """Return the person and whether it is plural, which the finite verb agrees with in both languages."""
     if isinstance(subject, Pronoun):
         return subject.person, subject.plural
     if isinstance(subject, (NounPhrase, RelativePronoun)):
@@ -309,7 +309,7 @@ def agreement(subject: Argument) -> tuple[int, bool]:
 
 
 def noun_of(argument: Argument | None) -> Noun | None:
-    """The noun that an argument is about, also where only a pronoun stands for it."""
+    """Return the noun that an argument is about, also where only a pronoun stands for it."""
     if isinstance(argument, (NounPhrase, RelativePronoun)):
         return argument.noun
     return argument.antecedent if isinstance(argument, Pronoun) else None

@@ -127,7 +127,7 @@ def _content(draw: Draw) -> Clause:
 
 
 def _dated_content(draw: Draw) -> Clause:
-    """A "when" asks about the past or the future, and the clause has no other time."""
+    """Build a clause with "when", which asks about the past or the future and has no other time."""
     situation = Situation(draw.pick(("past", "future")))
     wish = Wish(DOINGS, situation=situation, negated=False, definite_subject=True, asked=True, definite_object=True)
     return action(draw, wish)
@@ -200,7 +200,7 @@ def _weather(draw: Draw, tense: Tense) -> Clause:
 
 
 def _turned(main: Clause, cause: Clause, conjunction: Conjunction) -> Clause:
-    """The cause first: there stands the noun, and the pronoun in the main clause."""
+    """Put the cause first, with the noun there and the pronoun in the main clause."""
     lead = Subordinate(conjunction, replace(cause, subject=main.subject))
     return replace(main, subject=cause.subject, lead=lead)
 
@@ -230,7 +230,7 @@ def _supposition(draw: Draw, kind: str, main: Clause) -> Clause:
 
 
 def _timeless(clause: Clause) -> Clause:
-    """The simple present of an if or before clause, without a time."""
+    """Return the simple present of an if or before clause, without a time."""
     return replace(clause, progressive=False, adverbials=_without_times(clause))
 
 

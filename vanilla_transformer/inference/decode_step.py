@@ -1,7 +1,7 @@
 """
 Run the decoder for the next token of every hypothesis.
 
-The beams of a sentence are positions of one sequence: all share its keys and values, including those of the source,
+The beams of a sentence are positions of one sequence: all share its keys and values, also for the source,
 and a mask lets each beam see its own past, so that nothing moves when beams change places. Keys and values are written
 to memory that is already there.
 

@@ -1,7 +1,7 @@
 """
 The hypotheses of a beam search: the running ones, and the best finished ones of each sentence.
 
-The rules for when a finished hypothesis replaces another, and when a sentence is done, are those of transformers.
+The rules for when a finished hypothesis replaces another, and when a sentence is done, follow transformers.
 
 Letters in shapes: B sentences in the batch, N beams, C candidates, T target tokens so far, V vocabulary.
 """

@@ -32,7 +32,7 @@ TINY = {
 
 @pytest.fixture
 def calls(monkeypatch):
-    """The benchmark, with scripts called in this process, which has imported what takes seconds."""
+    """Return the benchmark with scripts called in this process, which has the slow imports done."""
     calls = []
 
     def call(script, *arguments):

@@ -56,7 +56,7 @@ def uninterrupted(tmp_path):
 
 @pytest.fixture
 def resumed(tmp_path):
-    """A run killed in its third batch and resumed from the second."""
+    """Return a run killed in its third batch and resumed from the second."""
     return write_run(tmp_path / "resumed", [[LINES[:2]], [LINES[1:]]])
 
 

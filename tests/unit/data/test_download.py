@@ -13,7 +13,7 @@ TEXTS = {"train.en": b"A man.\nTwo dogs.\n", "train.de": b"Ein Mann.\nZwei Hunde
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
-    """A folder of .gz files, and a corpus `tiny` that consists of them."""
+    """Write a folder of .gz files, and register a corpus `tiny` that consists of them."""
     folder = tmp_path / "mirror"
     folder.mkdir()
     for name, text in TEXTS.items():

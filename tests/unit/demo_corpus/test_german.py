@@ -73,7 +73,7 @@ def rows(table: str) -> list[str]:
 
 
 def declined(determiner: Determiner, case: Case) -> str:
-    """A determiner with "old" and a noun in all three genders and in the plural."""
+    """Return a determiner with "old" and a noun in all three genders and in the plural."""
     phrases = [one_phrase(determiner, noun(english), case, plural=False) for english in BY_FORM.values()]
     return " ".join([*phrases, one_phrase(determiner, noun("child"), case, plural=True)])
 

@@ -140,7 +140,7 @@ def being(subject: Argument, word: str, *adverbials: Adverbial, **rest: Any) -> 
 
 
 def it(english: str) -> Pronoun:
-    """The pronoun that stands for a thing."""
+    """Return the pronoun that stands for a thing."""
     return Pronoun(3, False, noun(english).gender, noun(english))
 
 

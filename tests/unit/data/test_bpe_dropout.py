@@ -137,7 +137,7 @@ def test_bpe_dropout_depends_on_seed_epoch_index_and_side(tokenizer, change):
 @pytest.mark.parametrize(("model", "name"), [("unigram", "Unigram"), ("wordpiece", "WordPiece")])
 def test_bpe_dropout_refuses_another_model(model, name):
     tokenizer = train_tokenizer(TEXTS, vocab_size=300, model=model)
-    with pytest.raises(ValueError, match=f"must have a tokenizer of the model bpe.*got {name}"):
+    with pytest.raises(ValueError, match=f"must have a BPE tokenizer, .* got {name}"):
         BpeDropout(tokenizer, 0.1)
 
 

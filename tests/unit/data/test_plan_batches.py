@@ -187,12 +187,12 @@ def test_plan_batches_names_a_pair_beyond_the_budget():
 
 
 def test_plan_batches_refuses_fewer_pairs_than_batches_per_step():
-    with pytest.raises(ValueError, match="each of the 4 batches of an update .* got 3 pairs"):
+    with pytest.raises(ValueError, match="each of the 4 batches of a step .* got 3 pairs"):
         plan_batches([1, 1, 1], [1, 1, 1], 10, batches_per_step=4)
 
 
 def test_plan_batches_refuses_batches_that_do_not_divide_evenly():
-    with pytest.raises(ValueError, match="3 batches of one pair each"):
+    with pytest.raises(ValueError, match="3 pairs cannot be divided among the 2 batches of a step"):
         plan_batches([8, 8, 8], [8, 8, 8], 8, batches_per_step=2)
 
 

@@ -1,4 +1,4 @@
-"""Linear attention: the chunked sums, the recurrence and the quadratic formula are the same."""
+"""Linear attention: chunked sums, recurrence and quadratic formula agree, in values and gradients."""
 
 import pytest
 import torch
@@ -16,16 +16,16 @@ from vanilla_transformer.linear_attention import (
 )
 
 
-class Attending(nn.Module):
-    """Attributes of the module that an attention function reads."""
+class AttentionModule(nn.Module):
+    """Module with the attributes that an attention function reads."""
 
     def __init__(self, is_causal):
         super().__init__()
         self.is_causal, self.layer_idx = is_causal, 0
 
 
-def quadratic(query, key, value, mask, is_causal):
-    """Compute the formula with its full matrix, `(B, H, T, S)`; T queries belong to the last keys."""
+def quadratic_attention(query, key, value, mask, is_causal):
+    """Compute linear attention from its full matrix `(B, H, T, S)`. The T queries are at the last T key positions."""
     weights = feature_map(query) @ feature_map(key).transpose(-1, -2)
     if mask is not None:
         weights = weights * mask[:, None, None, :]
@@ -34,13 +34,13 @@ def quadratic(query, key, value, mask, is_causal):
     return (weights / weights.sum(dim=-1, keepdim=True) @ value).transpose(1, 2)
 
 
-def some_states(length, seed=0, sentences=2):
+def random_states(length, seed=0, sentences=2):
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn((sentences, 3, length, 4), generator=generator, dtype=torch.float64) for _ in range(3)]
 
 
-def padding(length, sentences=2):
-    """One row whole, the others with padding before and after."""
+def padding_mask(length, sentences=2):
+    """Return a mask `(sentences, length)`, 1 for tokens; the last position of row 1 is padding."""
     mask = torch.ones((sentences, length), dtype=torch.long)
     mask[1, -1:] = 0
     return mask
@@ -48,11 +48,11 @@ def padding(length, sentences=2):
 
 @settings(max_examples=40, deadline=None)
 @given(length=st.integers(1, 150), seed=st.integers(0, 100), is_causal=st.booleans(), padded=st.booleans())
-def test_it_is_the_quadratic_formula_and_so_are_its_gradients(length, seed, is_causal, padded):
-    states = [each.requires_grad_() for each in some_states(length, seed)]
-    mask = padding(length) if padded and length > 1 else None
-    expected = quadratic(*states, mask, is_causal)
-    found = linear_attention_forward(Attending(is_causal), *states, mask)[0]
+def test_linear_attention_matches_quadratic_reference(length, seed, is_causal, padded):
+    states = [each.requires_grad_() for each in random_states(length, seed)]
+    mask = padding_mask(length) if padded and length > 1 else None
+    expected = quadratic_attention(*states, mask, is_causal)
+    found = linear_attention_forward(AttentionModule(is_causal), *states, mask)[0]
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
     weights = torch.randn(expected.shape, dtype=torch.float64)
     theirs = torch.autograd.grad((expected * weights).sum(), states)
@@ -61,8 +61,8 @@ def test_it_is_the_quadratic_formula_and_so_are_its_gradients(length, seed, is_c
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 8, 64])
-def test_chunks_of_any_size_add_up_to_the_loop_over_positions(chunk):
-    query, key, value = some_states(20)
+def test_causal_sums_match_loop_over_positions(chunk):
+    query, key, value = random_states(20)
     before = torch.randn((2, 3, 4, 4), dtype=torch.float64)
     state, rows = before.clone(), []
     for place in range(20):  # equations 16 to 20
@@ -74,8 +74,8 @@ def test_chunks_of_any_size_add_up_to_the_loop_over_positions(chunk):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=5), st.integers(0, 100))
-def test_a_text_read_in_pieces_is_the_text_read_at_once(pieces, seed):
-    states, module = some_states(sum(pieces), seed), Attending(True)
+def test_linear_attention_with_cache_matches_full_sequence(pieces, seed):
+    states, module = random_states(sum(pieces), seed), AttentionModule(True)
     cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
     rows = [
         linear_attention_forward(module, *parts, None, cache=cache)[0]
@@ -86,24 +86,24 @@ def test_a_text_read_in_pieces_is_the_text_read_at_once(pieces, seed):
     assert cache.get_seq_length() == sum(pieces)
 
 
-def test_linear_attention_state_does_not_grow():
-    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), Attending(True)
+def test_linear_attention_cache_size_is_constant():
+    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), AttentionModule(True)
     sizes = []
     for length in (1, 500, 1):
-        linear_attention_forward(module, *some_states(length), None, cache=cache)
+        linear_attention_forward(module, *random_states(length), None, cache=cache)
         sizes.append(cache.layers[0].keys.numel() + cache.layers[0].values.numel())
     assert sizes == [2 * 3 * 4 * 5] * 3
 
 
-def test_keys_that_a_cache_of_keys_has_are_seen():
-    query, key, value = some_states(9)
-    found = linear_attention_forward(Attending(True), query[:, :, 6:], key, value, None)[0]
-    torch.testing.assert_close(found, quadratic(query, key, value, None, True)[:, 6:])
+def test_linear_attention_sees_keys_before_first_query():
+    query, key, value = random_states(9)
+    found = linear_attention_forward(AttentionModule(True), query[:, :, 6:], key, value, None)[0]
+    torch.testing.assert_close(found, quadratic_attention(query, key, value, None, True)[:, 6:])
 
 
-def test_rows_are_reordered_repeated_and_chosen_for_beams():
-    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), Attending(True)
-    states = some_states(5)
+def test_linear_attention_cache_repeats_and_reorders_rows():
+    cache, module = Cache(layer_class_to_replicate=LinearAttentionCacheLayer), AttentionModule(True)
+    states = random_states(5)
     linear_attention_forward(module, *states, None, cache=cache)
     before = cache.layers[0].values
     cache.batch_repeat_interleave(2)
@@ -115,35 +115,35 @@ def test_rows_are_reordered_repeated_and_chosen_for_beams():
     assert cache.get_seq_length() == 5 and torch.equal(cache.layers[0].values, before)
 
 
-def test_sums_are_exact_in_bfloat16():
-    states = [each.to(torch.bfloat16) for each in some_states(3000)]
-    found = linear_attention_forward(Attending(True), *states, None)[0]
-    expected = quadratic(*(each.double() for each in states), None, True)
+def test_linear_attention_sums_in_float32_for_bfloat16_inputs():
+    states = [each.to(torch.bfloat16) for each in random_states(3000)]
+    found = linear_attention_forward(AttentionModule(True), *states, None)[0]
+    expected = quadratic_attention(*(each.double() for each in states), None, True)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.double(), expected, atol=2e-2, rtol=2e-2)
 
 
-def test_a_row_of_padding_gives_zeros():
+def test_linear_attention_returns_zeros_for_row_of_padding():
     mask = torch.tensor([[1, 1, 1], [0, 0, 0]])
-    assert not linear_attention_forward(Attending(False), *some_states(3), mask)[0][1].any()
+    assert not linear_attention_forward(AttentionModule(False), *random_states(3), mask)[0][1].any()
 
 
-def test_a_mask_that_is_not_of_padding_is_refused():
+def test_linear_attention_rejects_4d_mask():
     with pytest.raises(
         ValueError, match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
     ):
-        linear_attention_forward(Attending(True), *some_states(3), torch.ones(2, 1, 3, 3))
+        linear_attention_forward(AttentionModule(True), *random_states(3), torch.ones(2, 1, 3, 3))
 
 
-def test_a_sum_cannot_be_taken_back():
+def test_linear_attention_cache_rejects_crop():
     cache = Cache(layer_class_to_replicate=LinearAttentionCacheLayer)
-    linear_attention_forward(Attending(True), *some_states(3), None, cache=cache)
+    linear_attention_forward(AttentionModule(True), *random_states(3), None, cache=cache)
     with pytest.raises(ValueError, match="cannot remove tokens from its sums, got -1"):
         cache.crop(-1)
     assert not cache.is_croppable
 
 
-def test_the_papers_model_can_be_given_it_by_its_name(tiny_config):
+def test_linear_attn_implementation_with_cache_matches_full_sequence(tiny_config):
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
     model = VanillaTransformerForConditionalGeneration._from_config(tiny_config, attn_implementation="linear").eval()

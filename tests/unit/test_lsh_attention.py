@@ -1,4 +1,4 @@
-"""LSH attention: as its definition over the whole square, as full attention with one bucket, as Reformer's."""
+"""LSH attention agrees with a quadratic reference, with full attention for one bucket, and with Reformer."""
 
 import pytest
 import torch
@@ -19,25 +19,28 @@ from vanilla_transformer.lsh_attention import (
 )
 
 
-class Shape:
-    """The fields of the configuration that are read."""
+class LSHFields:
+    """Configuration with the fields that LSH attention reads."""
 
     def __init__(self, rounds=2, buckets=4, chunk=4, seed=0):
         self.num_hashes, self.num_buckets, self.lsh_attn_chunk_length, self.hash_seed = rounds, buckets, chunk, seed
 
 
-class Attending(nn.Module):
-    """Attributes of the module that an attention function reads."""
+class AttentionModule(nn.Module):
+    """Module with the attributes that an attention function reads."""
 
     def __init__(self, is_causal, **shape):
         super().__init__()
-        self.is_causal, self.layer_idx, self.config = is_causal, 0, Shape(**shape)
+        self.is_causal, self.layer_idx, self.config = is_causal, 0, LSHFields(**shape)
 
 
-def over_the_square(query_keys, value, buckets, padding, is_causal, chunk):
+def quadratic_lsh_attention(query_keys, value, buckets, padding, is_causal, chunk):
     """
-    Compute the definition, position by position and round by round: a pair meets if it is in one bucket, and in one
-    chunk of the sorted positions or in neighboring ones. The softmax is over all that meet in any round.
+    Compute LSH attention from its definition, with a loop over rounds and pairs of positions.
+
+    A query attends to a key if, in any round, both are in the same bucket and the key is in the query's chunk of the
+    sorted positions or in the previous one. It attends to itself only if there is no other key. `padding` is True for
+    tokens.
     """
     batch, heads, length, _ = query_keys.shape
     keys = query_keys / query_keys.norm(dim=-1, keepdim=True)
@@ -64,12 +67,12 @@ def over_the_square(query_keys, value, buckets, padding, is_causal, chunk):
     return output
 
 
-def some_states(length, seed=0, heads=2):
+def random_states(length, seed=0, heads=2):
     generator = torch.Generator().manual_seed(seed)
     return [torch.randn((2, heads, length, 4), generator=generator, dtype=torch.float64) for _ in range(2)]
 
 
-def as_mask(padding):
+def key_mask(padding):
     return padding[:, None, :, None]
 
 
@@ -82,14 +85,14 @@ def as_mask(padding):
     chunk=st.integers(1, 20),
     is_causal=st.booleans(),
 )
-def test_it_is_the_definition_and_so_are_its_gradients(length, seed, rounds, buckets, chunk, is_causal):
-    states = [each.requires_grad_() for each in some_states(length, seed)]
+def test_lsh_attention_matches_quadratic_reference(length, seed, rounds, buckets, chunk, is_causal):
+    states = [each.requires_grad_() for each in random_states(length, seed)]
     padding = torch.ones((2, length), dtype=torch.bool)
     padding[1, length // 2 + 1 :] = False
     found_buckets = hash_buckets(states[0], seed, rounds, buckets)
-    expected = over_the_square(*states, found_buckets, padding, is_causal, chunk)
-    found = chunked_lsh_attention(*states, found_buckets, as_mask(padding), is_causal, chunk)
-    tokens = as_mask(padding)  # what padding itself sees is of no use to anybody
+    expected = quadratic_lsh_attention(*states, found_buckets, padding, is_causal, chunk)
+    found = chunked_lsh_attention(*states, found_buckets, key_mask(padding), is_causal, chunk)
+    tokens = key_mask(padding)  # the outputs at padding are not used
     torch.testing.assert_close(found * tokens, expected * tokens, atol=1e-10, rtol=1e-10)
     weights = torch.randn(expected.shape, dtype=torch.float64) * tokens
     theirs = torch.autograd.grad((expected * weights).sum(), states)
@@ -98,8 +101,8 @@ def test_it_is_the_definition_and_so_are_its_gradients(length, seed, rounds, buc
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_many_rounds_with_one_bucket_are_full_attention_of_shared_queries_and_keys(is_causal):
-    query_keys, value = some_states(12)
+def test_lsh_attention_with_one_bucket_equals_full_attention(is_causal):
+    query_keys, value = random_states(12)
     scores = query_keys @ nn.functional.normalize(query_keys, dim=-1).transpose(-1, -2)
     scores = scores.masked_fill(torch.eye(12, dtype=torch.bool), -1e5)
     if is_causal:
@@ -109,8 +112,8 @@ def test_many_rounds_with_one_bucket_are_full_attention_of_shared_queries_and_ke
     torch.testing.assert_close(found, scores.softmax(dim=-1) @ value, atol=1e-10, rtol=1e-10)
 
 
-def test_more_rounds_come_nearer_to_full_attention():
-    query_keys, value = some_states(64)
+def test_lsh_attention_approaches_full_attention_with_more_hashes():
+    query_keys, value = random_states(64)
     full = chunked_lsh_attention(
         query_keys, value, hash_buckets(query_keys, 0, 1, 1), torch.ones(2, 1, 64, 1).bool(), False, 64
     )
@@ -122,8 +125,8 @@ def test_more_rounds_come_nearer_to_full_attention():
     assert distances[0] > 1.5 * distances[1] > 2 * distances[2]
 
 
-def test_the_same_seed_gives_the_same_buckets_and_another_one_others():
-    query_keys, _ = some_states(50)
+def test_hash_buckets_depend_only_on_seed():
+    query_keys, _ = random_states(50)
     first = hash_buckets(query_keys, 3, 2, 8)
     torch.manual_seed(17)
     assert torch.equal(first, hash_buckets(query_keys, 3, 2, 8))
@@ -131,14 +134,14 @@ def test_the_same_seed_gives_the_same_buckets_and_another_one_others():
     assert first.min() >= 0 and first.max() < 8 and len(first.unique()) == 8
 
 
-def test_what_points_the_same_way_falls_into_the_same_bucket():
-    query_keys, _ = some_states(50)
+def test_hash_buckets_ignore_vector_length():
+    query_keys, _ = random_states(50)
     assert torch.equal(hash_buckets(query_keys, 0, 4, 8), hash_buckets(2.5 * query_keys, 0, 4, 8))
 
 
-def test_a_text_read_token_by_token_is_the_text_read_at_once_while_chunks_cut_no_bucket():
-    states = some_states(20)
-    module = Attending(True, rounds=2, buckets=4, chunk=32)
+def test_lsh_attention_with_cache_matches_full_sequence_in_one_chunk():
+    states = random_states(20)
+    module = AttentionModule(True, rounds=2, buckets=4, chunk=32)
     cache = Cache(layer_class_to_replicate=LSHCacheLayer)
     rows = [
         lsh_attention_forward(module, part, value, None, cache=cache)
@@ -149,9 +152,9 @@ def test_a_text_read_token_by_token_is_the_text_read_at_once_while_chunks_cut_no
     assert cache.layers[0].buckets.shape == (2, 2, 2, 20)
 
 
-def test_buckets_go_with_their_rows():
-    cache, (query_keys, value) = Cache(layer_class_to_replicate=LSHCacheLayer), some_states(6)
-    lsh_attention_forward(Attending(True), query_keys, value, None, cache=cache)
+def test_lsh_cache_selects_and_crops_buckets_with_keys():
+    cache, (query_keys, value) = Cache(layer_class_to_replicate=LSHCacheLayer), random_states(6)
+    lsh_attention_forward(AttentionModule(True), query_keys, value, None, cache=cache)
     before = cache.layers[0].buckets
     cache.batch_repeat_interleave(2)
     cache.reorder_cache(torch.tensor([3, 0]))
@@ -163,8 +166,8 @@ def test_buckets_go_with_their_rows():
     assert cache.get_seq_length() == 0 and cache.layers[0].buckets is None
 
 
-def test_dropped_probabilities_are_made_up_for():
-    query_keys, value = some_states(30)
+def test_lsh_attention_dropout_keeps_expected_output():
+    query_keys, value = random_states(30)
     buckets, padding = hash_buckets(query_keys, 0, 2, 2), torch.ones(2, 1, 30, 1).bool()
     kept = chunked_lsh_attention(query_keys, value, buckets, padding, False, 32)
     torch.manual_seed(0)
@@ -173,19 +176,19 @@ def test_dropped_probabilities_are_made_up_for():
     torch.testing.assert_close(torch.stack(draws).mean(dim=0), kept, atol=0.15, rtol=0.1)
 
 
-def test_a_mask_that_is_not_of_padding_is_refused():
-    query_keys, value = some_states(3)
+def test_lsh_attention_rejects_4d_mask():
+    query_keys, value = random_states(3)
     with pytest.raises(
         ValueError, match=r"padding mask of shape `\(batch_size, length\)`, got the shape \(2, 1, 3, 3\)"
     ):
-        lsh_attention_forward(Attending(True), query_keys, value, torch.ones(2, 1, 3, 3))
+        lsh_attention_forward(AttentionModule(True), query_keys, value, torch.ones(2, 1, 3, 3))
 
 
 HEADS, WIDTH, LENGTH = 2, 4, 24
 
 
-def reformers(is_decoder, length):
-    """Return transformers' own LSH attention, and its query-keys and values of some states."""
+def reformer_attention(is_decoder, length):
+    """Return Reformer's LSH attention from transformers, random hidden states, and their query-keys and values."""
     config = ReformerConfig(
         hidden_size=HEADS * WIDTH, num_attention_heads=HEADS, attention_head_size=WIDTH, num_hashes=1, num_buckets=6,
         lsh_attn_chunk_length=8, is_decoder=is_decoder, hash_seed=5, lsh_attention_probs_dropout_prob=0.0,
@@ -197,8 +200,8 @@ def reformers(is_decoder, length):
     return attention, states, split
 
 
-def test_with_copied_weights_and_rotations_buckets_are_reformers(monkeypatch):
-    reformer, states, (query_keys, _) = reformers(False, LENGTH)
+def test_hash_buckets_match_reformer_with_same_rotations(monkeypatch):
+    reformer, states, (query_keys, _) = reformer_attention(False, LENGTH)
     expected = reformer(states, num_hashes=1, num_buckets=6).buckets
     torch.manual_seed(5)
     drawn = torch.randn(HEADS, WIDTH, 1, 3)
@@ -207,9 +210,9 @@ def test_with_copied_weights_and_rotations_buckets_are_reformers(monkeypatch):
 
 
 @pytest.mark.parametrize(("is_decoder", "length"), [(True, LENGTH), (True, 8), (False, 8)])
-def test_with_copied_weights_and_one_bucket_it_is_reformers(is_decoder, length, monkeypatch):
-    """Reformer sees other buckets of its chunks as well, and its first chunk the last one where nothing is masked."""
-    reformer, states, (query_keys, value) = reformers(is_decoder, length)
+def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monkeypatch):
+    """Compare where both agree: Reformer also attends to other buckets of a chunk, and wraps around without a mask."""
+    reformer, states, (query_keys, value) = reformer_attention(is_decoder, length)
     monkeypatch.setattr(LSHSelfAttention, "_hash_vectors", lambda *_, **__: torch.zeros(2, HEADS, length).long())
     expected = reformer(states, num_hashes=1, num_buckets=6).hidden_states.unflatten(-1, (HEADS, WIDTH))
     buckets = hash_buckets(query_keys, 0, 1, 1)
@@ -219,6 +222,6 @@ def test_with_copied_weights_and_one_bucket_it_is_reformers(is_decoder, length, 
     torch.testing.assert_close(found.transpose(1, 2), expected, atol=1e-4, rtol=1e-3)
 
 
-def test_rotations_are_drawn_once():
+def test_rotations_are_cached_by_seed_and_shape():
     assert rotations(1, 2, 4, 3, 8) is rotations(1, 2, 4, 3, 8)
     assert rotations(1, 2, 4, 3, 8).shape == (2, 4, 3, 4)

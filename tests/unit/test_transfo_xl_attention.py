@@ -1,4 +1,4 @@
-"""Relative attention and memory: the paper's sum term by term, and texts in segments that are the text as a whole."""
+"""Transformer-XL attention: the paper's score term by term, and segments with memory equal to the full sequence."""
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from vanilla_transformer.transfo_xl_attention import (
 WIDTH, HEADS = 8, 2
 
 
-def some_attention(mem_len=None, seed=0):
+def random_attention(mem_len=None, seed=0):
     torch.manual_seed(seed)
     config = VanillaTransformerLongDecoderConfig(
         d_model=WIDTH, decoder_attention_heads=HEADS, layer_types="transfo_xl_attention", mem_len=mem_len
@@ -29,8 +29,12 @@ def some_attention(mem_len=None, seed=0):
     return attention
 
 
-def term_by_term(attention, queries, states, tokens):
-    """Equation (A_ij with a, b, c, d) of section 3.3, a pair at a time; the last queries belong to the last states."""
+def reference_attention(attention, queries, states, tokens):
+    """
+    Compute the score of section 3.3, with its terms (a) to (d), pair by pair.
+
+    The queries are at the last positions of `states`. `tokens` is True for tokens, False for padding.
+    """
     split = lambda rows: rows.unflatten(-1, (HEADS, -1))  # noqa: E731
     query, key, value = (
         split(projection(rows))
@@ -57,15 +61,15 @@ def term_by_term(attention, queries, states, tokens):
 
 @settings(max_examples=25, deadline=None)
 @given(length=st.integers(1, 7), seed=st.integers(0, 100), earlier=st.integers(0, 6))
-def test_it_is_the_papers_sum_and_so_are_its_gradients(length, seed, earlier):
-    attention = some_attention(seed=seed)
+def test_transfo_xl_attention_matches_pairwise_reference(length, seed, earlier):
+    attention = random_attention(seed=seed)
     states = torch.randn(2, earlier + length, WIDTH, dtype=torch.float64, requires_grad=True)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     if earlier:
         attention(states[:, :earlier].detach(), past_key_values=memory)
     tokens = torch.ones(states.shape[:2], dtype=torch.bool)
     context = torch.cat([states[:, :earlier].detach(), states[:, earlier:]], dim=1)
-    expected = term_by_term(attention, states[:, earlier:], context, tokens)
+    expected = reference_attention(attention, states[:, earlier:], context, tokens)
     found, probabilities = attention(states[:, earlier:], past_key_values=memory if earlier else None)
     torch.testing.assert_close(found, expected, atol=1e-10, rtol=1e-10)
     assert probabilities.shape == (2, HEADS, length, earlier + length)
@@ -74,8 +78,8 @@ def test_it_is_the_papers_sum_and_so_are_its_gradients(length, seed, earlier):
     torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)
 
 
-def test_no_gradient_enters_the_memory():
-    attention, memory = some_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+def test_transfo_xl_memory_receives_no_gradient():
+    attention, memory = random_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     first, second = torch.randn(2, 1, 3, WIDTH, dtype=torch.float64, requires_grad=True).unbind()
     attention(first, past_key_values=memory)
     output, _ = attention(second, past_key_values=memory)
@@ -84,7 +88,7 @@ def test_no_gradient_enters_the_memory():
 
 @pytest.mark.parametrize("rows", [1, 2, 5])
 @pytest.mark.parametrize("columns", [5, 8])
-def test_the_shift_puts_every_distance_where_its_key_is(rows, columns):
+def test_relative_shift_aligns_distances_with_keys(rows, columns):
     distances = torch.arange(columns - 1, -1, -1).expand(1, 1, rows, columns).double()
     shifted = relative_shift(distances)[0, 0]
     for row in range(rows):
@@ -92,7 +96,7 @@ def test_the_shift_puts_every_distance_where_its_key_is(rows, columns):
             assert shifted[row, key] == columns - rows + row - key
 
 
-def test_the_shift_copies_nothing_but_the_scores():
+def test_relative_shift_allocates_at_most_two_copies_of_scores():
     scores = torch.randn(1, 2, 50, 300)
     with torch.profiler.profile(profile_memory=True) as profile:
         relative_shift(scores)
@@ -102,16 +106,16 @@ def test_the_shift_copies_nothing_but_the_scores():
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=5), st.integers(0, 50))
-def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it(pieces, seed):
-    attention = some_attention(mem_len=sum(pieces), seed=seed)
+def test_transfo_xl_attention_over_segments_matches_full_sequence(pieces, seed):
+    attention = random_attention(mem_len=sum(pieces), seed=seed)
     states = torch.randn(2, sum(pieces), WIDTH, dtype=torch.float64)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     rows = [attention(part, past_key_values=memory)[0] for part in states.split(pieces, dim=1)]
     torch.testing.assert_close(torch.cat(rows, dim=1), attention(states)[0], atol=1e-10, rtol=1e-10)
 
 
-def test_only_the_last_positions_are_remembered():
-    attention, memory = some_attention(mem_len=4), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+def test_transfo_xl_memory_keeps_last_mem_len_positions():
+    attention, memory = random_attention(mem_len=4), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(1, 9, WIDTH, dtype=torch.float64)
     attention(states[:, :6], past_key_values=memory)
     assert torch.equal(memory.layers[0].keys, states[:, 2:6])
@@ -120,8 +124,8 @@ def test_only_the_last_positions_are_remembered():
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
 
 
-def test_padding_of_an_earlier_segment_stands_between_no_two_tokens():
-    attention = some_attention()
+def test_transfo_xl_memory_moves_padding_before_tokens():
+    attention = random_attention()
     states = torch.randn(1, 7, WIDTH, dtype=torch.float64)
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     padded = torch.cat([states[:, :4], torch.randn(1, 3, WIDTH, dtype=torch.float64)], dim=1)
@@ -130,8 +134,8 @@ def test_padding_of_an_earlier_segment_stands_between_no_two_tokens():
     torch.testing.assert_close(found, attention(states)[0][:, 4:], atol=1e-12, rtol=1e-12)
 
 
-def test_rows_of_the_memory_are_reordered_repeated_and_chosen():
-    attention, memory = some_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+def test_transfo_xl_memory_repeats_reorders_and_resets():
+    attention, memory = random_attention(), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
     states = torch.randn(2, 3, WIDTH, dtype=torch.float64)
     attention(states, past_key_values=memory)
     memory.batch_repeat_interleave(2)
@@ -144,9 +148,9 @@ def test_rows_of_the_memory_are_reordered_repeated_and_chosen():
     torch.testing.assert_close(found, attention(states[[1, 0]])[0])
 
 
-def test_a_memory_takes_nothing_back():
+def test_transfo_xl_memory_rejects_crop():
     memory = Cache(layer_class_to_replicate=TransfoXLCacheLayer)
-    some_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), past_key_values=memory)
+    random_attention()(torch.randn(1, 3, WIDTH, dtype=torch.float64), past_key_values=memory)
     with pytest.raises(ValueError, match="memory cannot remove tokens, got -1"):
         memory.crop(-1)
     assert not memory.is_croppable

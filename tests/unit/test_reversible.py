@@ -1,4 +1,4 @@
-"""Reversible layers: the gradients of ordinary backpropagation, dropout and all, and no activations kept for them."""
+"""Reversible layers give the gradients of ordinary backpropagation, with dropout too, and store no activations."""
 
 import gc
 import weakref
@@ -12,8 +12,8 @@ from vanilla_transformer.reversible import ReversibleBranch, apply_reversibly, a
 WIDTH = 6
 
 
-def some_halves(number, dropout=0.0, shared=False):
-    """Branches with separate weights; with `shared` every third one reads the states that all share."""
+def random_branches(number, dropout=0.0, shared=False):
+    """Return `number` branches with separate weights; with `shared`, every third one also reads the shared states."""
     torch.manual_seed(0)
     halves = []
     for place in range(number):
@@ -32,8 +32,8 @@ def some_halves(number, dropout=0.0, shared=False):
     return halves
 
 
-def gradients_of(run, halves, states, shared):
-    """Return the output, and the gradients of both inputs and all parameters."""
+def output_and_gradients(run, halves, states, shared):
+    """Return the output of `run`, and the gradients of the states, the shared states and all parameters."""
     states = states.clone().requires_grad_()
     shared = None if shared is None else shared.clone().requires_grad_()
     torch.manual_seed(7)
@@ -50,33 +50,33 @@ def gradients_of(run, halves, states, shared):
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("shared", [False, True])
 def test_reversible_gradients_equal_ordinary_backpropagation(number, dropout, shared):
-    halves, states = some_halves(number, dropout, shared), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+    halves, states = random_branches(number, dropout, shared), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     others = torch.randn(2, 3, WIDTH, dtype=torch.float64) if shared else None
-    expected, theirs = gradients_of(apply_storing_activations, halves, states, others)
-    found, ours = gradients_of(apply_reversibly, halves, states, others)
+    expected, theirs = output_and_gradients(apply_storing_activations, halves, states, others)
+    found, ours = output_and_gradients(apply_reversibly, halves, states, others)
     assert torch.equal(found, expected)
     torch.testing.assert_close(ours, theirs, atol=1e-11, rtol=1e-11)
 
 
-def test_it_is_the_papers_equations():
-    attend, feed = some_halves(2)
+def test_apply_storing_activations_matches_equations():
+    attend, feed = random_branches(2)
     states = torch.randn(1, 4, WIDTH, dtype=torch.float64)
     first = states + attend.function(states, None, None)
     second = states + feed.function(first, None, None)
     assert torch.equal(apply_storing_activations([attend, feed], states, None), (first + second) / 2)
 
 
-def test_reversible_leaves_the_random_state_of_one_run():
-    halves, states = some_halves(4, dropout=0.3), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+def test_reversible_advances_random_state_once():
+    halves, states = random_branches(4, dropout=0.3), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     draws = []
     for run in (apply_storing_activations, apply_reversibly):
-        gradients_of(run, halves, states, None)
+        output_and_gradients(run, halves, states, None)
         draws.append(torch.rand(3))
     assert torch.equal(*draws)
 
 
-def test_frozen_parameters_get_no_gradient_and_others_do():
-    halves, states = some_halves(4), torch.randn(2, 5, WIDTH, dtype=torch.float64)
+def test_reversible_skips_gradients_of_frozen_parameters():
+    halves, states = random_branches(4), torch.randn(2, 5, WIDTH, dtype=torch.float64)
     for parameter in halves[1].parameters:
         parameter.requires_grad_(False)
     apply_reversibly(halves, states, None).sum().backward()
@@ -85,8 +85,8 @@ def test_frozen_parameters_get_no_gradient_and_others_do():
 
 
 @pytest.mark.parametrize("number", [1, 5])
-def test_reversible_repeats_random_choices_in_the_backward_pass(number):
-    """States are recomputed with an error here, by which a second choice would come out otherwise."""
+def test_reversible_replays_discrete_choices_in_backward(number):
+    """Make each choice depend on the number of earlier ones, so that a second choice would differ from the first."""
     choices = []
 
     def wavering(half):
@@ -101,22 +101,22 @@ def test_reversible_repeats_random_choices_in_the_backward_pass(number):
 
     states, expected, found = torch.randn(2, 5, WIDTH, dtype=torch.float64), [], []
     for run, outcome in ((apply_storing_activations, expected), (apply_reversibly, found)):
-        outcome += gradients_of(run, [wavering(half) for half in some_halves(number)], states, None)[1]
+        outcome += output_and_gradients(run, [wavering(half) for half in random_branches(number)], states, None)[1]
         assert len(choices) == number
         choices.clear()
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-11)
 
 
-def test_a_graph_that_is_kept_gives_the_same_gradients_again():
-    halves, states = some_halves(4), torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
+def test_reversible_supports_retain_graph():
+    halves, states = random_branches(4), torch.randn(2, 5, WIDTH, dtype=torch.float64, requires_grad=True)
     loss = apply_reversibly(halves, states, None).square().sum()
     first, second = (torch.autograd.grad(loss, states, retain_graph=True)[0] for _ in range(2))
     assert torch.equal(first, second)
 
 
-def test_gradients_of_parameters_are_handed_on_before_the_next_half_runs():
-    """They go into the parameters' own, so that a second copy of all of them is never held."""
-    halves, events = some_halves(4), []
+def test_reversible_accumulates_gradients_branch_by_branch():
+    """Accumulate into each `parameter.grad` at once, so that two copies of all gradients never exist together."""
+    halves, events = random_branches(4), []
     for number, half in enumerate(halves):
         half.parameters[0].register_post_accumulate_grad_hook(
             lambda _, number=number: events.append(f"given {number}")
@@ -137,10 +137,10 @@ def test_gradients_of_parameters_are_handed_on_before_the_next_half_runs():
 
 
 @pytest.mark.parametrize(("run", "kept"), [(apply_storing_activations, 12), (apply_reversibly, 0)])
-def test_activations_are_not_kept_for_the_backward_pass(run, kept):
-    """Counts the outputs of the first linear layers that are still there when the forward pass has ended."""
+def test_reversible_stores_no_activations(run, kept):
+    """Count the intermediate outputs that are still in memory after the forward pass."""
     halves, activations = [], []
-    for half in some_halves(12):
+    for half in random_branches(12):
 
         def branch(states, others, replay, half=half):
             inner = half.function(states, others, replay) * 1.0
@@ -155,8 +155,8 @@ def test_activations_are_not_kept_for_the_backward_pass(run, kept):
     output.sum().backward()
 
 
-def test_half_precision_is_entered_again_in_the_backward_pass():
-    halves, states = some_halves(2), torch.randn(2, 5, WIDTH, requires_grad=True)
+def test_reversible_restores_autocast_in_backward():
+    halves, states = random_branches(2), torch.randn(2, 5, WIDTH, requires_grad=True)
     for half in halves:
         for parameter in half.parameters:
             parameter.data = parameter.data.float()

@@ -1,4 +1,4 @@
-"""The configuration is data: the paper's base model by default, and impossible values fail where they are written."""
+"""Configuration: the paper's base model by default; invalid values and types are rejected."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 from vanilla_transformer import VanillaTransformerConfig
 
-# The base model of table 3, with the places its numbers come from.
+# The base model of table 3, with the section of the paper for each value.
 PAPER_BASE = {
     "vocab_size": 37000,  # section 5.1
     "d_model": 512,
@@ -33,8 +33,8 @@ PAPER_BASE = {
     "sinusoid_layout": "interleaved",
 }
 
-# The field, a value it must refuse, and words of the rule. Further fields of a case are given beside it.
-IMPOSSIBLE = [
+# Field, an invalid value, a pattern of the error message, and other fields that the case sets.
+INVALID_VALUES = [
     *[
         (field, value, "at least 1", {})
         for field in (
@@ -107,21 +107,21 @@ WRONG_TYPES = [
 ]
 
 
-def test_the_defaults_are_the_base_model_of_the_paper():
+def test_config_defaults_to_base_model():
     config = VanillaTransformerConfig()
     assert {field: getattr(config, field) for field in PAPER_BASE} == PAPER_BASE
     assert config.decoder_vocab_size == config.vocab_size
     assert config.is_encoder_decoder and config.use_cache
 
 
-def test_it_is_a_dataclass_whose_fields_have_types_and_defaults():
+def test_config_is_dataclass_with_typed_fields():
     fields = {field.name: field for field in dataclasses.fields(VanillaTransformerConfig)}
     assert set(PAPER_BASE) <= set(fields)
     assert fields["d_model"].type is int and fields["d_model"].default == 512
 
 
-@pytest.mark.parametrize(("field", "value", "rule", "beside"), IMPOSSIBLE)
-def test_an_impossible_value_fails_at_construction_and_the_text_names_field_value_and_rule(field, value, rule, beside):
+@pytest.mark.parametrize(("field", "value", "rule", "beside"), INVALID_VALUES)
+def test_config_rejects_invalid_value_with_field_value_and_rule(field, value, rule, beside):
     with pytest.raises(ValueError, match=rule) as failure:
         VanillaTransformerConfig(**{field: value}, **beside)
     assert f"`{field}`" in str(failure.value)
@@ -129,38 +129,38 @@ def test_an_impossible_value_fails_at_construction_and_the_text_names_field_valu
 
 
 @pytest.mark.parametrize(("field", "value"), WRONG_TYPES)
-def test_a_wrong_type_fails_at_construction_and_the_text_names_field_and_value(field, value):
+def test_config_rejects_wrong_type_with_field_and_value(field, value):
     with pytest.raises(StrictDataclassFieldValidationError) as failure:
         VanillaTransformerConfig(**{field: value})
     assert field in str(failure.value) and str(value) in str(failure.value)
 
 
-def test_a_wrong_type_fails_when_a_field_is_set_later():
+def test_config_rejects_wrong_type_in_assignment():
     config = VanillaTransformerConfig()
     with pytest.raises(StrictDataclassFieldValidationError, match="d_model"):
         config.d_model = "512"
 
 
-def test_a_field_made_impossible_later_fails_when_saved(tmp_path):
+def test_config_rejects_invalid_value_when_saved(tmp_path):
     config = VanillaTransformerConfig()
     config.encoder_attention_heads = 7
     with pytest.raises(Exception, match="encoder_attention_heads.*7"):
         config.save_pretrained(tmp_path)
 
 
-def test_separate_vocabularies_may_differ_in_size():
+def test_config_allows_separate_vocabularies_of_different_sizes():
     config = VanillaTransformerConfig(vocab_size=100, decoder_vocab_size=60, share_encoder_decoder_embeddings=False)
     assert (config.vocab_size, config.decoder_vocab_size) == (100, 60)
 
 
-def test_odd_widths_are_possible_with_learned_positions():
+def test_config_allows_odd_d_model_with_learned_positions():
     config = VanillaTransformerConfig(
         d_model=9, encoder_attention_heads=3, decoder_attention_heads=3, position_embedding_type="learned"
     )
     assert config.d_model == 9
 
 
-def test_saving_and_loading_keeps_every_field(tmp_path):
+def test_config_round_trips_every_field(tmp_path):
     changes = {
         "vocab_size": 50,
         "decoder_vocab_size": 60,
@@ -204,14 +204,14 @@ def test_saving_and_loading_keeps_every_field(tmp_path):
     assert json.loads((tmp_path / "config.json").read_text())["model_type"] == "vanilla_transformer"
 
 
-def test_the_names_common_to_all_models_read_and_write_our_fields():
+def test_config_maps_common_field_names():
     config = VanillaTransformerConfig(hidden_size=64, num_attention_heads=4, num_hidden_layers=3)
     assert (config.d_model, config.encoder_attention_heads, config.encoder_layers) == (64, 4, 3)
     config.hidden_size = 128
     assert config.d_model == 128 and config.num_attention_heads == 4 and config.num_hidden_layers == 3
 
 
-def test_auto_config_makes_and_loads_it(tmp_path):
+def test_auto_config_creates_and_loads_config(tmp_path):
     made = AutoConfig.for_model("vanilla_transformer", d_model=64)
     assert type(made) is VanillaTransformerConfig and made.d_model == 64
     made.save_pretrained(tmp_path)

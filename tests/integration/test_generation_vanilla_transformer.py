@@ -1,6 +1,6 @@
 """
-`generate()` finds what the paper's formula calls best, stops each sentence by its own source, and everything else that
-transformers' `generate()` can do gives the same with these models as without caches, batches and shortcuts.
+`generate()`: the paper's beam search and its length limit per sentence. Caches, batches and other options of
+transformers' `generate()` do not change the output.
 """
 
 import copy
@@ -36,8 +36,8 @@ SAMPLING = {"num_beams": 1, "do_sample": True}
 every_mode = pytest.mark.parametrize("mode", [GREEDY, BEAM, SAMPLING], ids=["greedy", "beam", "sampling"])
 
 
-class PlainGeneration(VanillaTransformerForConditionalGeneration):
-    """The same network with nothing but the library's `generate()`."""
+class StockGenerationModel(VanillaTransformerForConditionalGeneration):
+    """The same network with the unchanged `generate()` of transformers."""
 
     generate = GenerationMixin.generate
     _update_finished_beams = GenerationMixin._update_finished_beams
@@ -46,13 +46,13 @@ class PlainGeneration(VanillaTransformerForConditionalGeneration):
 
 @pytest.fixture(params=["library", "fast"])
 def search(request, monkeypatch):
-    """Run a test with the library's search and with the fast one, which the package registers."""
+    """Run a test with the search of transformers and with the fast search that the package registers."""
     if request.param == "library":
         monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
 
 
 def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **changes):
-    """Return a random model over few tokens."""
+    """Return a model with random weights and a vocabulary of 12 tokens."""
     sizes = {"vocab_size": 12, "d_model": 16, "encoder_layers": 1, "decoder_layers": 2, "dropout": 0.0}
     sizes |= {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
     torch.manual_seed(seed)
@@ -61,11 +61,11 @@ def build(seed=0, model_class=VanillaTransformerForConditionalGeneration, **chan
     return model
 
 
-def half_trained(seed=0, **changes):
+def partly_trained_model(seed=0, **changes):
     """
-    Return a model that has almost learned a random target for each of the sources.
+    Return a model trained for 30 steps on a random target for each source.
 
-    Its translations differ, some with an end and some without, and several score nearly as well.
+    Its translations differ: some end in EOS and some do not, and several have close scores.
     """
     return copy.deepcopy(train(seed, tuple(changes.items())))
 
@@ -85,8 +85,8 @@ def train(seed, changes):
     return model
 
 
-def without_end(model):
-    """Return the same model, which never ends a sentence by itself."""
+def without_eos(model):
+    """Change the model so that it never generates EOS, and return it."""
     model.lm_head.bias.data[EOS] = -1e4
     return model
 
@@ -106,7 +106,7 @@ def new_tokens(row, prompt=1):
     return tokens
 
 
-def seeded(model, *args, **kwargs):
+def generate_with_seed(model, *args, **kwargs):
     torch.manual_seed(1)
     return model.generate(*args, **kwargs)
 
@@ -116,8 +116,8 @@ def assert_same_rows(outputs, expected):
 
 
 @pytest.fixture
-def library_warnings():
-    """Texts of what transformers logs, once-only warnings included."""
+def transformers_warnings():
+    """Collect the messages that transformers logs, including warnings logged only once."""
     texts = []
     handler = logging.Handler()
     handler.emit = lambda record: texts.append(record.getMessage())
@@ -131,7 +131,7 @@ def library_warnings():
 # --- The paper's decoding -------------------------------------------------------------------------------------------
 
 
-def test_generation_defaults_follow_section_6_1():
+def test_paper_generation_config_follows_section_6_1():
     config = paper_generation_config(PAD, EOS, START)
     assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
     assert config.max_new_tokens_beyond_source == 50
@@ -144,7 +144,7 @@ def penalty(kind, alpha, length):
 
 @torch.no_grad()
 def all_hypotheses(model, source, limit, kind, alpha):
-    """(score, tokens) of each hypothesis that ends in EOS or at `limit` tokens, best first; no cache, no beams."""
+    """Return (score, tokens) of each hypothesis that ends in EOS or has `limit` tokens, best first; no cache."""
     vocabulary = range(model.config.vocab_size)
     continuations = [token for token in vocabulary if token != EOS]
     scored = []
@@ -163,12 +163,12 @@ def all_hypotheses(model, source, limit, kind, alpha):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0, -0.5])
 @pytest.mark.parametrize("kind", ["wu", "power"])
-def test_beam_search_with_enough_beams_finds_the_best_of_all_hypotheses(kind, alpha, seed):
+def test_beam_search_with_enough_beams_matches_exhaustive_search(kind, alpha, seed):
     model = build(seed, vocab_size=5)
     sources = [[3, 4, EOS], [EOS]]
     outputs = model.generate(
         padded(sources),
-        num_beams=350,  # more than there are hypotheses, and than a vocabulary of 5 has first tokens
+        num_beams=350,  # more than the number of hypotheses and than the vocabulary size
         num_return_sequences=12,
         length_penalty=alpha,
         length_penalty_type=kind,
@@ -188,7 +188,7 @@ def test_beam_search_with_enough_beams_finds_the_best_of_all_hypotheses(kind, al
 
 @torch.no_grad()
 def plain_beam_search(model, source, limit, beams, kind, alpha):
-    """Beam search in plain Python that continues to the limit even after hypotheses have finished."""
+    """Run a beam search in plain Python that always continues to `limit` tokens."""
     running, finished = [(0.0, [])], []
     for length in range(1, limit + 1):
         candidates = []
@@ -209,8 +209,8 @@ def plain_beam_search(model, source, limit, beams, kind, alpha):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("kind", "alpha"), [("wu", 0.6), ("wu", 2.0), ("power", 0.6)])
-def test_stopping_early_never_loses_a_hypothesis(kind, alpha, seed):
-    model = half_trained(seed)
+def test_beam_search_early_stopping_matches_search_to_limit(kind, alpha, seed):
+    model = partly_trained_model(seed)
     outputs = model.generate(
         padded(SOURCES),
         length_penalty=alpha,
@@ -231,9 +231,9 @@ def test_stopping_early_never_loses_a_hypothesis(kind, alpha, seed):
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, -1.0])
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
-def test_the_penalty_called_power_is_the_library_s_own(early_stopping, alpha):
-    padding = {"pad_token_id": 3}  # not 0, where the library's beam search fills up with EOS instead
-    paper, plain = half_trained(**padding), half_trained(model_class=PlainGeneration, **padding)
+def test_length_penalty_power_matches_transformers(early_stopping, alpha):
+    padding = {"pad_token_id": 3}  # not 0, for which the beam search of transformers pads with EOS
+    paper, plain = partly_trained_model(**padding), partly_trained_model(model_class=StockGenerationModel, **padding)
     ids = padded(SOURCES, pad=3)
     results = []
     for model, ours in ((paper, {"length_penalty_type": "power"}), (plain, {})):
@@ -251,19 +251,19 @@ def test_the_penalty_called_power_is_the_library_s_own(early_stopping, alpha):
 
 
 @every_mode
-def test_each_sentence_may_grow_by_its_own_source_length(mode, search):
-    model = without_end(build(lm_head_bias=True, pad_token_id=None))
+def test_generate_stops_at_source_length_plus_margin(mode, search):
+    model = without_eos(build(lm_head_bias=True, pad_token_id=None))
     model.generation_config.max_new_tokens_beyond_source = 50
     mask = padded(SOURCES).ne(PAD).long()
-    outputs = seeded(model, padded(SOURCES), attention_mask=mask, bad_words_ids=[[PAD]], **mode)
+    outputs = generate_with_seed(model, padded(SOURCES), attention_mask=mask, bad_words_ids=[[PAD]], **mode)
     lengths = outputs[:, 1:].ne(PAD).sum(dim=1).tolist()
     assert lengths == [len(source) + 50 for source in SOURCES]
 
 
-def test_the_limit_counts_no_prompt_and_holds_for_each_returned_sequence():
-    model = without_end(build(lm_head_bias=True))
+def test_generate_limit_excludes_prompt_for_each_returned_sequence():
+    model = without_eos(build(lm_head_bias=True))
     ids, prompt = padded(SOURCES), torch.tensor([[START, 5, 6]] * len(SOURCES))
-    outputs = seeded(
+    outputs = generate_with_seed(
         model,
         ids,
         decoder_input_ids=prompt,
@@ -276,8 +276,8 @@ def test_the_limit_counts_no_prompt_and_holds_for_each_returned_sequence():
     assert lengths == [len(source) + MARGIN for source in SOURCES for _ in range(2)]
 
 
-def test_a_hypothesis_cut_by_the_limit_is_followed_by_padding_and_not_by_eos(search):
-    model = without_end(build(lm_head_bias=True))
+def test_generate_pads_hypothesis_cut_by_limit(search):
+    model = without_eos(build(lm_head_bias=True))
     outputs = model.generate(padded(SOURCES), num_return_sequences=2, bad_words_ids=[[PAD]])
     assert EOS not in outputs
     assert PAD in outputs
@@ -287,43 +287,43 @@ def test_a_hypothesis_cut_by_the_limit_is_followed_by_padding_and_not_by_eos(sea
     assert torch.equal(in_dict.sequences, outputs)
 
 
-def test_learned_positions_end_the_limit_where_they_end(search):
-    model = without_end(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9))
+def test_generate_limit_stays_within_learned_positions(search):
+    model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=9))
     outputs = model.generate(padded(SOURCES), bad_words_ids=[[PAD]])
     assert outputs.shape[1] == 9
     assert outputs[3].ne(PAD).sum() == 1 + len(SOURCES[3]) + MARGIN
 
 
-# --- The same, however it is computed -------------------------------------------------------------------------------
+# --- Equal output with caches, batches and prompts ------------------------------------------------------------------
 
 
 @every_mode
-def test_the_cache_changes_nothing(mode):
-    model = half_trained()
-    cached = seeded(model, padded(SOURCES), use_cache=True, **mode)
-    assert torch.equal(cached, seeded(model, padded(SOURCES), use_cache=False, **mode))
+def test_generate_with_cache_matches_without(mode):
+    model = partly_trained_model()
+    cached = generate_with_seed(model, padded(SOURCES), use_cache=True, **mode)
+    assert torch.equal(cached, generate_with_seed(model, padded(SOURCES), use_cache=False, **mode))
     assert len({tuple(row) for row in cached.tolist()}) == len(SOURCES)
 
 
 @every_mode
-def test_a_static_cache_changes_nothing(mode):
-    model = half_trained()
-    expected = seeded(model, padded(SOURCES), **mode)
-    for _ in range(2):  # the second call meets the state that the first left
-        assert torch.equal(seeded(model, padded(SOURCES), cache_implementation="static", **mode), expected)
+def test_generate_with_static_cache_matches_dynamic_cache(mode):
+    model = partly_trained_model()
+    expected = generate_with_seed(model, padded(SOURCES), **mode)
+    for _ in range(2):  # the second call reuses the cache of the first
+        assert torch.equal(generate_with_seed(model, padded(SOURCES), cache_implementation="static", **mode), expected)
 
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_batch_gives_what_its_sentences_give_one_by_one(mode, seed, search):
-    model = half_trained(seed)
+def test_generate_batch_matches_single_sentences(mode, seed, search):
+    model = partly_trained_model(seed)
     together = model.generate(padded(SOURCES), **mode)
     alone = [model.generate(torch.tensor([source]), **mode)[0] for source in SOURCES]
     assert_same_rows(together, alone)
 
 
-def test_the_n_best_come_in_order_with_their_scores():
-    model = half_trained()
+def test_generate_returns_n_best_in_order_of_scores():
+    model = partly_trained_model()
     best = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
     four = model.generate(padded(SOURCES), num_return_sequences=4, return_dict_in_generate=True, output_scores=True)
     scores = four.sequences_scores.view(len(SOURCES), 4)
@@ -333,8 +333,8 @@ def test_the_n_best_come_in_order_with_their_scores():
     assert len({tuple(row) for row in four.sequences[:4].tolist()}) == 4
 
 
-def test_transition_scores_add_up_to_the_penalized_score():
-    model = half_trained()
+def test_compute_transition_scores_add_up_to_sequences_scores():
+    model = partly_trained_model()
     outputs = model.generate(padded(SOURCES), return_dict_in_generate=True, output_scores=True)
     transitions = model.compute_transition_scores(outputs.sequences, outputs.scores, outputs.beam_indices)
     lengths = (outputs.beam_indices >= 0).sum(dim=1)
@@ -342,24 +342,26 @@ def test_transition_scores_add_up_to_the_penalized_score():
 
 
 @every_mode
-def test_a_prefix_is_kept_and_continued(mode, search):
-    model = half_trained()
+def test_generate_continues_decoder_prompt(mode, search):
+    model = partly_trained_model()
     prompt = torch.tensor([[START, 9, 9, 4]] * len(SOURCES))
-    outputs = seeded(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
+    outputs = generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt, **mode)
     assert torch.equal(outputs[:, :4], prompt)
-    assert torch.equal(outputs, seeded(model, padded(SOURCES), decoder_input_ids=prompt, use_cache=False, **mode))
-    without_start = seeded(model, padded(SOURCES), decoder_input_ids=prompt[:, 1:], **mode)
+    assert torch.equal(
+        outputs, generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt, use_cache=False, **mode)
+    )
+    without_start = generate_with_seed(model, padded(SOURCES), decoder_input_ids=prompt[:, 1:], **mode)
     assert torch.equal(without_start, outputs)
 
 
 @pytest.mark.parametrize("cache", [{}, {"use_cache": False}, {"cache_implementation": "static"}], ids=str)
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_prefixes_of_unlike_length_padded_on_the_left_do_as_alone(mode, cache):
-    model = half_trained()
+def test_generate_continues_left_padded_prompts_as_alone(mode, cache):
+    model = partly_trained_model()
     prompts = [[START, 9, 4], [START], [START, 3, 3, 8], [START, 5]]
     rows = [[PAD] * (4 - len(prompt)) + prompt for prompt in prompts]
     mask = torch.tensor([[0] * (4 - len(prompt)) + [1] * len(prompt) for prompt in prompts])
-    # A first column of start symbols keeps the library from putting another one in front.
+    # With start tokens in the first column, transformers does not prepend another one.
     ids = torch.tensor(rows)
     ids[:, 0] = START
     together = model.generate(padded(SOURCES), decoder_input_ids=ids, decoder_attention_mask=mask, **mode, **cache)
@@ -369,20 +371,20 @@ def test_prefixes_of_unlike_length_padded_on_the_left_do_as_alone(mode, cache):
 
 
 @every_mode
-def test_known_encoder_outputs_replace_the_source(mode, search):
-    model, ids = half_trained(), padded(SOURCES)
+def test_generate_accepts_encoder_outputs(mode, search):
+    model, ids = partly_trained_model(), padded(SOURCES)
     mask = ids.ne(PAD).long()
     encoder_outputs = model.get_encoder()(ids)
     states = encoder_outputs.last_hidden_state.clone()
-    expected = seeded(model, ids, **mode)
-    for given in (encoder_outputs, encoder_outputs, (states,)):  # twice, since the library repeats rows in place
-        assert torch.equal(seeded(model, encoder_outputs=given, attention_mask=mask, **mode), expected)
+    expected = generate_with_seed(model, ids, **mode)
+    for given in (encoder_outputs, encoder_outputs, (states,)):  # twice, since transformers repeats rows in place
+        assert torch.equal(generate_with_seed(model, encoder_outputs=given, attention_mask=mask, **mode), expected)
     assert torch.equal(encoder_outputs.last_hidden_state, states)
-    assert torch.equal(seeded(model, ids, encoder_outputs=encoder_outputs, **mode), expected)
+    assert torch.equal(generate_with_seed(model, ids, encoder_outputs=encoder_outputs, **mode), expected)
 
 
-def test_what_else_the_encoder_gave_out_stays_with_its_name():
-    model, ids = half_trained(attn_implementation="eager"), padded(SOURCES)
+def test_generate_returns_attentions_of_given_encoder_outputs():
+    model, ids = partly_trained_model(attn_implementation="eager"), padded(SOURCES)
     encoder_outputs = model.get_encoder()(ids, output_attentions=True)
     assert encoder_outputs.hidden_states is None
     asked = {"output_attentions": True, "return_dict_in_generate": True, "num_beams": 1}
@@ -390,26 +392,26 @@ def test_what_else_the_encoder_gave_out_stays_with_its_name():
     assert torch.equal(outputs.encoder_attentions[0], encoder_outputs.attentions[0])
 
 
-def test_encoder_outputs_without_a_mask_count_as_tokens_throughout():
-    model, ids = without_end(build(lm_head_bias=True)), padded([[5, 6, 7, EOS], [8, 9, 3, EOS]])
+def test_generate_treats_encoder_outputs_without_mask_as_tokens():
+    model, ids = without_eos(build(lm_head_bias=True)), padded([[5, 6, 7, EOS], [8, 9, 3, EOS]])
     outputs = model.generate(encoder_outputs=model.get_encoder()(ids))
     assert torch.equal(outputs, model.generate(ids))
     assert outputs.shape == (2, 1 + 4 + MARGIN)
 
 
 @every_mode
-def test_embeddings_replace_the_source(mode):
-    model, ids = half_trained(), padded(SOURCES)
+def test_generate_accepts_inputs_embeds(mode):
+    model, ids = partly_trained_model(), padded(SOURCES)
     embeddings = model.get_input_embeddings()(ids)
-    outputs = seeded(model, inputs_embeds=embeddings, attention_mask=ids.ne(PAD).long(), **mode)
-    assert torch.equal(outputs, seeded(model, ids, **mode))
+    outputs = generate_with_seed(model, inputs_embeds=embeddings, attention_mask=ids.ne(PAD).long(), **mode)
+    assert torch.equal(outputs, generate_with_seed(model, ids, **mode))
 
 
 # --- Parameters -----------------------------------------------------------------------------------------------------
 
 
-def length_of(model, *args, **kwargs):
-    """Return the new tokens for a source of 3, by a model that never ends a sentence."""
+def count_new_tokens(model, *args, **kwargs):
+    """Return the number of new tokens for a source of 3 tokens."""
     return model.generate(torch.tensor([[5, 6, EOS]]), *args, num_beams=1, **kwargs).shape[1] - 1
 
 
@@ -425,7 +427,7 @@ def length_of(model, *args, **kwargs):
         ({}, {"max_new_tokens_beyond_source": 1}, {}, 4),
         ({}, {"num_beams": 1}, {}, 3 + MARGIN),
         ({"max_new_tokens": 2}, None, {}, 2),
-        ({"max_length": 6}, None, {}, 3 + MARGIN),  # `Seq2SeqTrainer` writes one
+        ({"max_length": 6}, None, {}, 3 + MARGIN),  # `Seq2SeqTrainer` sets this
         ({"max_length": 6, "max_new_tokens_beyond_source": None}, None, {}, 5),
         ({}, {"max_length": 6, "max_new_tokens_beyond_source": 1}, {}, 4),
         ({"max_new_tokens": 2, "max_length": 6}, {"max_new_tokens_beyond_source": 3}, {}, 6),
@@ -437,18 +439,18 @@ def length_of(model, *args, **kwargs):
     ],
 )
 @pytest.mark.filterwarnings("ignore:Passing `generation_config` together")
-def test_the_limit_given_closest_to_the_call_holds(own, passed, keywords, expected):
-    model = without_end(build(lm_head_bias=True))
+def test_generate_limit_nearest_to_call_takes_precedence(own, passed, keywords, expected):
+    model = without_eos(build(lm_head_bias=True))
     model.generation_config.update(**own)
     passed = None if passed is None else GenerationConfig(**passed)
-    assert length_of(model, generation_config=passed, **keywords) == expected
+    assert count_new_tokens(model, generation_config=passed, **keywords) == expected
 
 
-def test_a_model_whose_config_lacks_them_takes_both_parameters_by_keyword():
-    model = without_end(build(lm_head_bias=True))
+def test_generate_accepts_own_parameters_without_paper_config():
+    model = without_eos(build(lm_head_bias=True))
     model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START)
-    assert length_of(model, max_new_tokens_beyond_source=2) == 5
-    model = half_trained()
+    assert count_new_tokens(model, max_new_tokens_beyond_source=2) == 5
+    model = partly_trained_model()
     scored = {"return_dict_in_generate": True, "output_scores": True, "max_new_tokens": 6, "num_beams": 4}
     ids = padded(SOURCES)
     power, wu = (model.generate(ids, length_penalty_type=kind, **scored) for kind in ("power", "wu"))
@@ -458,7 +460,7 @@ def test_a_model_whose_config_lacks_them_takes_both_parameters_by_keyword():
     assert not torch.equal(power.sequences_scores, wu.sequences_scores)
 
 
-def test_a_call_leaves_the_configs_as_they_were():
+def test_generate_leaves_generation_configs_unchanged():
     model = build()
     passed = paper_generation_config(PAD, EOS, START, num_beams=2)
     before = copy.deepcopy((model.generation_config.to_dict(), passed.to_dict()))
@@ -467,8 +469,8 @@ def test_a_call_leaves_the_configs_as_they_were():
     assert (model.generation_config.to_dict(), passed.to_dict()) == before
 
 
-def test_both_parameters_survive_saving(tmp_path):
-    model = half_trained()
+def test_generation_config_round_trips_own_parameters(tmp_path):
+    model = partly_trained_model()
     model.generation_config = paper_generation_config(
         PAD, EOS, START, max_new_tokens_beyond_source=7, length_penalty=0.9
     )
@@ -485,8 +487,8 @@ def test_both_parameters_survive_saving(tmp_path):
     assert torch.equal(loaded.generate(padded(SOURCES)), model.generate(padded(SOURCES)))
 
 
-def test_a_whole_generation_config_may_be_passed():
-    model, paper = half_trained(1), half_trained(1)
+def test_generate_accepts_generation_config():
+    model, paper = partly_trained_model(1), partly_trained_model(1)
     model.generation_config = paper_generation_config(PAD, EOS, START, num_beams=1, max_new_tokens_beyond_source=1)
     given = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=MARGIN)
     outputs = model.generate(padded(SOURCES), generation_config=given)
@@ -508,7 +510,7 @@ def test_a_whole_generation_config_may_be_passed():
         ("max_new_tokens_beyond_source", "50"),
     ],
 )
-def test_a_wrong_value_is_refused_by_name(name, value):
+def test_generate_rejects_invalid_value_by_name(name, value):
     model = build()
     with pytest.raises(ValueError, match=f"`{name}` must .*got {value!r}"):
         model.generate(padded(SOURCES), **{name: value})
@@ -517,7 +519,7 @@ def test_a_wrong_value_is_refused_by_name(name, value):
         model.generate(padded(SOURCES))
 
 
-def test_a_misspelt_parameter_is_refused():
+def test_generate_rejects_misspelled_parameter():
     with pytest.raises(ValueError, match="max_new_tokens_beyond_sauce"):
         build().generate(padded(SOURCES), max_new_tokens_beyond_sauce=3)
 
@@ -525,7 +527,7 @@ def test_a_misspelt_parameter_is_refused():
 # --- Other arguments of `generate()` ---------------------------------------------------------------------------------
 
 
-class Collector(BaseStreamer):
+class RecordingStreamer(BaseStreamer):
     def __init__(self):
         self.tokens, self.ended = [], False
 
@@ -536,52 +538,52 @@ class Collector(BaseStreamer):
         self.ended = True
 
 
-def test_a_streamer_gets_each_token_of_greedy_decoding():
-    model, streamer = half_trained(), Collector()
+def test_generate_streams_each_token_of_greedy_decoding():
+    model, streamer = partly_trained_model(), RecordingStreamer()
     outputs = model.generate(torch.tensor(SOURCES[:1]), num_beams=1, streamer=streamer)
     assert streamer.tokens == outputs[0].tolist()
     assert streamer.ended
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_an_assistant_does_not_change_what_greedy_decoding_says(seed):
-    model, assistant = half_trained(seed), half_trained(seed + 10, decoder_layers=1, d_model=8)
+def test_assisted_generation_matches_greedy_decoding(seed):
+    model, assistant = partly_trained_model(seed), partly_trained_model(seed + 10, decoder_layers=1, d_model=8)
     for source in SOURCES:
         ids = torch.tensor([source])
         expected = model.generate(ids, num_beams=1)
-        for helper in (assistant, model):  # one that is mostly wrong and one that is always right
+        for helper in (assistant, model):  # the first is mostly wrong, the second always right
             assert torch.equal(model.generate(ids, num_beams=1, assistant_model=helper), expected)
 
 
-def test_the_limit_by_source_holds_with_an_assistant_and_padding():
-    model = without_end(build(lm_head_bias=True))
+def test_assisted_generation_stops_at_source_length_plus_margin():
+    model = without_eos(build(lm_head_bias=True))
     ids = torch.tensor([[5, 6, EOS] + [PAD] * 9])
     outputs = model.generate(ids, num_beams=1, assistant_model=copy.deepcopy(model))
     assert outputs.shape[1] - 1 == 3 + MARGIN
 
 
-def test_sinusoids_are_not_warned_of_a_longest_position(library_warnings):
-    model = without_end(build(lm_head_bias=True, max_position_embeddings=5))
+def test_generate_beyond_max_position_embeddings_does_not_warn_for_sinusoids(transformers_warnings):
+    model = without_eos(build(lm_head_bias=True, max_position_embeddings=5))
     model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
-    assert library_warnings == []
+    assert transformers_warnings == []
 
 
-def test_learned_positions_are_warned_of_the_longest(library_warnings):
-    model = without_end(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
+def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(transformers_warnings):
+    model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
     with pytest.raises(ValueError, match="position"):
         model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)
-    assert any("predefined maximum length (5)" in text for text in library_warnings)
+    assert any("predefined maximum length (5)" in text for text in transformers_warnings)
 
 
-def test_the_paper_s_decoding_warns_of_nothing_even_when_switched_to_greedy(library_warnings, recwarn):
-    model = half_trained()
+def test_generate_does_not_warn_by_default_or_for_greedy(transformers_warnings, recwarn):
+    model = partly_trained_model()
     model.generate(padded(SOURCES))
     model.generate(padded(SOURCES), num_beams=1)
-    assert (library_warnings, list(recwarn)) == ([], [])
+    assert (transformers_warnings, list(recwarn)) == ([], [])
 
 
-def test_a_source_longer_than_any_position_table_is_translated():
-    model = without_end(build(lm_head_bias=True))
+def test_generate_accepts_source_beyond_max_position_embeddings():
+    model = without_eos(build(lm_head_bias=True))
     ids = torch.randint(3, 12, (1, 1200))
     outputs = model.generate(ids, num_beams=1, max_new_tokens=3)
     assert outputs.shape == (1, 4)
@@ -589,7 +591,7 @@ def test_a_source_longer_than_any_position_table_is_translated():
     assert torch.equal(kept, outputs)
 
 
-def test_attentions_and_scores_are_returned_for_every_step():
+def test_generate_returns_attentions_and_scores_of_each_step():
     model = build(attn_implementation="eager")
     outputs = model.generate(padded(SOURCES), output_attentions=True, output_scores=True, return_dict_in_generate=True)
     rows, width = 4 * len(SOURCES), padded(SOURCES).shape[1]
@@ -603,8 +605,8 @@ def test_attentions_and_scores_are_returned_for_every_step():
 
 
 @pytest.mark.parametrize("mode", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_any_of_several_end_tokens_ends_a_sentence(mode, search):
-    model = half_trained()
+def test_generate_stops_at_any_of_several_eos_tokens(mode, search):
+    model = partly_trained_model()
     free = model.generate(torch.tensor(SOURCES[:1]), eos_token_id=[EOS], **mode)[0, 1:].tolist()
     second = next(token for token in free[:-1] if token not in (EOS, PAD))
     outputs = model.generate(padded(SOURCES), eos_token_id=[EOS, second], **mode)
@@ -616,9 +618,9 @@ def test_any_of_several_end_tokens_ends_a_sentence(mode, search):
     assert new_tokens(outputs[0]) == new_tokens(alone)
 
 
-def test_padding_that_is_also_eos_needs_and_heeds_the_mask(search):
-    model = half_trained()
-    alike = half_trained(pad_token_id=EOS)
+def test_generate_uses_mask_where_padding_equals_eos(search):
+    model = partly_trained_model()
+    alike = partly_trained_model(pad_token_id=EOS)
     alike.load_state_dict(model.state_dict())
     alike.generation_config.pad_token_id = EOS
     ids, mask = padded(SOURCES, pad=EOS), padded(SOURCES).ne(PAD).long()
@@ -626,8 +628,8 @@ def test_padding_that_is_also_eos_needs_and_heeds_the_mask(search):
     assert torch.equal(alike.generate(ids, attention_mask=mask), expected.masked_fill(expected == PAD, EOS))
 
 
-def test_seq2seq_trainer_decodes_with_the_source_limit_from_first_batch_to_last(tmp_path):
-    model = without_end(build(lm_head_bias=True))
+def test_seq2seq_trainer_generates_with_limit_by_source_in_each_batch(tmp_path):
+    model = without_eos(build(lm_head_bias=True))
     sources = [torch.randint(3, 12, (length,)).tolist() + [EOS] for length in (30, 25, 22, 19)]
     rows = [{"input_ids": source, "attention_mask": [1] * len(source), "labels": [5, EOS]} for source in sources]
 
@@ -649,17 +651,17 @@ def test_seq2seq_trainer_decodes_with_the_source_limit_from_first_batch_to_last(
         assert row[: len(tokens)].tolist() == tokens
 
 
-def test_fresh_model_decodes_as_in_the_paper():
+def test_new_model_generates_as_in_paper():
     model = VanillaTransformerForConditionalGeneration(build().config)
     config = model.generation_config
     assert (config.num_beams, config.length_penalty, config.length_penalty_type) == (4, 0.6, "wu")
     assert (config.max_new_tokens_beyond_source, config.early_stopping) == (50, "never")
-    endless = without_end(VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config).eval())
+    endless = without_eos(VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config).eval())
     assert endless.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
 
 
 @pytest.mark.parametrize("trainer_class", [Trainer, Seq2SeqTrainer])
-def test_model_saved_by_stock_trainer_decodes_as_in_the_paper(trainer_class, tmp_path):
+def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_path):
     model = VanillaTransformerForConditionalGeneration(build(lm_head_bias=True).config)
     rows = [{"input_ids": [5, 6, EOS], "labels": [7, EOS]}] * 2
     arguments = Seq2SeqTrainingArguments(
@@ -670,6 +672,6 @@ def test_model_saved_by_stock_trainer_decodes_as_in_the_paper(trainer_class, tmp
     if trainer_class is Seq2SeqTrainer:
         trainer.evaluate()  # writes `max_length` into the generation config
     trainer.save_model(str(tmp_path / "saved"))
-    loaded = without_end(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved"))
+    loaded = without_eos(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved"))
     assert (loaded.generation_config.num_beams, loaded.generation_config.length_penalty_type) == (4, "wu")
     assert loaded.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)

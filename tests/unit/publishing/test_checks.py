@@ -128,7 +128,9 @@ def test_check_folder_finds_broken_files(fault, folder, without_new_process):
 
 def see_the_future(folder):
     replace(folder / MODELING, "staticmethod(create_causal_mask)", "staticmethod(lambda *_, **__: None)")
-    replace(folder / MODELING, "self.is_causal = config, layer_idx, is_causal", "self.is_causal = config, layer_idx, False")
+    replace(
+        folder / MODELING, "self.is_causal = config, layer_idx, is_causal", "self.is_causal = config, layer_idx, False"
+    )
 
 
 def other_tokenizer(folder):

@@ -1,4 +1,4 @@
-"""`pipeline("translation")` is back: any text of any length in any container, in order, and nothing gets lost."""
+"""`pipeline("translation")`: construction, inputs, batches, long texts and arguments of `generate()`."""
 
 import copy
 import json
@@ -59,7 +59,7 @@ def folder(tmp_path, tiny_model, tiny_tokenizer):
 
 
 class Echo:
-    """Stands for the model: every sentence is its own translation, and what arrived is kept."""
+    """Stand-in for `generate()` that returns each sentence unchanged and records its batches and arguments."""
 
     def __init__(self, tokenizer):
         self.tokenizer = tokenizer
@@ -77,28 +77,28 @@ class Echo:
 
 @pytest.fixture
 def echo(translate, tiny_tokenizer, monkeypatch):
-    monkeypatch.setattr(TranslationPipeline, "map_batches", None)  # so that batches arrive in order
+    monkeypatch.setattr(TranslationPipeline, "map_batches", None)  # keep the batches in order
     translate.model.generate = Echo(tiny_tokenizer)
     return translate.model.generate
 
 
 @pytest.fixture
 def two_cores():
-    """Return the work that torch divides among threads."""
+    """Run torch with two threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
 
 
-def texts_of(answers):
+def translation_texts(answers):
     return [answer["translation_text"] for answer in answers]
 
 
-# --- Ways to build it -----------------------------------------------------------------------------------------------
+# --- Construction ---------------------------------------------------------------------------------------------------
 
 
-def test_every_way_to_build_the_pipeline_gives_the_same_translations(folder, tiny_model, tiny_tokenizer):
+def test_pipeline_translates_alike_however_constructed(folder, tiny_model, tiny_tokenizer):
     pipelines = [
         pipeline("translation", model=folder),
         pipeline("translation_en_to_de", model=folder),
@@ -108,19 +108,19 @@ def test_every_way_to_build_the_pipeline_gives_the_same_translations(folder, tin
         TranslationPipeline(model=tiny_model, tokenizer=tiny_tokenizer),
     ]
     assert {type(translate) for translate in pipelines} == {TranslationPipeline}
-    expected, *others = (texts_of(translate(TEXTS)) for translate in pipelines)
+    expected, *others = (translation_texts(translate(TEXTS)) for translate in pipelines)
     assert len(set(expected)) > 3
     assert others == [expected] * 5
 
 
-def test_the_auto_classes_load_this_package_s_classes(folder):
+def test_auto_classes_load_package_classes(folder):
     assert type(AutoConfig.from_pretrained(folder)) is VanillaTransformerConfig
     assert type(AutoModel.from_pretrained(folder)) is VanillaTransformerModel
     assert type(AutoModelForSeq2SeqLM.from_pretrained(folder)) is VanillaTransformerForConditionalGeneration
     assert type(AutoTokenizer.from_pretrained(folder)) is VanillaTransformerTokenizer
 
 
-def test_a_saved_pipeline_loads_without_trusting_remote_code(translate, tmp_path):
+def test_saved_pipeline_loads_without_trust_remote_code(translate, tmp_path):
     expected = translate(TEXTS)
     translate.save_pretrained(tmp_path)
     impl = json.loads((tmp_path / "config.json").read_text())["custom_pipelines"]["translation"]["impl"]
@@ -131,20 +131,20 @@ def test_a_saved_pipeline_loads_without_trusting_remote_code(translate, tmp_path
     assert pipeline("translation", model=str(tmp_path / "again"))(TEXTS) == expected
 
 
-def test_a_checkpoint_that_brings_its_own_pipeline_needs_no_trust_beside_the_package(folder):
+def test_pipeline_prefers_installed_class_over_remote_code(folder):
     path = Path(folder) / "config.json"
     custom = {"translation": {"impl": "pipeline_vanilla_transformer.TranslationPipeline", "pt": []}}
     path.write_text(json.dumps({**json.loads(path.read_text()), "custom_pipelines": custom}))
     assert type(pipeline("translation", model=folder)) is TranslationPipeline
 
 
-def test_the_paper_s_parameters_travel_with_a_saved_pipeline(translate, tmp_path):
+def test_saved_pipeline_keeps_generation_parameters(translate, tmp_path):
     translate.save_pretrained(tmp_path)
     config = pipeline("translation", model=str(tmp_path)).model.generation_config
     assert (config.length_penalty_type, config.max_new_tokens_beyond_source) == ("wu", 4)
 
 
-def test_models_of_other_kinds_translate_with_what_their_tokenizer_gives(tiny_tokenizer, tmp_path):
+def test_pipeline_translates_with_marian_model_and_bare_tokenizer(tiny_tokenizer, tmp_path):
     sizes = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32}
     heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2}
     ids = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": 2}
@@ -153,7 +153,7 @@ def test_models_of_other_kinds_translate_with_what_their_tokenizer_gives(tiny_to
         MarianConfig(vocab_size=300, max_position_embeddings=64, init_std=0.5, **sizes, **heads, **ids)
     )
     bare = PreTrainedTokenizerFast(tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="<pad>")
-    bare.backend_tokenizer.post_processor = None  # no EOS, and none known
+    bare.backend_tokenizer.post_processor = None  # does not append EOS, and has no `eos_token`
     translate = pipeline("translation", model=model, tokenizer=bare, max_new_tokens=5, num_beams=2)
     for text in ("A man", "grass"):
         encoded = bare(text, return_tensors="pt")["input_ids"]
@@ -162,17 +162,17 @@ def test_models_of_other_kinds_translate_with_what_their_tokenizer_gives(tiny_to
         )
         answer = bare.decode(expected[0], skip_special_tokens=True).strip()
         assert translate(text) == [{"translation_text": answer}]
-    assert texts_of(translate(["A man", "", "grass\n\nA man"]))[1] == ""
+    assert translation_texts(translate(["A man", "", "grass\n\nA man"]))[1] == ""
     translate.save_pretrained(tmp_path)
-    assert texts_of(pipeline("translation", model=str(tmp_path), max_new_tokens=5, num_beams=2)("A man")) == texts_of(
-        translate("A man")
-    )
+    assert translation_texts(
+        pipeline("translation", model=str(tmp_path), max_new_tokens=5, num_beams=2)("A man")
+    ) == translation_texts(translate("A man"))
 
 
-def test_the_other_tasks_are_as_they_were(tiny_tokenizer):
+def test_pipeline_registration_keeps_other_tasks(tiny_tokenizer):
     config = GPT2Config(vocab_size=300, n_positions=32, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2)
     model = GPT2LMHeadModel(config)
-    # A copy, since some releases make the tokenizer pad on the left.
+    # A copy, since some releases of transformers set the padding side of the tokenizer to left.
     generate = pipeline("text-generation", model=model, tokenizer=copy.deepcopy(tiny_tokenizer))
     assert generate("A man", max_new_tokens=2)[0]["generated_text"].startswith("A man")
     assert PIPELINE_REGISTRY.check_task("sentiment-analysis")[0] == "text-classification"
@@ -182,12 +182,12 @@ def test_the_other_tasks_are_as_they_were(tiny_tokenizer):
 
 
 @pytest.mark.parametrize("task", ["summarization", "text2text-generation"])
-def test_a_removed_task_still_says_so(task, tiny_model, tiny_tokenizer):
+def test_pipeline_registration_keeps_removed_tasks_unknown(task, tiny_model, tiny_tokenizer):
     with pytest.raises(KeyError, match=task):
         pipeline(task, model=tiny_model, tokenizer=tiny_tokenizer)
 
 
-def test_registering_again_changes_nothing_and_warns_of_nothing(folder):
+def test_restore_translation_task_is_idempotent_and_silent(folder):
     texts = []
     handler = logging.Handler()
     handler.emit = lambda record: texts.append(record.getMessage())
@@ -214,47 +214,47 @@ def containers():
 
 
 @pytest.mark.parametrize("name", ["list", "tuple", "column", "key dataset"])
-def test_a_sequence_is_answered_by_a_list(echo, translate, name):
+def test_pipeline_returns_list_for_sequence(echo, translate, name):
     answers = translate(containers()[name])
     assert isinstance(answers, list)
-    assert texts_of(answers) == TEXTS
+    assert translation_texts(answers) == TEXTS
 
 
-def test_a_string_is_answered_by_a_list_of_one(echo, translate):
+def test_pipeline_returns_list_of_one_for_string(echo, translate):
     assert translate("A man") == [{"translation_text": "A man"}]
     assert translate([]) == []
 
 
-def test_an_iterable_dataset_s_column_is_answered_by_a_generator(echo, translate):
+def test_pipeline_returns_generator_for_iterable_column(echo, translate):
     column = datasets.Dataset.from_dict({"en": TEXTS}).to_iterable_dataset()["en"]
     answers = translate(column)
     assert not isinstance(answers, list)
-    assert texts_of(answers) == TEXTS
+    assert translation_texts(answers) == TEXTS
 
 
-def test_a_generator_is_read_no_further_than_a_window_ahead(echo, translate):
+def test_pipeline_reads_generator_one_window_ahead(echo, translate):
     read = []
     answers = translate((read.append(number) or str(number) for number in range(1000)), batch_size=2)
     assert read == []
     assert next(answers) == {"translation_text": "0"}
     assert len(read) == 128
-    assert texts_of(answers) == [str(number) for number in range(1, 1000)]
+    assert translation_texts(answers) == [str(number) for number in range(1, 1000)]
 
 
 @pytest.mark.parametrize("wrong", [None, 5, b"bytes", {"en": "A man"}], ids=str)
-def test_what_holds_no_texts_is_refused(translate, wrong):
+def test_pipeline_rejects_input_without_texts(translate, wrong):
     with pytest.raises(ValueError, match=f"iterable of strings, got {type(wrong).__name__}"):
         translate(wrong)
 
 
-def test_pipeline_refuses_a_non_string_with_its_position(translate):
+def test_pipeline_rejects_non_string_with_position(translate):
     with pytest.raises(ValueError, match=r"got int \(3\) at position 1"):
         translate(["A", 3])
     with pytest.raises(ValueError, match=r"got list .* at position 0"):
         translate([["A"]])
 
 
-def test_in_a_stream_the_position_is_that_in_the_whole_stream(echo, translate):
+def test_pipeline_reports_position_in_whole_stream(echo, translate):
     answers = translate(iter(["A"] * 100 + [None]), batch_size=1)
     with pytest.raises(ValueError, match=r"got NoneType \(None\) at position 100"):
         list(answers)
@@ -263,22 +263,22 @@ def test_in_a_stream_the_position_is_that_in_the_whole_stream(echo, translate):
 # --- Batches --------------------------------------------------------------------------------------------------------
 
 
-def test_work_is_batched_by_length_and_comes_back_in_order(echo, translate):
+def test_pipeline_batches_by_length_and_keeps_order(echo, translate):
     texts = ["a " * (7 * number % 23 + 1) + "b" for number in range(23)]
-    assert texts_of(translate(texts, batch_size=4)) == texts
+    assert translation_texts(translate(texts, batch_size=4)) == texts
     assert [len(batch) for batch in echo.batches] == [4, 4, 4, 4, 4, 3]
     lengths = [len(sentence) for sentence in echo.sentences]
     assert lengths == sorted(lengths, reverse=True)
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 5, 32])
-def test_the_result_does_not_depend_on_the_batch_size(translate, batch_size):
+def test_pipeline_output_does_not_depend_on_batch_size(translate, batch_size):
     expected = [translate(text)[0] for text in TEXTS]
     assert translate(TEXTS, batch_size=batch_size) == expected
 
 
-class Crew:
-    """Stands before `generate()`: keeps which thread called it, and how many threads torch had there."""
+class RecordingGenerate:
+    """Wrapper of `generate()` that records the calling thread and the number of torch threads in it."""
 
     def __init__(self, model):
         self.generate, self.calls = model.generate, []
@@ -289,13 +289,13 @@ class Crew:
         return self.generate(*args, **kwargs)
 
     def meet(self, *args, **kwargs):
-        self.together.wait(timeout=30)  # broken, unless another batch comes meanwhile
+        self.together.wait(timeout=30)  # raises unless another batch runs at the same time
         return self(*args, **kwargs)
 
 
-def test_batches_are_decoded_at_the_same_time_and_share_torch_s_threads(translate, two_cores):
+def test_pipeline_decodes_batches_in_parallel_with_shared_threads(translate, two_cores):
     expected = [translate(text)[0] for text in TEXTS]
-    crew = Crew(translate.model)
+    crew = RecordingGenerate(translate.model)
     translate.model.generate = crew.meet
     assert translate(TEXTS[:3] + TEXTS[4:5], batch_size=1) == expected[:3] + expected[4:5]
     assert {threads for _, threads in crew.calls} == {1}
@@ -303,7 +303,7 @@ def test_batches_are_decoded_at_the_same_time_and_share_torch_s_threads(translat
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_the_answers_do_not_depend_on_the_threads(translate, two_cores, beams):
+def test_pipeline_output_does_not_depend_on_threads(translate, two_cores, beams):
     texts = ["A man " * number + "sleeps." for number in range(40)]
     together = translate(texts, batch_size=4, num_beams=beams)
     torch.set_num_threads(1)
@@ -319,19 +319,19 @@ def test_the_answers_do_not_depend_on_the_threads(translate, two_cores, beams):
         {"stopping_criteria": [MaxTimeCriteria(60.0)]},
     ],
 )
-def test_batches_that_share_a_state_are_decoded_one_after_the_other(translate, two_cores, kwargs):
-    crew = translate.model.generate = Crew(translate.model)
+def test_pipeline_decodes_batches_in_sequence_when_state_is_shared(translate, two_cores, kwargs):
+    crew = translate.model.generate = RecordingGenerate(translate.model)
     translate(TEXTS, batch_size=1, **kwargs)
     assert set(crew.calls) == {(threading.main_thread(), 2)}
 
 
-def test_what_fails_in_one_batch_fails_the_call_and_leaves_the_threads_as_they_were(translate, two_cores):
+def test_pipeline_raises_batch_error_and_restores_threads(translate, two_cores):
     with pytest.raises(ValueError, match="num_beams"):
         translate(TEXTS, batch_size=1, num_beams=-1)
     assert torch.get_num_threads() == 2
 
 
-def test_the_batch_size_is_taken_from_call_or_construction(echo, translate, tiny_model, tiny_tokenizer):
+def test_pipeline_batch_size_in_call_overrides_constructor(echo, translate, tiny_model, tiny_tokenizer):
     translate = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, batch_size=3)
     translate(["a"] * 6)
     translate(["a"] * 6, batch_size=2)
@@ -339,16 +339,16 @@ def test_the_batch_size_is_taken_from_call_or_construction(echo, translate, tiny
 
 
 @pytest.mark.parametrize("batch_size", [0, -1, 2.5, True])
-def test_an_impossible_batch_size_is_refused(translate, tiny_model, tiny_tokenizer, batch_size):
+def test_pipeline_rejects_invalid_batch_size(translate, tiny_model, tiny_tokenizer, batch_size):
     with pytest.raises(ValueError, match=f"`batch_size` must be .*got {batch_size}"):
         translate("A", batch_size=batch_size)
     with pytest.raises(ValueError, match=f"`batch_size` must be .*got {batch_size}"):
         pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, batch_size=batch_size)("A")
 
 
-def test_a_progress_bar_is_shown_where_it_is_wanted(echo, translate, tiny_model, tiny_tokenizer, capsys):
+def test_pipeline_shows_progress_bar_on_request(echo, translate, tiny_model, tiny_tokenizer, capsys):
     translate(["A"] * 3)
-    translate(["A"] * 300)  # no terminal here
+    translate(["A"] * 300)  # stderr is not a terminal
     translate(["A"] * 3, progress_bar=False)
     assert "Translating" not in capsys.readouterr().err
     translate(["A"] * 3, progress_bar=True)
@@ -360,7 +360,7 @@ def test_a_progress_bar_is_shown_where_it_is_wanted(echo, translate, tiny_model,
     assert capsys.readouterr().err == ""
 
 
-def test_by_default_a_bar_is_left_to_the_terminal_for_long_work_only(echo, translate, monkeypatch):
+def test_pipeline_shows_progress_bar_by_default_for_long_input_in_terminal(echo, translate, monkeypatch):
     disabled = []
     plain = pipeline_vanilla_transformer.logging.tqdm
     monkeypatch.setattr(
@@ -368,19 +368,19 @@ def test_by_default_a_bar_is_left_to_the_terminal_for_long_work_only(echo, trans
     )
     translate(["A"] * 255)
     translate(["A"] * 256)
-    assert disabled == [True, None]  # tqdm: never, and where there is a terminal
+    assert disabled == [True, None]  # tqdm: True is no bar, None a bar in a terminal only
 
 
 # --- Texts of any length --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n \t\n"])
-def test_blank_text_is_translated_by_nothing(echo, translate, text):
+def test_pipeline_returns_empty_translation_for_blank_text(echo, translate, text):
     assert translate([text, "A"]) == [{"translation_text": ""}, {"translation_text": "A"}]
     assert echo.sentences == ["A"]
 
 
-def test_blank_text_has_as_many_translations_as_any_other(translate):
+def test_pipeline_returns_num_return_sequences_for_blank_text(translate):
     blank, other = translate(["", "A"], num_return_sequences=2)
     assert blank == [{"translation_text": ""}] * 2
     assert len(other) == 2
@@ -388,32 +388,32 @@ def test_blank_text_has_as_many_translations_as_any_other(translate):
     assert translate(" ", generation_config=GenerationConfig(num_beams=3, num_return_sequences=3)) == [blank[:1] * 3]
 
 
-def test_translations_have_no_white_space_around_them(translate, tiny_tokenizer):
+def test_pipeline_strips_translations(translate, tiny_tokenizer):
     translate.model.generate = lambda **kwargs: tiny_tokenizer(["  Ein Mann\n"], return_tensors="pt")["input_ids"]
     assert translate("A man") == [{"translation_text": "Ein Mann"}]
 
 
-def test_line_breaks_stay(echo, translate):
+def test_pipeline_keeps_line_breaks(echo, translate):
     text = "One line.\n\n  Another, indented. \r\nLast\u2028line"
-    assert texts_of(translate(f"\n {text}\n")) == [text]
+    assert translation_texts(translate(f"\n {text}\n")) == [text]
     assert sorted(echo.sentences) == ["Another, indented.", "Last", "One line.", "line"]
 
 
-def test_a_text_beyond_the_longest_source_is_split_into_sentences_and_nothing_is_cut(echo, translate, tiny_tokenizer):
+def test_pipeline_splits_long_text_into_sentences_without_loss(echo, translate, tiny_tokenizer):
     sentences = [f"Sentence number {number} (of many)." for number in range(40)]
     translate.model.config.max_source_length = 60
     assert len(tiny_tokenizer(" ".join(sentences))["input_ids"]) > 60 > len(tiny_tokenizer(sentences[0])["input_ids"])
-    assert texts_of(translate(["A man.", " ".join(sentences)])) == ["A man.", " ".join(sentences)]
+    assert translation_texts(translate(["A man.", " ".join(sentences)])) == ["A man.", " ".join(sentences)]
     assert sorted(echo.sentences) == sorted(["A man.", *sentences])
 
 
-def test_a_split_text_is_what_its_sentences_are_singly(translate):
+def test_pipeline_translates_split_text_like_its_sentences(translate):
     translate.model.config.max_source_length = 20
     sentences = ["A man is sleeping.", "Two dogs run!", "Zwei Hunde laufen?"]
-    assert texts_of(translate(" ".join(sentences))) == [" ".join(texts_of(translate(sentences)))]
+    assert translation_texts(translate(" ".join(sentences))) == [" ".join(translation_texts(translate(sentences)))]
 
 
-def test_pipeline_splits_only_texts_longer_than_the_longest_source(echo, translate, tiny_tokenizer):
+def test_pipeline_splits_only_beyond_max_source_length(echo, translate, tiny_tokenizer):
     text = "A man. A man."
     length = len(tiny_tokenizer(text)["input_ids"])
     for longest, expected in ((None, [text]), (length, [text]), (length - 1, ["A man.", "A man."])):
@@ -423,18 +423,18 @@ def test_pipeline_splits_only_texts_longer_than_the_longest_source(echo, transla
         assert echo.sentences == expected
 
 
-def test_the_shortest_text_that_is_too_long_in_tokens_is_found(echo, translate, tiny_tokenizer):
-    text = "Q. Z."  # as many tokens as bytes, and the space in front, and EOS
+def test_pipeline_splits_text_one_token_beyond_max_source_length(echo, translate, tiny_tokenizer):
+    text = "Q. Z."  # one token per byte, one for the leading space, and EOS
     assert len(tiny_tokenizer(text)["input_ids"]) == len(text.encode()) + 2
     translate.model.config.max_source_length = len(text.encode()) + 1
     translate(text)
     assert sorted(echo.sentences) == ["Q.", "Z."]
 
 
-def test_a_single_sentence_that_is_too_long_is_translated_whole(echo, translate):
+def test_pipeline_keeps_long_single_sentence_whole(echo, translate):
     translate.model.config.max_source_length = 5
     text = "one long sentence, with no end in it at all, " * 30 + "ends."
-    assert texts_of(translate(text)) == [text]
+    assert translation_texts(translate(text)) == [text]
     assert echo.sentences == [text]
 
 
@@ -452,7 +452,7 @@ def test_a_single_sentence_that_is_too_long_is_translated_whole(echo, translate)
         ("one sentence", ["one sentence"]),
     ],
 )
-def test_sentences_part_where_a_reader_would_part_them(line, sentences):
+def test_split_sentences_splits_at_sentence_ends(line, sentences):
     assert [segment.text for segment in split_sentences(Segment(line, ""))] == sentences
 
 
@@ -466,7 +466,7 @@ any_text = st.text() | lines_of_marks
 
 @given(text=any_text)
 @example(text=" a  \n \n  b c\r\nd\u2028e ")
-def test_lines_and_separators_are_the_whole_text(text):
+def test_split_lines_reconstructs_text(text):
     segments = list(split_lines(text))
     assert "".join(segment.text + segment.separator for segment in segments) == text.strip()
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
@@ -474,7 +474,7 @@ def test_lines_and_separators_are_the_whole_text(text):
 
 
 @given(text=any_text, separator=st.sampled_from(["", "\n", " \n\n"]))
-def test_sentences_and_separators_are_the_whole_line(text, separator):
+def test_split_sentences_reconstructs_line(text, separator):
     line = Segment(" ".join(text.split()), separator)
     segments = list(split_sentences(line))
     assert "".join(segment.text + segment.separator for segment in segments) == (line.text and line.text + separator)
@@ -483,15 +483,15 @@ def test_sentences_and_separators_are_the_whole_line(text, separator):
 
 @pytest.mark.parametrize("piece", [" ", "\n", ".", "。", '."'])
 @pytest.mark.parametrize("end", ["", "b"])
-def test_splitting_takes_no_longer_than_reading(piece, end):
+def test_split_lines_and_sentences_take_linear_time(piece, end):
     text = "a" + piece * 100_000 + end
     begin = time.perf_counter()
     for line in split_lines(text):
         list(split_sentences(line))
-    assert time.perf_counter() - begin < 5  # a minute and more where time grows with the square
+    assert time.perf_counter() - begin < 5  # more than a minute in quadratic time
 
 
-def test_sentences_of_a_script_without_spaces_are_translated_into_sentences_with_spaces():
+def test_join_segments_adds_spaces_after_script_without_spaces():
     segments = list(split_sentences(Segment("你好。你好吗？", "")))
     assert join_segments(segments, ["Hello.", "How are you?"]) == "Hello. How are you?"
 
@@ -499,7 +499,7 @@ def test_sentences_of_a_script_without_spaces_are_translated_into_sentences_with
 # --- Arguments of `generate()` --------------------------------------------------------------------------------------
 
 
-def test_the_n_best_of_each_text_come_as_a_list_best_first(translate, tiny_model, tiny_tokenizer):
+def test_pipeline_returns_n_best_list_per_text(translate, tiny_model, tiny_tokenizer):
     texts = ["A man is sleeping.", "grass grass"]
     answers = translate(texts, num_return_sequences=3)
     for text, answer in zip(texts, answers, strict=True):
@@ -507,20 +507,22 @@ def test_the_n_best_of_each_text_come_as_a_list_best_first(translate, tiny_model
         decoded = tiny_tokenizer.batch_decode(
             tiny_model.generate(ids, num_return_sequences=3), skip_special_tokens=True
         )
-        assert texts_of(answer) == [hypothesis.strip() for hypothesis in decoded]
+        assert translation_texts(answer) == [hypothesis.strip() for hypothesis in decoded]
         assert answer[0] == translate(text)[0]
 
 
-def test_the_n_best_of_a_split_text_are_joined_rank_by_rank(translate):
+def test_pipeline_joins_n_best_of_split_text_by_rank(translate):
     lines = translate(["A man", "grass"], num_return_sequences=2)
     both = translate("A man\ngrass", num_return_sequences=2)
-    assert texts_of(both[0]) == ["\n".join(texts) for texts in zip(*map(texts_of, lines), strict=True)]
+    assert translation_texts(both[0]) == [
+        "\n".join(texts) for texts in zip(*map(translation_texts, lines), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
     "kwargs", [{"max_new_tokens": 2}, {"max_new_tokens_beyond_source": 0}, {"num_beams": 1}], ids=str
 )
-def test_arguments_of_generate_hold_at_construction_and_at_the_call(translate, tiny_model, tiny_tokenizer, kwargs):
+def test_pipeline_takes_generate_arguments_in_constructor_and_call(translate, tiny_model, tiny_tokenizer, kwargs):
     default = translate("A man")
     at_call = translate("A man", **kwargs)
     assert at_call != default
@@ -528,12 +530,12 @@ def test_arguments_of_generate_hold_at_construction_and_at_the_call(translate, t
     assert translate("A man") == default
 
 
-def test_a_call_s_argument_replaces_the_construction_s(translate, tiny_model, tiny_tokenizer):
+def test_pipeline_argument_in_call_overrides_constructor(translate, tiny_model, tiny_tokenizer):
     short = pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, max_new_tokens=1)
     assert short("A man", max_new_tokens=3) == translate("A man", max_new_tokens=3) != short("A man")
 
 
-def test_a_whole_generation_config_holds(translate, tiny_model, tiny_tokenizer):
+def test_pipeline_generation_config_overrides_constructor_arguments(translate, tiny_model, tiny_tokenizer):
     config = paper_generation_config(0, 2, 1, max_new_tokens=2)
     expected = translate("A man", max_new_tokens=2)
     assert translate("A man", generation_config=config) == expected
@@ -544,27 +546,27 @@ def test_a_whole_generation_config_holds(translate, tiny_model, tiny_tokenizer):
     assert at_construction("A man") == expected
 
 
-def test_an_unknown_argument_is_refused_by_name(translate, tiny_model, tiny_tokenizer):
+def test_pipeline_rejects_unknown_argument_by_name(translate, tiny_model, tiny_tokenizer):
     with pytest.raises(ValueError, match="nonsense"):
         translate("A man", nonsense=1)
     with pytest.raises(ValueError, match="nonsense"):
         pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, nonsense=1)("A man")
 
 
-def test_asking_generate_for_a_dict_does_not_disturb(translate):
+def test_pipeline_ignores_return_dict_in_generate(translate):
     assert translate("A man", return_dict_in_generate=True) == translate("A man")
     expected = translate("A man")
     translate.model.generation_config.return_dict_in_generate = True
     assert translate("A man") == expected
 
 
-def test_an_assistant_given_at_construction_reaches_generate(echo, tiny_model, tiny_tokenizer):
+def test_pipeline_passes_assistant_model_to_generate(echo, tiny_model, tiny_tokenizer):
     assistant = VanillaTransformerForConditionalGeneration(tiny_model.config)
     pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer, assistant_model=assistant)("A")
     assert echo.kwargs[0]["assistant_model"] is assistant
 
 
-def test_dropout_is_off_while_translating_and_on_again_afterwards(tiny_config, tiny_tokenizer):
+def test_pipeline_disables_dropout_and_restores_training_mode(tiny_config, tiny_tokenizer):
     tiny_config.dropout = 0.5
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(tiny_config).train()
@@ -575,7 +577,7 @@ def test_dropout_is_off_while_translating_and_on_again_afterwards(tiny_config, t
     assert model.model.decoder.dropout.training
 
 
-def test_source_padding_is_masked_where_padding_and_end_are_one(tiny_model, tiny_tokenizer):
+def test_pipeline_masks_padding_where_padding_equals_eos(tiny_model, tiny_tokenizer):
     config = tiny_model.config
     config.pad_token_id = config.eos_token_id
     tokenizer = PreTrainedTokenizerFast(

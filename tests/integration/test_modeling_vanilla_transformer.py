@@ -1,16 +1,11 @@
 """
-The model computes what the paper says, and what others compute with the same weights; padding, batch-mates, caches,
-files and devices change nothing about it.
+The model matches the paper's equations and other implementations with the same weights. Padding, batching, caches,
+compilation, saving and loading do not change its output.
 """
 
 import copy
 import math
-import os
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -66,15 +61,15 @@ def tiny_config(**changes):
     return VanillaTransformerConfig(**{**sizes, **changes})
 
 
-# For traced models: graphs of one layer take half the time of graphs of two.
+# For compiled and exported models: tracing one layer takes half the time of tracing two.
 SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}
 
 
 def randomize(module):
-    """Weights far from their initial values, so that zero biases and unit norms hide nothing."""
+    """Add noise to all weights, so that zero biases and unit norm weights do not hide errors; return the module."""
     with torch.no_grad():
         for parameter in module.parameters():
-            if parameter.requires_grad:  # Marian keeps its sinusoids in a frozen parameter
+            if parameter.requires_grad:  # Marian stores its sinusoids in a frozen parameter
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     return module
 
@@ -85,12 +80,12 @@ def tiny_model(**changes):
 
 
 def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
-    """Ordinary tokens: no padding, start or end among them."""
+    """Return random tokens `(batch_size, length)` without special tokens."""
     return torch.randint(3, vocabulary, (batch_size, length), generator=torch.Generator().manual_seed(seed))
 
 
 def padded_batch(rows, side="right"):
-    """Ids and mask, both `(batch_size, longest)`, of rows of different lengths."""
+    """Pad rows of different lengths; return ids and mask (1 for tokens), both `(batch_size, longest)`."""
     longest = max(len(row) for row in rows)
     ids = torch.full((len(rows), longest), PAD)
     mask = torch.zeros(len(rows), longest, dtype=torch.long)
@@ -113,8 +108,8 @@ def assert_same_gradients(one, other, **tolerance):
 # -------------------------------------------------------------------------------------------- positions (section 3.5)
 
 
-def positions_of_the_equation(length, d_model):
-    """PE of section 3.5, letter by letter."""
+def reference_positions(length, d_model):
+    """Compute PE of section 3.5, entry by entry, `(length, d_model)`."""
     table = torch.zeros(length, d_model, dtype=torch.float64)
     for pos in range(length):
         for i in range(d_model // 2):
@@ -124,16 +119,16 @@ def positions_of_the_equation(length, d_model):
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 16, 512])
-def test_sinusoids_are_the_equation_of_section_3_5(d_model):
+def test_sinusoidal_positions_match_equation_of_section_3_5(d_model):
     torch.testing.assert_close(
         sinusoidal_positions(torch.arange(40), d_model).double(),
-        positions_of_the_equation(40, d_model),
+        reference_positions(40, d_model),
         atol=1e-7,
         rtol=0,
     )
 
 
-def test_sinusoids_begin_with_the_known_numbers():
+def test_sinusoidal_positions_match_known_values():
     encodings = sinusoidal_positions(torch.arange(2), 512)
     assert encodings[0].tolist() == [0.0, 1.0] * 256
     torch.testing.assert_close(encodings[1, :3], torch.tensor([0.8415, 0.5403, 0.8219]), atol=5e-5, rtol=0)
@@ -141,27 +136,27 @@ def test_sinusoids_begin_with_the_known_numbers():
 
 
 @pytest.mark.parametrize("position", [5_000, 100_000, 1_000_000])
-def test_sinusoids_of_far_positions_lose_no_digits(position):
+def test_sinusoidal_positions_are_precise_at_large_positions(position):
     expected = [function(position / 10000 ** (2 * i / 512)) for i in range(256) for function in (math.sin, math.cos)]
     encoding = sinusoidal_positions(torch.tensor([position]), 512)[0].double()
     torch.testing.assert_close(encoding, torch.tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
-def test_the_layout_in_halves_holds_the_same_features_in_another_order():
+def test_sinusoidal_positions_in_halves_reorder_interleaved_layout():
     interleaved = sinusoidal_positions(torch.arange(9), 16)
     halves = sinusoidal_positions(torch.arange(9), 16, layout="halves")
     torch.testing.assert_close(halves, torch.cat([interleaved[:, 0::2], interleaved[:, 1::2]], dim=-1), atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_training_works_beyond_max_position_embeddings(side):
+def test_model_trains_beyond_max_position_embeddings(side):
     model = tiny_model(max_position_embeddings=8)
     source, labels = tokens(2, 50 if side == "source" else 5), tokens(2, 50 if side == "target" else 5)
     model(input_ids=source, labels=labels).loss.backward()
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())
 
 
-def test_generation_works_beyond_max_position_embeddings():
+def test_model_generates_beyond_max_position_embeddings():
     model = tiny_model(max_position_embeddings=8)
     for beams in (1, 2):
         generated = model.generate(tokens(2, 30), min_new_tokens=20, max_new_tokens=20, num_beams=beams)
@@ -169,7 +164,7 @@ def test_generation_works_beyond_max_position_embeddings():
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
-def test_learned_positions_end_with_a_value_error_at_their_last_row(side):
+def test_learned_positions_reject_positions_beyond_table(side):
     model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
     lengths = {"source": (9, 8), "target": (8, 9)}[side]
     model(input_ids=tokens(1, 8), decoder_input_ids=tokens(1, 8))
@@ -179,7 +174,7 @@ def test_learned_positions_end_with_a_value_error_at_their_last_row(side):
         model.generate(tokens(1, 4), min_new_tokens=9, max_new_tokens=9, num_beams=1)
 
 
-def test_learned_positions_reach_the_logits_and_are_trained():
+def test_learned_positions_receive_gradients():
     model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
     model(input_ids=tokens(1, 5), labels=tokens(1, 6)).loss.backward()
     used = {
@@ -194,7 +189,7 @@ def test_learned_positions_reach_the_logits_and_are_trained():
 
 
 def copy_attention_to_torch(ours, theirs):
-    """`nn.MultiheadAttention` stacks the three input projections and always has biases."""
+    """Copy attention to `nn.MultiheadAttention`, which stacks the input projections and always has biases."""
     projections = (ours.q_proj, ours.k_proj, ours.v_proj)
     theirs.in_proj_weight.copy_(torch.cat([projection.weight for projection in projections]))
     theirs.out_proj.weight.copy_(ours.out_proj.weight)
@@ -241,23 +236,23 @@ def torch_transformer(model):
     return torch_model
 
 
-def embedded_as_in_the_paper(model, ids):
-    positions = positions_of_the_equation(ids.shape[1], model.config.d_model).float()
+def reference_embeddings(model, ids):
+    positions = reference_positions(ids.shape[1], model.config.d_model).float()
     return model.lm_head.weight[ids] * model.config.d_model**0.5 + positions
 
 
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor")
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("normalize_before", [False, True])
-def test_logits_agree_with_torch_nn_transformer(normalize_before, bias):
+def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
     same_on_both_sides = {"decoder_attention_heads": 2, "decoder_ffn_dim": 24}
     model = tiny_model(normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides)
     rows = [tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]]
     source, mask = padded_batch(rows)
     target = tokens(2, 6, seed=3)
     theirs = torch_transformer(model)(
-        embedded_as_in_the_paper(model, source),
-        embedded_as_in_the_paper(model, target),
+        reference_embeddings(model, source),
+        reference_embeddings(model, target),
         tgt_mask=nn.Transformer.generate_square_subsequent_mask(6).isinf(),
         src_key_padding_mask=mask == 0,
         memory_key_padding_mask=mask == 0,
@@ -266,8 +261,8 @@ def test_logits_agree_with_torch_nn_transformer(normalize_before, bias):
     torch.testing.assert_close(ours, model.lm_head(theirs))
 
 
-def marian_and_its_copy(**changes):
-    """Return a `MarianMTModel` with random weights and ours with the same ones; Marian's names are ours."""
+def marian_and_copy(**changes):
+    """Return a `MarianMTModel` with random weights and our model with the same weights, whose names are equal."""
     torch.manual_seed(0)
     shape = tiny_config(**{"activation_function": "swish", **changes})
     common = {field: getattr(shape, field) for field in MarianConfig.__annotations__ if hasattr(shape, field)}
@@ -301,8 +296,8 @@ def marian_and_its_copy(**changes):
     ],
     ids=str,
 )
-def test_logits_agree_with_marian(changes):
-    marian, ours = marian_and_its_copy(**changes)
+def test_model_logits_match_marian(changes):
+    marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
     inputs = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": tokens(2, 6, vocabulary=30, seed=3)}
     torch.testing.assert_close(ours(**inputs).logits, marian(**inputs).logits)
@@ -310,8 +305,8 @@ def test_logits_agree_with_marian(changes):
 
 @pytest.mark.parametrize("changes", [{}, SEPARATE], ids=str)
 @pytest.mark.parametrize("beams", [1, 3])
-def test_generation_agrees_with_marian(beams, changes):
-    marian, ours = marian_and_its_copy(**changes)
+def test_model_generation_matches_marian(beams, changes):
+    marian, ours = marian_and_copy(**changes)
     source, mask = padded_batch([tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]])
     settings = {"attention_mask": mask, "num_beams": beams, "max_new_tokens": 12, "do_sample": False}
     assert ours.generate(source, **settings).tolist() == marian.generate(source, **settings).tolist()
@@ -320,8 +315,8 @@ def test_generation_agrees_with_marian(beams, changes):
 # -------------------------------------------------------------------------------------------- size and initialization
 
 
-def paper_parameters(vocabulary, d_model, d_ff, layers):
-    """Distinct parameters by the paper's dimensions; only feed-forward layers and normalizations have biases."""
+def count_parameters(vocabulary, d_model, d_ff, layers):
+    """Count the parameters of the paper's model; only feed-forward layers and layer norms have biases."""
     attention = 4 * d_model * d_model
     feed_forward = d_model * d_ff + d_ff + d_ff * d_model + d_model
     norm = 2 * d_model
@@ -348,14 +343,14 @@ def paper_parameters(vocabulary, d_model, d_ff, layers):
     ],
     ids=["base", "big"],
 )
-def test_the_papers_models_have_as_many_parameters_as_their_dimensions_say(changes, dimensions, expected):
+def test_model_parameter_count_matches_paper(changes, dimensions, expected):
     with torch.device("meta"):
         model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**changes))
-    assert paper_parameters(*dimensions) == expected
+    assert count_parameters(*dimensions) == expected
     assert sum(parameter.numel() for parameter in model.parameters()) == expected
 
 
-def test_initial_weights_are_glorot_uniform_and_embeddings_have_unit_scale():
+def test_init_weights_are_glorot_uniform_with_unit_scale_embeddings():
     model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500))
     embeddings = model.encoder.embed_tokens.weight
     assert embeddings[PAD].abs().sum() == 0
@@ -366,13 +361,13 @@ def test_initial_weights_are_glorot_uniform_and_embeddings_have_unit_scale():
     assert layer.fc1.bias.abs().sum() == 0 and layer.final_layer_norm.weight.eq(1).all()
 
 
-def test_init_std_draws_every_weight_from_one_normal_distribution():
+def test_init_std_sets_standard_deviation_of_all_weights():
     model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3))
     for weight in (model.encoder.embed_tokens.weight[3:], model.encoder.layers[0].fc1.weight):
         assert weight.std().item() == pytest.approx(0.3, rel=0.05)
 
 
-def test_embeddings_are_scaled_by_the_square_root_of_d_model():
+def test_embedding_scales_by_square_root_of_d_model():
     scaled, plain = tiny_model(), tiny_model(scale_embedding=False)
     ids = tokens(1, 3)
     torch.testing.assert_close(
@@ -380,10 +375,10 @@ def test_embeddings_are_scaled_by_the_square_root_of_d_model():
     )
 
 
-# ------------------------------------------------------------------------------------------------ what may not matter
+# -------------------------------------------------------------------------------------------------- masks and padding
 
 
-def test_future_target_tokens_do_not_change_earlier_logits():
+def test_decoder_does_not_see_future_tokens():
     model = tiny_model()
     source, target = tokens(2, 5), tokens(2, 8, seed=1)
     before = model(input_ids=source, decoder_input_ids=target).logits
@@ -398,7 +393,7 @@ def test_future_target_tokens_do_not_change_earlier_logits():
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("target_side", ["left", "right"])
 @pytest.mark.parametrize("source_side", ["left", "right"])
-def test_padding_and_batch_mates_change_no_row(source_side, target_side, implementation):
+def test_model_logits_do_not_depend_on_padding_or_batch(source_side, target_side, implementation):
     model = tiny_model(attn_implementation=implementation)
     sources = [tokens(1, length, seed=length)[0] for length in (7, 3, 5)]
     targets = [tokens(1, length, seed=9 + length)[0] for length in (2, 6, 4)]
@@ -412,7 +407,7 @@ def test_padding_and_batch_mates_change_no_row(source_side, target_side, impleme
         torch.testing.assert_close(logits[row][target_mask[row] == 1], alone, atol=1e-5, rtol=1e-5)
 
 
-def test_padding_on_the_right_of_the_target_needs_no_mask():
+def test_decoder_needs_no_mask_for_right_padding():
     model = tiny_model()
     target, mask = padded_batch([tokens(1, 6)[0], tokens(1, 3)[0]])
     source = tokens(2, 5)
@@ -422,7 +417,7 @@ def test_padding_on_the_right_of_the_target_needs_no_mask():
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_a_source_mask_is_derived_from_padding(side):
+def test_model_derives_source_mask_from_padding_tokens(side):
     model = tiny_model()
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
     target = tokens(2, 4)
@@ -431,15 +426,13 @@ def test_a_source_mask_is_derived_from_padding(side):
     torch.testing.assert_close(derived, given, atol=0, rtol=0)
     seen = model(input_ids=source, attention_mask=torch.ones_like(mask), decoder_input_ids=target).logits
     assert not torch.allclose(seen[1], given[1], atol=1e-3), "this source would look different without a mask"
-    known = model.model.encoder(
-        source
-    )  # the encoder's outputs alone say nothing about padding, the ids beside them do
+    known = model.model.encoder(source)  # encoder outputs do not show the padding, `input_ids` do
     reused = model(input_ids=source, encoder_outputs=known, decoder_input_ids=target).logits
     torch.testing.assert_close(reused, given, atol=0, rtol=0)
 
 
-def test_cross_attention_sees_no_padding():
-    """With the encoder's outputs given, its padded states may be anything."""
+def test_cross_attention_ignores_padding():
+    """Fill the encoder outputs with arbitrary values at padding."""
     model = tiny_model()
     source, mask = padded_batch([tokens(1, 6)[0], tokens(1, 3)[0]])
     states = model.model.encoder(source).last_hidden_state
@@ -449,7 +442,7 @@ def test_cross_attention_sees_no_padding():
     torch.testing.assert_close(model(encoder_outputs=(spoilt,), **inputs).logits, before)
 
 
-# ------------------------------------------------------------------------------------------------------- wrong inputs
+# ----------------------------------------------------------------------------------------------------- invalid inputs
 
 
 @pytest.mark.parametrize(
@@ -463,7 +456,7 @@ def test_cross_attention_sees_no_padding():
         ("labels", -1),
     ],
 )
-def test_ids_outside_the_vocabulary_raise_value_errors_naming_argument_and_value(argument, wrong):
+def test_model_rejects_ids_outside_vocabulary_with_argument_and_value(argument, wrong):
     model = tiny_model(**SEPARATE)
     inputs = {"input_ids": tokens(2, 5), "decoder_input_ids": tokens(2, 4, 30), "labels": tokens(2, 4, 30)}
     inputs[argument][1, 2] = wrong
@@ -471,7 +464,7 @@ def test_ids_outside_the_vocabulary_raise_value_errors_naming_argument_and_value
         model(**inputs)
 
 
-def test_ignored_labels_are_not_wrong_and_do_not_count():
+def test_model_accepts_and_ignores_masked_labels():
     model = tiny_model()
     source, labels = tokens(2, 5), tokens(2, 4)
     padded = torch.cat([labels, torch.full((2, 3), -100)], dim=1)
@@ -481,7 +474,7 @@ def test_ignored_labels_are_not_wrong_and_do_not_count():
 
 
 @pytest.mark.parametrize("name", ["input", "decoder_input"])
-def test_both_or_neither_of_ids_and_embeddings_raise_value_errors(name):
+def test_model_rejects_both_or_neither_of_ids_and_embeddings(name):
     model = tiny_model()
     given = {"input_ids": tokens(1, 3), "decoder_input_ids": tokens(1, 3)}
     both = {**given, f"{name}s_embeds": torch.zeros(1, 3, 16)}
@@ -491,12 +484,12 @@ def test_both_or_neither_of_ids_and_embeddings_raise_value_errors(name):
             model(**inputs)
 
 
-def test_a_decoder_without_a_source_raises_a_value_error():
+def test_decoder_rejects_missing_encoder_hidden_states():
     with pytest.raises(ValueError, match="`encoder_hidden_states`"):
         tiny_model().model.decoder(input_ids=tokens(1, 3))
 
 
-def test_shifting_labels_needs_a_start_token():
+def test_model_rejects_labels_without_decoder_start_token():
     model = tiny_model(decoder_start_token_id=None)
     with pytest.raises(ValueError, match="`decoder_start_token_id` must be set, got 0 and None"):
         model(input_ids=tokens(1, 3), labels=tokens(1, 3))
@@ -505,7 +498,7 @@ def test_shifting_labels_needs_a_start_token():
 # -------------------------------------------------------------------------------------------------- continuous inputs
 
 
-def test_inputs_embeds_of_token_embeddings_are_the_same_as_the_tokens():
+def test_inputs_embeds_of_token_embeddings_match_input_ids():
     model = tiny_model()
     source, target = tokens(2, 5), tokens(2, 4)
     embed = model.get_input_embeddings()
@@ -515,7 +508,7 @@ def test_inputs_embeds_of_token_embeddings_are_the_same_as_the_tokens():
 
 
 @pytest.mark.parametrize("side", ["source", "target", "both"])
-def test_a_projected_time_series_can_be_trained_on(side):
+def test_inputs_embeds_of_projected_time_series_receive_gradients(side):
     model, project = tiny_model(), nn.Linear(3, 16)
     series = {"source": torch.randn(2, 9, 3), "target": torch.randn(2, 6, 3)}
     inputs = {"input_ids": tokens(2, 9), "decoder_input_ids": tokens(2, 6)}
@@ -530,7 +523,7 @@ def test_a_projected_time_series_can_be_trained_on(side):
 
 
 @pytest.mark.parametrize("beams", [1, 2])
-def test_generation_reads_a_projected_time_series_and_its_mask(beams):
+def test_generate_reads_inputs_embeds_with_mask(beams):
     model = tiny_model()
     series = torch.randn(2, 9, 16)
     mask = torch.ones(2, 9, dtype=torch.long)
@@ -551,7 +544,7 @@ def test_generation_reads_a_projected_time_series_and_its_mask(beams):
 
 
 def loss_and_gradients(model, forward=None, **inputs):
-    """Logits and gradients of one training step, run by `forward`, which is `model` or a compiled version of it."""
+    """Return logits and gradients of a training step with `forward`: `model` or a compiled version of it."""
     model.zero_grad()
     output = (model if forward is None else forward)(**inputs)
     output.loss.backward()
@@ -559,7 +552,7 @@ def loss_and_gradients(model, forward=None, **inputs):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_eager_and_sdpa_attention_agree_in_logits_and_gradients(side):
+def test_eager_attention_matches_sdpa_in_logits_and_gradients(side):
     model = tiny_model()
     source, source_mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
     target, target_mask = padded_batch([tokens(1, 5)[0], tokens(1, 2)[0]], side)
@@ -575,35 +568,21 @@ def test_eager_and_sdpa_attention_agree_in_logits_and_gradients(side):
     assert_same_gradients(results["eager"][1], results["sdpa"][1], atol=1e-5, rtol=1e-4)
 
 
-def test_flash_attention_is_declared():
+def test_model_declares_attention_implementations():
     assert VanillaTransformerModel._supports_flash_attn and VanillaTransformerModel._supports_flex_attn
     assert VanillaTransformerModel._supports_sdpa and VanillaTransformerModel._supports_attention_backend
 
 
-def test_only_the_decoders_self_attention_is_causal():
-    """What flash attention goes by, since it gets no mask without padding."""
+def test_is_causal_only_in_decoder_self_attention():
+    """Check `is_causal`, on which flash attention relies: without padding it receives no mask."""
     causal = {name for name, module in tiny_model().named_modules() if getattr(module, "is_causal", False)}
     assert causal == {f"model.decoder.layers.{layer}.self_attn" for layer in range(3)}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile writes C++ on this machine, which has no g++")
-def test_flex_attention_agrees_with_eager_attention():
-    model = tiny_model(attn_implementation="eager", **SHALLOW)
-    source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
-    inputs = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": tokens(2, 5)}
-    with torch.no_grad():  # flex attention has no backward on the CPU
-        expected = model(**inputs).logits
-        model.set_attn_implementation("flex_attention")
-        torch.testing.assert_close(model(**inputs).logits, expected, atol=1e-5, rtol=1e-5)
 
 
 # ------------------------------------------------------------------------------------------------- compile and export
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_torch_compile_takes_a_training_step_as_one_graph(implementation, backend):
+def assert_training_step_compiles_to_one_graph(implementation, backend):
     torch.compiler.reset()
     model = tiny_model(attn_implementation=implementation, **SHALLOW)
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
@@ -614,7 +593,12 @@ def test_torch_compile_takes_a_training_step_as_one_graph(implementation, backen
     assert_same_gradients(compiled[1], expected[1], atol=1e-5, rtol=1e-4)
 
 
-def test_torch_compile_takes_any_lengths_after_two_graphs():
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+def test_torch_compile_takes_training_step_as_one_graph(implementation):
+    assert_training_step_compiles_to_one_graph(implementation, "aot_eager")
+
+
+def test_torch_compile_needs_two_graphs_for_any_lengths():
     torch.compiler.reset()
     model, graphs = tiny_model(**SHALLOW), []
     compiled = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
@@ -624,7 +608,7 @@ def test_torch_compile_takes_any_lengths_after_two_graphs():
     assert len(graphs) == 2, "the first lengths as constants, then all others"
 
 
-def test_torch_compile_takes_a_step_with_a_static_cache_as_one_graph():
+def test_torch_compile_takes_static_cache_step_as_one_graph():
     torch.compiler.reset()
     model = tiny_model(**SHALLOW)
     source, target = tokens(2, 6), tokens(2, 5, seed=1)
@@ -642,8 +626,8 @@ def test_torch_compile_takes_a_step_with_a_static_cache_as_one_graph():
     assert len(graphs) == 1, "no step is compiled again"
 
 
-class LogitsOnly(nn.Module):
-    """What `torch.export` and ONNX take: tensors in, one tensor out."""
+class LogitsModule(nn.Module):
+    """Model from tensors to one tensor, as `torch.export` and ONNX need it."""
 
     def __init__(self, model):
         super().__init__()
@@ -655,9 +639,9 @@ class LogitsOnly(nn.Module):
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_torch_export_keeps_batch_source_and_target_sizes_free(implementation):
+def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementation):
     batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
-    wrapped = LogitsOnly(tiny_model(attn_implementation=implementation, **SHALLOW)).eval()
+    wrapped = LogitsModule(tiny_model(attn_implementation=implementation, **SHALLOW)).eval()
     sizes = {"input_ids": {0: batch, 1: source}, "attention_mask": {0: batch, 1: source}}
     example = (tokens(2, 5), torch.ones(2, 5, dtype=torch.long), tokens(2, 4))
     exported = torch.export.export(
@@ -669,8 +653,8 @@ def test_torch_export_keeps_batch_source_and_target_sizes_free(implementation):
         torch.testing.assert_close(exported.module()(*inputs), wrapped(*inputs), atol=1e-5, rtol=1e-5)
 
 
-class CachedStep(nn.Module):
-    """One decoder step with a dynamic cache, whose keys and values go in and come out as tensors."""
+class CachedStepModule(nn.Module):
+    """Decoder step with a dynamic cache, whose keys and values are inputs and outputs."""
 
     def __init__(self, model):
         super().__init__()
@@ -689,9 +673,9 @@ def keys_and_values(cache):
     return [(layer.keys, layer.values) for layer in cache.layers]
 
 
-def test_torch_export_takes_a_cached_decoder_step_of_any_sizes():
+def test_torch_export_takes_cached_decoder_step_with_dynamic_sizes():
     model = tiny_model(**SHALLOW)
-    wrapped = CachedStep(model).eval()
+    wrapped = CachedStepModule(model).eval()
 
     def step_inputs(batch_size, source_length, past):
         source, target = tokens(batch_size, source_length), tokens(batch_size, past + 1, seed=1)
@@ -723,7 +707,7 @@ def test_torch_export_takes_a_cached_decoder_step_of_any_sizes():
 
 
 def stored_names(folder):
-    """Return the name of every tensor in the safetensors files of a checkpoint, as often as it is stored."""
+    """Return the tensor names in all safetensors files of a checkpoint, with duplicates."""
     names = []
     for file in folder.glob("*.safetensors"):
         with safe_open(file, framework="pt") as tensors:
@@ -734,12 +718,12 @@ def stored_names(folder):
 @pytest.mark.parametrize("shard_size", ["5GB", "4KB"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @every_layout
-def test_each_weight_is_stored_once_and_tied_again_after_loading(tmp_path, changes, dtype, shard_size):
+def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shard_size):
     model = tiny_model(**changes).to(dtype)
     model.save_pretrained(tmp_path, max_shard_size=shard_size)
     names = stored_names(tmp_path)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "4KB")
-    distinct = dict(model.named_parameters())  # which lists a tied weight once
+    distinct = dict(model.named_parameters())  # lists a tied weight once
     assert len(names) == len(set(names)) == len(distinct)
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     assert loaded.dtype == dtype
@@ -758,7 +742,7 @@ def embedding_matrices(model):
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
-def test_sinusoids_are_right_after_loading(tmp_path, layout):
+def test_from_pretrained_restores_sinusoids(tmp_path, layout):
     tiny_model(sinusoid_layout=layout).to(torch.bfloat16).save_pretrained(tmp_path)
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     positions = torch.arange(9)[None]
@@ -767,7 +751,7 @@ def test_sinusoids_are_right_after_loading(tmp_path, layout):
     assert not any("position" in name for name in stored_names(tmp_path))
 
 
-def test_auto_classes_load_it(tmp_path):
+def test_auto_classes_load_model(tmp_path):
     model = tiny_model()
     model.save_pretrained(tmp_path)
     assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path)) is VanillaTransformerForConditionalGeneration
@@ -776,7 +760,7 @@ def test_auto_classes_load_it(tmp_path):
     assert all(torch.equal(weight, model.model.state_dict()[name]) for name, weight in base.state_dict().items())
 
 
-def test_a_base_checkpoint_loads_into_the_whole_model_with_its_weights_tied(tmp_path):
+def test_from_pretrained_ties_weights_of_base_checkpoint(tmp_path):
     base = tiny_model().model
     base.save_pretrained(tmp_path)
     whole = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
@@ -785,7 +769,7 @@ def test_a_base_checkpoint_loads_into_the_whole_model_with_its_weights_tied(tmp_
 
 
 @pytest.mark.parametrize("damage", ["truncated", "header"])
-def test_a_damaged_checkpoint_does_not_load(tmp_path, damage):
+def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
     tiny_model().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     content = file.read_bytes()
@@ -799,7 +783,7 @@ def test_a_damaged_checkpoint_does_not_load(tmp_path, damage):
 
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated")
 @pytest.mark.parametrize("use_reentrant", [True, False])
-def test_gradient_checkpointing_changes_no_gradient_and_runs_every_layer_twice(use_reentrant):
+def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentrant):
     model = tiny_model(dropout=0.1).train()
     inputs = {"input_ids": tokens(2, 6), "labels": tokens(2, 5)}
     runs = {}
@@ -817,8 +801,8 @@ def test_gradient_checkpointing_changes_no_gradient_and_runs_every_layer_twice(u
     assert checkpointed["model.encoder.layers.0.fc1.weight"].abs().sum() > 0
 
 
-def test_two_half_batches_give_the_gradients_of_the_whole_one():
-    """Halves of different lengths: the mean of their means would be another loss."""
+def test_num_items_in_batch_makes_half_batches_match_full_batch():
+    """Use halves with different numbers of labels, for which the mean of two means is a different loss."""
     model = tiny_model()
     sources, labels = tokens(4, 6), tokens(4, 9, seed=1)
     labels[:2, 3:] = -100
@@ -835,7 +819,7 @@ def test_two_half_batches_give_the_gradients_of_the_whole_one():
     assert_same_gradients(gradients(model), expected, atol=1e-6, rtol=1e-5)
 
 
-def test_the_loss_is_the_mean_of_cross_entropies_where_labels_stand():
+def test_loss_is_mean_cross_entropy_over_labels():
     model = tiny_model()
     source, labels = tokens(2, 6), tokens(2, 5)
     labels[1, 3:] = -100
@@ -845,7 +829,7 @@ def test_the_loss_is_the_mean_of_cross_entropies_where_labels_stand():
     torch.testing.assert_close(model(input_ids=source, labels=labels).loss, expected)
 
 
-def test_decoder_inputs_are_the_start_token_and_the_shifted_labels():
+def test_decoder_input_ids_are_shifted_labels():
     labels = torch.tensor([[5, 6, EOS, -100], [7, 8, 9, EOS]])
     expected = [[START, 5, 6, EOS], [START, 7, 8, 9]]
     assert tiny_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
@@ -853,7 +837,7 @@ def test_decoder_inputs_are_the_start_token_and_the_shifted_labels():
     assert labels[0, -1] == -100, "the labels themselves stay as they are"
 
 
-def test_label_smoothing_of_the_librarys_trainer_takes_a_step(tmp_path):
+def test_seq2seq_trainer_trains_with_label_smoothing(tmp_path):
     model = tiny_model()
     source, labels = tokens(2, 6), tokens(2, 5)
     labels[1, 3:] = -100
@@ -876,19 +860,21 @@ def test_label_smoothing_of_the_librarys_trainer_takes_a_step(tmp_path):
     assert not torch.equal(model.lm_head.weight, before["lm_head.weight"])
 
 
-# ----------------------------------------------------------------------------------------------------- parallel plans
+# -------------------------------------------------------------------------------------------------------- parallelism
 
 
-def layer_numbers_as_stars(name):
+def with_layer_wildcards(name):
     return re.sub(r"\.\d+(?=\.|$)", ".*", name)
 
 
 @every_layout
-def test_every_name_in_the_tensor_parallel_plan_is_a_module_and_every_projection_has_a_plan(changes):
+def test_tp_plan_covers_every_projection(changes):
     model = tiny_model(**changes)
     assert model.supports_tp_plan
-    generic = {layer_numbers_as_stars(name): module for name, module in model.named_modules()}
-    planned = set(model.tp_plan) - {"model.embed_tokens"}  # transformers up to 5.22 adds this, module or not
+    generic = {with_layer_wildcards(name): module for name, module in model.named_modules()}
+    planned = set(model.tp_plan) - {
+        "model.embed_tokens"
+    }  # transformers up to 5.22 adds this even without such a module
     assert planned <= set(generic)
     projections = {
         name for name, module in generic.items() if isinstance(module, nn.Linear | VanillaTransformerEmbedding)
@@ -896,51 +882,17 @@ def test_every_name_in_the_tensor_parallel_plan_is_a_module_and_every_projection
     assert projections == planned
 
 
-def test_the_pipeline_parallel_plan_names_modules_of_the_model():
+def test_pp_plan_names_existing_modules():
     model = tiny_model()
     assert model.supports_pp_plan
     assert set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"}
     assert set(model.pp_plan) <= dict(model.named_modules()).keys()
 
 
-def test_the_sharded_data_parallel_plan_names_modules_of_the_model():
+def test_fsdp_plan_names_existing_modules():
     model = tiny_model()
-    generic = {layer_numbers_as_stars(name) for name, _ in model.named_modules()}
+    generic = {with_layer_wildcards(name) for name, _ in model.named_modules()}
     assert set(model.fsdp_plan) == {"model.encoder.layers.*", "model.decoder.layers.*"} <= generic
-
-
-TENSOR_PARALLEL_RUN = """
-import sys
-import torch
-from transformers.distributed import DistributedConfig
-from vanilla_transformer import VanillaTransformerForConditionalGeneration
-
-folder = sys.argv[1]
-model = VanillaTransformerForConditionalGeneration.from_pretrained(
-    folder, distributed_config=DistributedConfig(tp_plan="auto", tp_size=2)
-).eval()
-assert model.model.decoder.layers[0].fc1.weight.to_local().shape[0] == model.config.decoder_ffn_dim // 2
-saved = torch.load(folder + "/inputs.pt")
-logits = model(**saved["inputs"]).logits
-logits = logits.full_tensor() if hasattr(logits, "full_tensor") else logits
-torch.testing.assert_close(logits, saved["logits"], atol=1e-5, rtol=1e-5)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"attention_bias": True, "lm_head_bias": True}, SEPARATE], ids=str)
-def test_two_tensor_parallel_processes_compute_the_logits_of_one(tmp_path, changes):
-    model = tiny_model(**changes)
-    model.save_pretrained(tmp_path)
-    inputs = {"input_ids": tokens(2, 6), "decoder_input_ids": tokens(2, 5, 30)}
-    torch.save({"inputs": inputs, "logits": model(**inputs).logits.detach()}, tmp_path / "inputs.pt")
-    script = tmp_path / "run.py"
-    script.write_text(TENSOR_PARALLEL_RUN)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": ""}
-    run = subprocess.run([*launcher, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300)
-    assert run.returncode == 0, run.stderr[-3000:]
-    assert "not sharded" not in run.stderr and "not applied" not in run.stderr
 
 
 # ---------------------------------------------------------------------------------------------------- cached decoding
@@ -962,7 +914,7 @@ def static_cache(model, target_length, source_length):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("padding", [False, True], ids=["plain", "left-padded"])
 @pytest.mark.parametrize("make_cache", [dynamic_cache, static_cache])
-def test_decoding_token_by_token_gives_the_logits_of_the_whole_target(make_cache, padding, implementation, sizes):
+def test_cached_decoding_matches_logits_of_full_target(make_cache, padding, implementation, sizes):
     model = tiny_model(attn_implementation=implementation, **sizes)
     source, source_mask = padded_batch([tokens(1, 6)[0], tokens(1, 4)[0]])
     lengths = (7, 4) if padding else (7, 7)
@@ -980,7 +932,7 @@ def test_decoding_token_by_token_gives_the_logits_of_the_whole_target(make_cache
 
 
 @pytest.mark.parametrize("cache", [None, "static"])
-def test_generation_with_a_cache_continues_left_padded_prompts_as_without(cache):
+def test_greedy_search_with_cache_matches_without_for_left_padded_prompts(cache):
     model = tiny_model()
     prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
     inputs = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
@@ -994,7 +946,7 @@ def test_generation_with_a_cache_continues_left_padded_prompts_as_without(cache)
 
 
 @pytest.mark.parametrize("cache", [None, "static"])
-def test_beam_search_with_a_cache_continues_left_padded_prompts_as_without(cache):
+def test_beam_search_with_cache_matches_without_for_left_padded_prompts(cache):
     model = tiny_model()
     prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
     inputs = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
@@ -1006,17 +958,17 @@ def test_beam_search_with_a_cache_continues_left_padded_prompts_as_without(cache
     torch.testing.assert_close(cached.sequences_scores, plain.sequences_scores, atol=1e-5, rtol=1e-5)
 
 
-def test_the_source_is_projected_once_for_a_whole_generation():
+def test_generate_projects_source_keys_once():
     model, calls = tiny_model(), []
     model.model.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
     model.generate(tokens(2, 6), num_beams=2, min_new_tokens=8, max_new_tokens=8)
     assert len(calls) == 1
 
 
-# --------------------------------------------------------------------------------------------------- new vocabularies
+# ----------------------------------------------------------------------------------------------- resized vocabularies
 
 
-def assert_embeddings_have(model, source, target):
+def assert_vocabulary_sizes(model, source, target):
     encoder, decoder = model.model.encoder.embed_tokens, model.model.decoder.embed_tokens
     assert type(encoder) is type(decoder) is VanillaTransformerEmbedding
     assert encoder.embed_scale == decoder.embed_scale == 4.0 and encoder.padding_idx == decoder.padding_idx == PAD
@@ -1028,7 +980,7 @@ def assert_embeddings_have(model, source, target):
     assert (model.config.vocab_size, model.config.decoder_vocab_size) == (source, target)
 
 
-def matrices_that_are_one(model):
+def tied_matrices(model):
     encoder, decoder, head = embedding_matrices(model)
     return encoder is decoder, decoder is head
 
@@ -1036,15 +988,15 @@ def matrices_that_are_one(model):
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
 @every_layout
-def test_resizing_reaches_every_weight_with_a_row_per_source_token(tmp_path, changes, new_size, bias):
+def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, new_size, bias):
     model = tiny_model(lm_head_bias=bias, **changes)
     before = copy.deepcopy(model.state_dict())
     tied = (changes == {}, "tie_word_embeddings" not in changes)
     returned = model.resize_token_embeddings(new_size)
     assert returned is model.get_input_embeddings()
     target = 30 if "decoder_vocab_size" in changes else new_size
-    assert_embeddings_have(model, new_size, target)
-    assert matrices_that_are_one(model) == tied
+    assert_vocabulary_sizes(model, new_size, target)
+    assert tied_matrices(model) == tied
     for name, weight in model.state_dict().items():
         rows = min(len(weight), len(before[name]))
         torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
@@ -1053,37 +1005,37 @@ def test_resizing_reaches_every_weight_with_a_row_per_source_token(tmp_path, cha
     assert output.logits.shape == (1, 4, target)
     model.save_pretrained(tmp_path)
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
-    assert_embeddings_have(loaded, new_size, target)
-    assert matrices_that_are_one(loaded) == tied
+    assert_vocabulary_sizes(loaded, new_size, target)
+    assert tied_matrices(loaded) == tied
 
 
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("new_size", [35, 25])
 @pytest.mark.parametrize("tied", [True, False])
-def test_resizing_a_separate_target_vocabulary_leaves_the_source_alone(tied, new_size, bias):
+def test_resize_decoder_token_embeddings_keeps_source_vocabulary(tied, new_size, bias):
     model = tiny_model(**SEPARATE, tie_word_embeddings=tied, lm_head_bias=bias)
     before = copy.deepcopy(model.state_dict())
     assert model.resize_decoder_token_embeddings(new_size) is model.model.decoder.embed_tokens
-    assert_embeddings_have(model, VOCABULARY, new_size)
-    assert matrices_that_are_one(model) == (False, tied)
+    assert_vocabulary_sizes(model, VOCABULARY, new_size)
+    assert tied_matrices(model) == (False, tied)
     for name, weight in model.state_dict().items():
         rows = min(len(weight), len(before[name]))
         torch.testing.assert_close(weight[:rows], before[name][:rows], atol=0, rtol=0)
     assert model(input_ids=tokens(1, 3), labels=torch.full((1, 4), new_size - 1)).logits.shape == (1, 4, new_size)
 
 
-def test_resizing_the_target_vocabulary_of_a_shared_one_raises_a_value_error():
+def test_resize_decoder_token_embeddings_rejects_shared_vocabulary():
     with pytest.raises(ValueError, match="Call `resize_token_embeddings`"):
         tiny_model().resize_decoder_token_embeddings(50)
 
 
-def test_resizing_can_round_up_for_the_sake_of_the_hardware():
+def test_resize_token_embeddings_pads_to_multiple():
     model = tiny_model()
     model.resize_token_embeddings(VOCABULARY + 1, pad_to_multiple_of=8)
-    assert_embeddings_have(model, 48, 48)
+    assert_vocabulary_sizes(model, 48, 48)
 
 
-def test_the_base_model_resizes_too():
+def test_resize_token_embeddings_resizes_base_model():
     model = tiny_model().model
     model.resize_token_embeddings(50)
     assert model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight

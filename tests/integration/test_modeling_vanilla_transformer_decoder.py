@@ -1,4 +1,4 @@
-"""The two halves by themselves: GPT-2 weight for weight, the same with and without a cache, loaded and trained."""
+"""Decoder-only and encoder-only models: parity with GPT-2 and BERT, caches, padding, loading and training."""
 
 import copy
 import json
@@ -43,7 +43,7 @@ from vanilla_transformer import (
 VOCABULARY, PAD, START, EOS = 40, 0, 1, 2
 GPT2 = {"normalize_before": True, "position_embedding_type": "learned", "max_position_embeddings": 32}
 GPT2 |= {"activation_function": "gelu_new", "attention_bias": True, "scale_embedding": False, "layer_norm_eps": 1e-5}
-# Each class with its configuration, and the Auto class that finds it.
+# Each model class with its configuration class and its Auto class.
 CLASSES = [
     (VanillaTransformerDecoderModel, VanillaTransformerDecoderConfig, AutoModel),
     (VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig, AutoModelForCausalLM),
@@ -53,27 +53,27 @@ CLASSES = [
 ]
 
 
-def config_of(config_class, **changes):
+def tiny_config(config_class, **changes):
     stack = "decoder" if config_class is VanillaTransformerDecoderConfig else "encoder"
     sizes = {f"{stack}_layers": 2, f"{stack}_attention_heads": 2, f"{stack}_ffn_dim": 24}
     return config_class(**{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3} | sizes | changes)
 
 
-def build(model_class, config_class=VanillaTransformerDecoderConfig, seed=0, **changes):
+def tiny_model(model_class, config_class=VanillaTransformerDecoderConfig, seed=0, **changes):
     torch.manual_seed(seed)
-    return model_class(config_of(config_class, **changes)).eval()
+    return model_class(tiny_config(config_class, **changes)).eval()
 
 
 def tokens(sentences, length):
     return torch.randint(3, VOCABULARY, (sentences, length))
 
 
-# --- The decoder alone ----------------------------------------------------------------------------------------------
+# --- Decoder-only models --------------------------------------------------------------------------------------------
 
 
-def copy_of_gpt2(gpt2):
-    """GPT-2's weights in the decoder alone."""
-    model = VanillaTransformerForCausalLM(config_of(VanillaTransformerDecoderConfig, **GPT2))
+def copy_gpt2(gpt2):
+    """Return a decoder-only model with the weights of `gpt2`."""
+    model = VanillaTransformerForCausalLM(tiny_config(VanillaTransformerDecoderConfig, **GPT2))
     body, stack = gpt2.transformer, model.model
     pairs = [(stack.embed_tokens, body.wte), (stack.embed_positions, body.wpe), (stack.layer_norm, body.ln_f)]
     for layer, block in zip(stack.layers, body.h, strict=True):
@@ -104,8 +104,8 @@ def gpt2():
     return model
 
 
-def test_with_gpt2s_choices_and_weights_it_is_gpt2(gpt2):
-    model, ids = copy_of_gpt2(gpt2), tokens(3, 9)
+def test_causal_lm_matches_gpt2_with_same_weights(gpt2):
+    model, ids = copy_gpt2(gpt2), tokens(3, 9)
     ours, theirs = model(ids, labels=ids), gpt2(ids, labels=ids)
     torch.testing.assert_close(ours.logits, theirs.logits, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(ours.loss, theirs.loss)
@@ -117,13 +117,13 @@ def test_with_gpt2s_choices_and_weights_it_is_gpt2(gpt2):
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_it_continues_a_prompt_as_gpt2_does(gpt2, beams):
+def test_causal_lm_generates_like_gpt2(gpt2, beams):
     prompt = tokens(2, 4)
     prompt[0, :2] = PAD
     decoding = {"attention_mask": prompt.ne(PAD).long(), "max_new_tokens": 12, "num_beams": beams}
     decoding |= {"do_sample": False, "pad_token_id": PAD}
     expected = gpt2.generate(prompt, **decoding)
-    assert torch.equal(copy_of_gpt2(gpt2).generate(prompt, **decoding), expected)
+    assert torch.equal(copy_gpt2(gpt2).generate(prompt, **decoding), expected)
 
 
 @settings(max_examples=25, deadline=None)
@@ -135,8 +135,10 @@ def test_it_continues_a_prompt_as_gpt2_does(gpt2, beams):
     normalize_before=st.booleans(),
     attention=st.sampled_from(["eager", "sdpa"]),
 )
-def test_the_cache_changes_no_token(seed, sentences, length, beams, normalize_before, attention):
-    model = build(VanillaTransformerForCausalLM, seed=seed, normalize_before=normalize_before)
+def test_causal_lm_generates_equal_tokens_with_and_without_cache(
+    seed, sentences, length, beams, normalize_before, attention
+):
+    model = tiny_model(VanillaTransformerForCausalLM, seed=seed, normalize_before=normalize_before)
     model.set_attn_implementation(attention)
     prompt = tokens(sentences, length)
     decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
@@ -146,8 +148,8 @@ def test_the_cache_changes_no_token(seed, sentences, length, beams, normalize_be
 
 
 @pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"do_sample": True, "num_return_sequences": 2, "top_k": 1}])
-def test_causal_lm_continues_a_text_from_its_cache(copies):
-    model = build(VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig)
+def test_causal_lm_continues_text_from_cache(copies):
+    model = tiny_model(VanillaTransformerForCausalLM, VanillaTransformerDecoderConfig)
     text = tokens(2, 7)
     cache = model(text[:, :4], use_cache=True).past_key_values
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
@@ -157,8 +159,8 @@ def test_causal_lm_continues_a_text_from_its_cache(copies):
         model.generate(text[:, :3], past_key_values=cache, **decoding)
 
 
-def test_no_position_sees_a_later_one():
-    model, ids = build(VanillaTransformerForCausalLM), tokens(2, 8)
+def test_causal_lm_does_not_see_future_tokens():
+    model, ids = tiny_model(VanillaTransformerForCausalLM), tokens(2, 8)
     changed = ids.clone()
     changed[:, 5:] = tokens(2, 3)
     before, after = model(ids).logits, model(changed).logits
@@ -166,28 +168,28 @@ def test_no_position_sees_a_later_one():
     assert not torch.allclose(before[:, 5:], after[:, 5:])
 
 
-def test_padding_on_the_left_changes_nothing():
-    model, ids = build(VanillaTransformerForCausalLM), tokens(2, 6)
+def test_causal_lm_ignores_left_padding():
+    model, ids = tiny_model(VanillaTransformerForCausalLM), tokens(2, 6)
     padded = nn.functional.pad(ids, (3, 0), value=PAD)
     found = model(padded, attention_mask=padded.ne(PAD).long()).logits[:, 3:]
     torch.testing.assert_close(found, model(ids).logits, atol=1e-5, rtol=1e-4)
 
 
-# --- The encoder alone ----------------------------------------------------------------------------------------------
+# --- Encoder-only models --------------------------------------------------------------------------------------------
 
 
-def test_the_encoder_alone_is_the_encoder_of_the_whole():
-    encoder, ids = build(VanillaTransformerEncoderModel, VanillaTransformerEncoderConfig), tokens(3, 7)
-    whole = VanillaTransformerModel(config_of(VanillaTransformerConfig, encoder_layers=2)).eval()
+def test_encoder_model_matches_encoder_of_full_model():
+    encoder, ids = tiny_model(VanillaTransformerEncoderModel, VanillaTransformerEncoderConfig), tokens(3, 7)
+    whole = VanillaTransformerModel(tiny_config(VanillaTransformerConfig, encoder_layers=2)).eval()
     whole.encoder.load_state_dict(encoder.state_dict())
     ids[1, 4:] = PAD
     assert torch.equal(encoder(ids).last_hidden_state, whole.encoder(ids).last_hidden_state)
 
 
-def copy_of_bert(bert):
-    """BERT's layers in the encoder alone, which BERT's own embeddings go into: positions add nothing."""
+def copy_bert(bert):
+    """Return an encoder-only model with the layers of `bert` and zero positions, which takes BERT's embeddings."""
     choices = {"position_embedding_type": "learned", "attention_bias": True, "activation_function": "gelu"}
-    config = config_of(VanillaTransformerEncoderConfig, **choices, layer_norm_eps=1e-12)
+    config = tiny_config(VanillaTransformerEncoderConfig, **choices, layer_norm_eps=1e-12)
     model = VanillaTransformerEncoderModel(config)
     nn.init.zeros_(model.embed_positions.weight)
     for layer, theirs in zip(model.layers, bert.encoder.layer, strict=True):
@@ -201,7 +203,7 @@ def copy_of_bert(bert):
     return model.eval()
 
 
-def test_with_berts_weights_its_layers_are_berts():
+def test_encoder_model_matches_bert_layers_with_same_weights():
     torch.manual_seed(0)
     sizes = {"vocab_size": VOCABULARY, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     bert = BertModel(BertConfig(**sizes, intermediate_size=24, initializer_range=0.3)).eval()
@@ -209,31 +211,31 @@ def test_with_berts_weights_its_layers_are_berts():
     mask = torch.ones_like(ids)
     mask[1, 4:] = 0
     expected = bert(ids, attention_mask=mask).last_hidden_state
-    found = copy_of_bert(bert)(inputs_embeds=bert.embeddings(ids), attention_mask=mask).last_hidden_state
+    found = copy_bert(bert)(inputs_embeds=bert.embeddings(ids), attention_mask=mask).last_hidden_state
     torch.testing.assert_close(found * mask[..., None], expected * mask[..., None], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("model_class", [VanillaTransformerForMaskedLM, VanillaTransformerForSequenceClassification])
-def test_padding_changes_no_answer(model_class):
-    model, ids = build(model_class, VanillaTransformerEncoderConfig), tokens(2, 6)
+def test_encoder_heads_ignore_padding(model_class):
+    model, ids = tiny_model(model_class, VanillaTransformerEncoderConfig), tokens(2, 6)
     padded = nn.functional.pad(ids, (0, 3), value=PAD)
     found, expected = model(padded).logits, model(ids).logits
     torch.testing.assert_close(found[:, : expected.shape[1]], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_sequence_regression_learns_by_squared_error():
-    model = build(VanillaTransformerForSequenceClassification, VanillaTransformerEncoderConfig, num_labels=1)
+def test_sequence_classification_with_one_label_is_regression():
+    model = tiny_model(VanillaTransformerForSequenceClassification, VanillaTransformerEncoderConfig, num_labels=1)
     outputs = model(tokens(4, 5), labels=torch.rand(4))
     assert outputs.logits.shape == (4, 1)
     assert model.config.problem_type == "regression" and outputs.loss.requires_grad
 
 
-# --- Both -----------------------------------------------------------------------------------------------------------
+# --- All models -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
-def test_each_class_is_saved_and_found_by_its_auto_class(model_class, config_class, auto_class, tmp_path):
-    model = build(model_class, config_class)
+def test_auto_class_loads_saved_model(model_class, config_class, auto_class, tmp_path):
+    model = tiny_model(model_class, config_class)
     model.save_pretrained(tmp_path)
     found = auto_class.from_pretrained(tmp_path)
     assert type(found) is model_class and type(AutoConfig.from_pretrained(tmp_path)) is config_class
@@ -241,9 +243,9 @@ def test_each_class_is_saved_and_found_by_its_auto_class(model_class, config_cla
     assert torch.equal(found.eval()(inputs)[0], model(inputs)[0])
 
 
-ELSEWHERE = """
+LOAD_WITHOUT_PACKAGE = """
 import sys, json
-sys.modules["vanilla_transformer"] = None  # as where it is not installed
+sys.modules["vanilla_transformer"] = None  # as if it were not installed
 import torch, transformers
 for folder, auto_class in json.loads(sys.argv[1]):
     model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=True).eval()
@@ -251,15 +253,15 @@ for folder, auto_class in json.loads(sys.argv[1]):
 """
 
 
-def test_each_class_loads_where_the_package_is_not(tmp_path):
-    models = [build(model_class, config_class) for model_class, config_class, _ in CLASSES]
+def test_auto_class_loads_saved_model_without_package(tmp_path):
+    models = [tiny_model(model_class, config_class) for model_class, config_class, _ in CLASSES]
     asked = []
     for model, (_, _, auto_class) in zip(models, CLASSES, strict=True):
         folder = tmp_path / type(model).__name__
         model.save_pretrained(folder)
         asked.append([str(folder), auto_class.__name__])
     environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", ELSEWHERE, json.dumps(asked)]
+    command = [sys.executable, "-c", LOAD_WITHOUT_PACKAGE, json.dumps(asked)]
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr[-2000:]
     for model, line in zip(models, ended.stdout.splitlines()[-len(models) :], strict=True):
@@ -269,8 +271,8 @@ def test_each_class_loads_where_the_package_is_not(tmp_path):
 
 
 @pytest.mark.parametrize("model_class", [VanillaTransformerForCausalLM, VanillaTransformerForMaskedLM])
-def test_embeddings_grow_with_the_vocabulary(model_class, tmp_path):
-    model = build(model_class, model_class.config_class)
+def test_resize_token_embeddings_keeps_weights_tied(model_class, tmp_path):
+    model = tiny_model(model_class, model_class.config_class)
     before = model(tokens(1, 4))[0]
     model.resize_token_embeddings(VOCABULARY + 3)
     assert model(tokens(1, 4) * 0 + VOCABULARY + 2)[0].shape[-1] == VOCABULARY + 3
@@ -280,20 +282,20 @@ def test_embeddings_grow_with_the_vocabulary(model_class, tmp_path):
 
 
 @pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
-def test_ids_outside_the_vocabulary_are_named(model_class, config_class, auto_class):
+def test_model_rejects_input_ids_outside_vocabulary(model_class, config_class, auto_class):
     with pytest.raises(ValueError, match="`input_ids` must be from 0 to 39, got 40"):
-        build(model_class, config_class)(torch.tensor([[40]]))
+        tiny_model(model_class, config_class)(torch.tensor([[40]]))
 
 
 @pytest.mark.parametrize("model_class", [VanillaTransformerForCausalLM, VanillaTransformerForMaskedLM])
-def test_labels_outside_the_vocabulary_are_named(model_class):
+def test_model_rejects_labels_outside_vocabulary(model_class):
     with pytest.raises(ValueError, match=r"`labels` must be from 0 to 39 \(or -100\), got 41"):
-        build(model_class, model_class.config_class)(torch.tensor([[4]]), labels=torch.tensor([[41]]))
+        tiny_model(model_class, model_class.config_class)(torch.tensor([[4]]), labels=torch.tensor([[41]]))
 
 
 @pytest.mark.parametrize(("model_class", "config_class", "auto_class"), CLASSES)
-def test_states_and_probabilities_are_recorded(model_class, config_class, auto_class):
-    model = build(model_class, config_class)
+def test_model_returns_hidden_states_and_attentions(model_class, config_class, auto_class):
+    model = tiny_model(model_class, config_class)
     model.set_attn_implementation("eager")
     outputs = model(tokens(2, 5), output_hidden_states=True, output_attentions=True)
     assert [state.shape for state in outputs.hidden_states] == [(2, 5, 16)] * 3
@@ -303,7 +305,7 @@ def test_states_and_probabilities_are_recorded(model_class, config_class, auto_c
 # --- Stock Trainer and collators ------------------------------------------------------------------------------------
 
 
-def trained(model, tokenizer, rows, collator, tmp_path):
+def train_and_return_losses(model, tokenizer, rows, collator, tmp_path):
     arguments = TrainingArguments(
         output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
@@ -325,17 +327,17 @@ TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A dog is
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_librarys_trainer_and_collator_train_language_models(masked, masking_tokenizer, tmp_path):
+def test_stock_trainer_trains_language_models(masked, masking_tokenizer, tmp_path):
     model_class = VanillaTransformerForMaskedLM if masked else VanillaTransformerForCausalLM
-    model = build(model_class, model_class.config_class, vocab_size=len(masking_tokenizer), init_std=None).train()
+    model = tiny_model(model_class, model_class.config_class, vocab_size=len(masking_tokenizer), init_std=None).train()
     rows = [{"input_ids": ids} for ids in masking_tokenizer(TEXTS)["input_ids"]]
     collator = DataCollatorForLanguageModeling(masking_tokenizer, mlm=masked, seed=1 if masked else None)
-    first, last = trained(model, masking_tokenizer, rows, collator, tmp_path)
+    first, last = train_and_return_losses(model, masking_tokenizer, rows, collator, tmp_path)
     assert last < 0.7 * first
 
 
-def test_the_librarys_trainer_and_collator_train_a_classifier(tiny_tokenizer, tmp_path):
-    model = build(
+def test_stock_trainer_trains_classifier(tiny_tokenizer, tmp_path):
+    model = tiny_model(
         VanillaTransformerForSequenceClassification,
         VanillaTransformerEncoderConfig,
         vocab_size=len(tiny_tokenizer),
@@ -343,13 +345,15 @@ def test_the_librarys_trainer_and_collator_train_a_classifier(tiny_tokenizer, tm
     ).train()
     encoded = tiny_tokenizer(TEXTS)["input_ids"]
     rows = [{"input_ids": ids, "label": int(text.startswith("A"))} for ids, text in zip(encoded, TEXTS, strict=True)]
-    first, last = trained(model, tiny_tokenizer, rows, DataCollatorWithPadding(tiny_tokenizer), tmp_path)
+    first, last = train_and_return_losses(
+        model, tiny_tokenizer, rows, DataCollatorWithPadding(tiny_tokenizer), tmp_path
+    )
     assert last < 0.5 * first
 
 
-def test_the_tokenizer_is_found_beside_each_family(tiny_tokenizer, tmp_path):
+def test_auto_tokenizer_loads_tokenizer_of_each_model(tiny_tokenizer, tmp_path):
     for model_class in (VanillaTransformerForCausalLM, VanillaTransformerForMaskedLM):
         folder = tmp_path / model_class.__name__
-        build(model_class, model_class.config_class).save_pretrained(folder)
+        tiny_model(model_class, model_class.config_class).save_pretrained(folder)
         tiny_tokenizer.save_pretrained(folder)
         assert type(AutoTokenizer.from_pretrained(folder)) is type(tiny_tokenizer)

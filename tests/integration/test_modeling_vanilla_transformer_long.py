@@ -1,4 +1,4 @@
-"""Models for long sequences: each formula in the whole model and in the decoder alone, trained, cached and refused."""
+"""Models for long sequences, encoder-decoder and decoder-only: caches, padding, training, memory and errors."""
 
 import copy
 
@@ -50,30 +50,30 @@ every_head = pytest.mark.parametrize(
 )
 
 
-def config_of(config_class, **changes):
+def tiny_config(config_class, **changes):
     sizes = {f"{side}_{what}": size for side in ("encoder", "decoder")
              for what, size in (("layers", 2), ("attention_heads", 2), ("ffn_dim", 24))}  # fmt: skip
     return config_class(**{"vocab_size": VOCABULARY, "d_model": 16, "init_std": 0.3, "dropout": 0.0} | sizes | changes)
 
 
-def build(model_class, seed=0, **changes):
+def tiny_model(model_class, seed=0, **changes):
     torch.manual_seed(seed)
-    return model_class(config_of(model_class.config_class, **changes)).eval()
+    return model_class(tiny_config(model_class.config_class, **changes)).eval()
 
 
 def tokens(sentences, length):
     return torch.randint(3, VOCABULARY, (sentences, length))
 
 
-def logits_of(model, ids, **options):
-    """Of the ids as a text, or as the target of themselves."""
+def compute_logits(model, ids, **options):
+    """Return the logits of `ids`, which an encoder-decoder model takes as `decoder_input_ids`."""
     if model.config.is_encoder_decoder:
         options = {f"decoder_{name}" if name == "attention_mask" else name: value for name, value in options.items()}
         return model(input_ids=torch.tensor([[5, 6, 7]]).expand(len(ids), 3), decoder_input_ids=ids, **options).logits
     return model(input_ids=ids, **options).logits
 
 
-# --- What every attention has to do ----------------------------------------------------------------------------------
+# --- All layer types -------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)
@@ -86,9 +86,11 @@ def logits_of(model, ids, **options):
     length=st.integers(1, 9),
     beams=st.integers(1, 3),
 )
-def test_the_cache_changes_no_token(seed, whole, layer_type, reversible, sentences, length, beams):
+def test_long_model_generates_equal_tokens_with_and_without_cache(
+    seed, whole, layer_type, reversible, sentences, length, beams
+):
     model_class = VanillaTransformerLongForConditionalGeneration if whole else VanillaTransformerLongForCausalLM
-    model = build(model_class, seed, layer_types=layer_type, reversible=reversible, normalize_before=reversible)
+    model = tiny_model(model_class, seed, layer_types=layer_type, reversible=reversible, normalize_before=reversible)
     prompt = tokens(sentences, length)
     prompt[0, : (length - 1) // 2] = PAD
     decoding = {"max_new_tokens": 6, "num_beams": beams, "do_sample": False}
@@ -99,28 +101,28 @@ def test_the_cache_changes_no_token(seed, whole, layer_type, reversible, sentenc
 
 @every_layer_type
 @every_head
-def test_no_position_sees_a_later_one(model_class, layer_type):
-    model, ids = build(model_class, layer_types=layer_type), tokens(2, 8)
+def test_long_decoder_does_not_see_future_tokens(model_class, layer_type):
+    model, ids = tiny_model(model_class, layer_types=layer_type), tokens(2, 8)
     changed = ids.clone()
     changed[:, 5:] = tokens(2, 3)
-    before, after = logits_of(model, ids), logits_of(model, changed)
+    before, after = compute_logits(model, ids), compute_logits(model, changed)
     torch.testing.assert_close(before[:, :5], after[:, :5])
     assert not torch.allclose(before[:, 5:], after[:, 5:])
 
 
 @every_layer_type
-def test_padding_on_the_left_changes_nothing(layer_type):
-    model, ids = build(VanillaTransformerLongForCausalLM, layer_types=layer_type), tokens(2, 6)
+def test_long_causal_lm_ignores_left_padding(layer_type):
+    model, ids = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type), tokens(2, 6)
     padded = nn.functional.pad(ids, (3, 0), value=PAD)
-    found = logits_of(model, padded, attention_mask=padded.ne(PAD).long())[:, 3:]
-    torch.testing.assert_close(found, logits_of(model, ids), atol=1e-5, rtol=1e-4)
+    found = compute_logits(model, padded, attention_mask=padded.ne(PAD).long())[:, 3:]
+    torch.testing.assert_close(found, compute_logits(model, ids), atol=1e-5, rtol=1e-4)
 
 
 @every_layer_type
 @pytest.mark.parametrize("cross_attention_type", ["full_attention", "linear_attention"])
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
-def test_padding_of_the_source_changes_nothing(layer_type, cross_attention_type, implementation):
-    model = build(
+def test_long_model_ignores_source_padding(layer_type, cross_attention_type, implementation):
+    model = tiny_model(
         VanillaTransformerLongForConditionalGeneration,
         layer_types=layer_type,
         cross_attention_type=cross_attention_type,
@@ -135,9 +137,9 @@ def test_padding_of_the_source_changes_nothing(layer_type, cross_attention_type,
 
 @every_layer_type
 @every_head
-def test_reversible_layers_learn_as_ordinary_ones(model_class, layer_type, monkeypatch):
+def test_reversible_layers_match_gradients_of_ordinary_backpropagation(model_class, layer_type, monkeypatch):
     fields = {"layer_types": layer_type, "reversible": True, "normalize_before": True, "dropout": 0.2}
-    model, ids = build(model_class, **fields).double().train(), tokens(2, 9)
+    model, ids = tiny_model(model_class, **fields).double().train(), tokens(2, 9)
     gradients = []
     for run in (modeling_vanilla_transformer_long.apply_reversibly, apply_storing_activations):
         monkeypatch.setattr(modeling_vanilla_transformer_long, "apply_reversibly", run)
@@ -162,7 +164,7 @@ def test_reversible_layers_learn_as_ordinary_ones(model_class, layer_type, monke
 def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
     ids, found = tokens(2, 9), []
     for chunk_size in (0, 4):
-        model = build(model_class, chunk_size_feed_forward=chunk_size, **fields).double().train()
+        model = tiny_model(model_class, chunk_size_feed_forward=chunk_size, **fields).double().train()
         chunks = []
         layer = next(module for module in model.modules() if hasattr(module, "fc1"))
         layer.fc1.register_forward_hook(lambda _, inputs, __, chunks=chunks: chunks.append(inputs[0].shape[1]))
@@ -175,20 +177,23 @@ def test_chunk_size_feed_forward_changes_no_gradient(model_class, fields):
 
 @every_layer_type
 @every_head
-def test_it_is_loaded_in_8_bits(model_class, layer_type, tmp_path):
-    model = build(model_class, layer_types=layer_type)
+def test_int8_quantization_keeps_probabilities_of_long_model(model_class, layer_type, tmp_path):
+    model = tiny_model(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
     rounded = model_class.from_pretrained(tmp_path, quantization_config=VanillaTransformerInt8Config()).eval()
     ids = tokens(2, 5)
     with torch.no_grad():
-        one, other = logits_of(model, ids).log_softmax(-1).exp(), logits_of(rounded, ids).log_softmax(-1).exp()
+        one, other = (
+            compute_logits(model, ids).log_softmax(-1).exp(),
+            compute_logits(rounded, ids).log_softmax(-1).exp(),
+        )
     assert (one - other).abs().max() < 0.2
 
 
 @every_layer_type
 @pytest.mark.parametrize(("model_class", "auto_class"), CLASSES)
-def test_each_class_is_saved_and_found_by_its_auto_class(model_class, auto_class, layer_type, tmp_path):
-    model = build(model_class, layer_types=layer_type)
+def test_auto_class_loads_saved_long_model(model_class, auto_class, layer_type, tmp_path):
+    model = tiny_model(model_class, layer_types=layer_type)
     model.save_pretrained(tmp_path)
     found = auto_class.from_pretrained(tmp_path).eval()
     assert type(found) is model_class and type(AutoConfig.from_pretrained(tmp_path)) is model_class.config_class
@@ -198,10 +203,10 @@ def test_each_class_is_saved_and_found_by_its_auto_class(model_class, auto_class
 
 
 @every_layer_type
-def test_the_librarys_trainer_and_collator_train_it(layer_type, tiny_tokenizer, tmp_path):
+def test_stock_trainer_trains_long_causal_lm(layer_type, tiny_tokenizer, tmp_path):
     texts = ["A man is sleeping.", "Two dogs run across the green grass.", "A dog is sleeping.", "Two men run."] * 8
     fields = {"layer_types": layer_type, "vocab_size": len(tiny_tokenizer), "init_std": None}
-    model = build(VanillaTransformerLongForCausalLM, **fields).train()
+    model = tiny_model(VanillaTransformerLongForCausalLM, **fields).train()
     arguments = TrainingArguments(
         output_dir=str(tmp_path / "out"), max_steps=60, learning_rate=5e-3, per_device_train_batch_size=8,
         logging_steps=1, save_strategy="no", report_to="none", disable_tqdm=True, use_cpu=True, seed=1,
@@ -215,8 +220,8 @@ def test_the_librarys_trainer_and_collator_train_it(layer_type, tiny_tokenizer, 
 
 
 @every_layer_type
-def test_the_pipeline_translates_with_it(layer_type, tiny_tokenizer, tmp_path):
-    model = build(
+def test_pipeline_translates_with_long_model(layer_type, tiny_tokenizer, tmp_path):
+    model = tiny_model(
         VanillaTransformerLongForConditionalGeneration, layer_types=layer_type, vocab_size=len(tiny_tokenizer)
     )
     save_model_folder(model, tiny_tokenizer, tmp_path / "model")
@@ -226,13 +231,13 @@ def test_the_pipeline_translates_with_it(layer_type, tiny_tokenizer, tmp_path):
     assert [answer["translation_text"] for answer in batched] == [answer[0]["translation_text"] for answer in single]
 
 
-# --- Softmax, which is the paper's -----------------------------------------------------------------------------------
+# --- Full attention --------------------------------------------------------------------------------------------------
 
 
-def test_with_softmax_it_is_the_papers_model_weight_for_weight():
-    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="full_attention")
+def test_long_model_with_full_attention_matches_base_model():
+    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="full_attention")
     papers = VanillaTransformerForConditionalGeneration(
-        config_of(VanillaTransformerForConditionalGeneration.config_class)
+        tiny_config(VanillaTransformerForConditionalGeneration.config_class)
     )
     papers.load_state_dict(model.state_dict())
     source, target = tokens(2, 6), tokens(2, 5)
@@ -241,11 +246,11 @@ def test_with_softmax_it_is_the_papers_model_weight_for_weight():
     assert torch.equal(found, expected)
 
 
-# --- Linear ----------------------------------------------------------------------------------------------------------
+# --- Linear attention ------------------------------------------------------------------------------------------------
 
 
-def test_generation_remembers_as_much_after_any_number_of_tokens():
-    model = build(VanillaTransformerLongForCausalLM, layer_types="linear_attention")
+def test_linear_attention_cache_has_constant_size():
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="linear_attention")
     sizes = []
     for length in (1, 700):
         cache = model(tokens(1, length), use_cache=True).past_key_values
@@ -253,12 +258,12 @@ def test_generation_remembers_as_much_after_any_number_of_tokens():
     assert sizes[0] == sizes[1]
 
 
-# --- Memory ----------------------------------------------------------------------------------------------------------
+# --- Transformer-XL memory -------------------------------------------------------------------------------------------
 
 
-def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it():
+def test_transfo_xl_segments_with_memory_match_full_sequence():
     model, ids = (
-        build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=12),
+        tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=12),
         tokens(2, 12),
     )
     memory = create_cache(model.config)
@@ -266,8 +271,8 @@ def test_a_text_in_segments_is_the_text_at_once_while_the_memory_holds_it():
     torch.testing.assert_close(torch.cat(parts, dim=1), model(ids).logits, atol=1e-5, rtol=1e-4)
 
 
-def test_training_continues_from_segment_to_segment():
-    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=8).train()
+def test_transfo_xl_trains_over_segments_with_detached_memory():
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention", mem_len=8).train()
     memory = create_cache(model.config)
     for _ in range(3):
         ids = tokens(2, 4)
@@ -276,8 +281,8 @@ def test_training_continues_from_segment_to_segment():
     assert memory.layers[1].keys.shape == (2, 8, 16) and not memory.layers[1].keys.requires_grad
 
 
-def test_a_sentence_of_a_document_sees_those_before_it():
-    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+def test_transfo_xl_memory_carries_earlier_sentences():
+    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
     source, target, memory = tokens(2, 5), tokens(2, 4), create_cache(model.config)
     alone = model(source, decoder_input_ids=target).logits
     before = model(source, decoder_input_ids=target, past_key_values=memory).logits
@@ -288,8 +293,8 @@ def test_a_sentence_of_a_document_sees_those_before_it():
 
 
 @pytest.mark.parametrize("beams", [1, 3])
-def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
-    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+def test_generate_reads_transfo_xl_memory_without_changing_it(beams):
+    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
     source, memory = tokens(2, 5), create_cache(model.config)
 
     def first_logits(**options):
@@ -308,8 +313,8 @@ def test_generate_reads_the_memory_and_leaves_it_as_it_was(beams):
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES)
 @pytest.mark.parametrize("copies", [{}, {"num_beams": 3}, {"num_beams": 4, "num_return_sequences": 2}])
-def test_decoder_only_continues_from_its_cache(layer_type, copies):
-    model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+def test_long_causal_lm_continues_text_from_cache(layer_type, copies):
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
     text, memory = tokens(2, 9), create_cache(model.config)
     model(text[:, :6], past_key_values=memory, use_cache=True)
     decoding = {"max_new_tokens": 4, "do_sample": False, **copies}
@@ -317,8 +322,8 @@ def test_decoder_only_continues_from_its_cache(layer_type, copies):
     assert torch.equal(model.generate(text, past_key_values=memory, **decoding), expected)
 
 
-def test_a_text_that_the_cache_has_read_is_refused():
-    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
+def test_generate_rejects_text_that_cache_already_holds():
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
     text, memory = tokens(2, 9), create_cache(model.config)
     model(text, past_key_values=memory)
     for length in (9, 3):
@@ -326,8 +331,8 @@ def test_a_text_that_the_cache_has_read_is_refused():
             model.generate(text[:, :length], past_key_values=memory, max_new_tokens=2)
 
 
-def test_padding_of_a_shorter_sentence_is_not_remembered():
-    model = build(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
+def test_transfo_xl_memory_ignores_padding_of_earlier_sentences():
+    model = tiny_model(VanillaTransformerLongForConditionalGeneration, layer_types="transfo_xl_attention", mem_len=50)
     source, first, second = tokens(2, 5), tokens(2, 6), tokens(2, 4)
     first[1, 4:] = PAD
     memories = create_cache(model.config), create_cache(model.config)
@@ -383,46 +388,46 @@ def test_padding_of_a_shorter_sentence_is_not_remembered():
     ],
 )
 @pytest.mark.parametrize("config_class", [VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig])
-def test_what_makes_no_sense_is_named(config_class, changes, message):
+def test_long_config_rejects_invalid_values(config_class, changes, message):
     with pytest.raises(ValueError, match=message):
-        config_of(config_class, **changes)
+        tiny_config(config_class, **changes)
 
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES[1:])
 @every_head
-def test_a_static_cache_is_refused(model_class, layer_type):
+def test_generate_rejects_static_cache(model_class, layer_type):
     with pytest.raises(ValueError, match=f'must be "dynamic" for `layer_types="{layer_type}"`.*got \'static\''):
-        build(model_class, layer_types=layer_type).generate(
+        tiny_model(model_class, layer_types=layer_type).generate(
             tokens(1, 3), cache_implementation="static", max_new_tokens=2
         )
 
 
 @pytest.mark.parametrize("layer_type", LAYER_TYPES[1:])
-def test_a_mask_that_is_not_of_padding_is_refused(layer_type):
-    model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+def test_long_model_rejects_4d_mask(layer_type):
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
     with pytest.raises(ValueError, match=r"must be a padding mask of shape .* got the shape \(1, 1, 3, 3\)"):
         model(tokens(1, 3), attention_mask=torch.ones(1, 1, 3, 3))
 
 
 @every_layer_type
-def test_a_cache_of_another_kind_is_refused(layer_type):
-    model = build(VanillaTransformerLongForCausalLM, layer_types=layer_type)
-    other = create_cache(config_of(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
+def test_long_model_rejects_cache_of_other_layer_type(layer_type):
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types=layer_type)
+    other = create_cache(tiny_config(VanillaTransformerLongDecoderConfig, layer_types="lsh_attention"))
     wrong = DynamicCache() if layer_type != "full_attention" else other
     with pytest.raises(ValueError, match="must have layers of .*as `create_cache"):
         model(tokens(1, 3), past_key_values=wrong)
 
 
-def test_padding_between_a_memory_and_what_follows_is_refused():
-    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
+def test_transfo_xl_rejects_left_padding_after_memory():
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention")
     memory, mask = create_cache(model.config), torch.tensor([[0, 1, 1]])
     model(tokens(1, 3), past_key_values=memory)
     with pytest.raises(ValueError, match="must not begin with padding.*Pad on the right"):
         model(tokens(1, 3), attention_mask=mask, past_key_values=memory)
 
 
-def test_a_memory_under_gradient_checkpointing_is_refused():
-    model = build(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention").train()
+def test_transfo_xl_rejects_memory_with_gradient_checkpointing():
+    model = tiny_model(VanillaTransformerLongForCausalLM, layer_types="transfo_xl_attention").train()
     model.gradient_checkpointing_enable()
     with pytest.raises(ValueError, match="gradient_checkpointing_disable"):
         model(tokens(1, 3), past_key_values=create_cache(model.config))

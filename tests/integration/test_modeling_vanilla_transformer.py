@@ -872,9 +872,8 @@ def test_tp_plan_covers_every_projection(changes):
     model = tiny_model(**changes)
     assert model.supports_tp_plan
     generic = {with_layer_wildcards(name): module for name, module in model.named_modules()}
-    planned = set(model.tp_plan) - {
-        "model.embed_tokens"
-    }  # transformers up to 5.22 adds this even without such a module
+    # Up to version 5.22, transformers adds `model.embed_tokens` even without such a module.
+    planned = set(model.tp_plan) - {"model.embed_tokens"}
     assert planned <= set(generic)
     projections = {
         name for name, module in generic.items() if isinstance(module, nn.Linear | VanillaTransformerEmbedding)

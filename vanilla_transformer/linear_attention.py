@@ -3,8 +3,8 @@
 """
 Linear attention of "Transformers are RNNs" (Katharopoulos et al., 2020), called "the paper" below.
 
-The exponential of softmax is replaced by a product of features, `φ(q)ᵀ φ(k)` with `φ(x) = elu(x) + 1`, so that the
-sums over keys do not depend on the query:
+The paper replaces `exp(qᵀk)` in softmax by `φ(q)ᵀ φ(k)` with the feature map `φ(x) = elu(x) + 1`. The sums over keys
+then do not depend on the query:
 
     out_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j)
 
@@ -25,7 +25,7 @@ _CHUNK_SIZE = 64
 
 
 def feature_map(states: torch.Tensor) -> torch.Tensor:
-    """Compute `φ(x) = elu(x) + 1`, equation 7, which is positive everywhere. Any shape."""
+    """Compute the feature map `φ(x) = elu(x) + 1 > 0` (equation 7) elementwise."""
     return nn.functional.elu(states) + 1.0
 
 
@@ -35,12 +35,13 @@ def causal_sums(
     """
     Compute `out_i = q_iᵀ (before + Σ_{j ≤ i} k_j v_jᵀ)`, the prefix sums of equations 9 to 11, in time linear in T.
 
-    Earlier chunks contribute a running total; within a chunk all pairs of its C positions are multiplied.
+    The cumulative sum of earlier chunks is added to the products of all pairs of positions within a chunk.
 
     Args:
         query, key (`(B, H, T, K)`): Features.
         value (`(B, H, T, W)`): Values of any width W.
-        before (`(B, H, K, W)`): The sum over all positions before the first.
+        before (`(B, H, K, W)`): The sum of `k_j v_jᵀ` over earlier positions.
+        chunk_size (`int`): Positions per chunk; T need not be a multiple.
 
     Returns:
         `(B, H, T, W)`.
@@ -67,14 +68,20 @@ def linear_attention_forward(
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """
-    Linear attention, registered as "linear" among transformers' attention functions. Sums are at least in float32.
+    Compute linear attention; transformers knows this function as `attn_implementation="linear"`.
 
-    `query` is `(B, H, T, K)`, `key` and `value` are `(B, H, S, K)`. If the module is causal, the last query is at the
-    position of the last key. The last S columns of `attention_mask`, `(B, ≥ S)`, are 1 for tokens and 0 for padding.
-    `cache` has layers of [`LinearAttentionCacheLayer`]: the sums over earlier keys, to which these keys are added.
+    Sums are computed in float32 or higher precision.
+
+    Args:
+        query (`(B, H, T, K)`): Queries. In causal attention the last query is at the position of the last key.
+        key, value (`(B, H, S, K)`): Keys and values.
+        attention_mask (`(B, ≥ S)`): Padding mask, 1 for tokens and 0 for padding; only its last S columns are used.
+        is_causal (`bool`, *optional*): Whether to mask later positions; by default `module.is_causal`.
+        cache (`Cache`, *optional*):
+            Cache of [`LinearAttentionCacheLayer`]s with the sums over earlier keys. The sums over `key` are added.
 
     Returns:
-        `(B, T, H, K)`, and None, since there are no probabilities.
+        The output `(B, T, H, K)`, and None, since there are no attention probabilities.
 
     Raises:
         ValueError: The mask is not a padding mask.
@@ -83,18 +90,19 @@ def linear_attention_forward(
     with torch.autocast(query.device.type, enabled=False):
         features = feature_map(query.to(dtype))
         key_features = feature_map(key.to(dtype)) * key_padding(attention_mask, key).to(dtype)
-        ones = nn.functional.pad(value.to(dtype), (0, 1), value=1.0)  # the denominator is the sum of ones
+        ones = nn.functional.pad(value.to(dtype), (0, 1), value=1.0)  # a column of ones sums to the denominator
         if module.is_causal if is_causal is None else is_causal:
             summed = _causal(features, key_features, ones, cache, module)
         else:
             summed = features @ (key_features.transpose(-1, -2) @ ones)  # equation 6
-        denominator = summed[..., -1:].clamp(min=torch.finfo(dtype).tiny)  # 0 where there is only padding
+        denominator = summed[..., -1:].clamp(min=torch.finfo(dtype).tiny)  # the sum is 0 if all keys are padding
         return (summed[..., :-1] / denominator).transpose(1, 2).to(query.dtype), None
 
 
 def _causal(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, cache: Cache | None, module: nn.Module
 ) -> torch.Tensor:
+    """Return causal sums `(B, H, T, K + 1)`, which include the keys before the first query and the sums in `cache`."""
     length = query.shape[2]
     early, key = key.split([key.shape[2] - length, length], dim=2)
     early_value, value = value.split([value.shape[2] - length, length], dim=2)
@@ -108,7 +116,7 @@ def _causal(
 
 def key_padding(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch.Tensor:
     """
-    Return the padding of the keys `(B, H, S, K)` as `(B, 1, S, 1)`, True for tokens.
+    Return the mask `(B, 1, S, 1)` of the keys `(B, H, S, K)`, True for tokens; all ones without a mask.
 
     Raises:
         ValueError: The mask is not a padding mask.
@@ -124,16 +132,16 @@ def key_padding(attention_mask: torch.Tensor | None, key: torch.Tensor) -> torch
 
 
 def padding_mask(attention_mask: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor | None:
-    """Return the padding mask unchanged: the form in which linear attention takes it."""
+    """Return the padding mask `(B, S)` unchanged, as linear attention needs it."""
     return attention_mask
 
 
 class LinearAttentionCacheLayer(DynamicLayer):
     """
-    Cache of one layer of linear attention: `keys` `(B, H, K)`, the sum of φ(k), and `values` `(B, H, K, K)`, the sum
-    of φ(k) vᵀ. Their size does not depend on the number of tokens.
+    Cache of one layer of linear attention, whose size does not depend on the number of tokens.
 
-    The library's own layer for linear attention counts no tokens.
+    `keys` `(B, H, K)` is the sum of φ(k), and `values` `(B, H, K, K)` is the sum of φ(k) vᵀ. Unlike transformers' own
+    cache layer for linear attention, this layer counts tokens.
     """
 
     is_croppable = False
@@ -145,7 +153,7 @@ class LinearAttentionCacheLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, length: int, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add the sums over `length` new positions, and return the sums over all positions before them."""
+        """Add the sums over `length` new positions, and return the sums over earlier positions."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
             self.keys, self.values = torch.zeros_like(key_states), torch.zeros_like(value_states)
@@ -162,17 +170,17 @@ class LinearAttentionCacheLayer(DynamicLayer):
 
     def crop(self, tokens_to_remove: int) -> None:
         """
-        Refuse to remove tokens.
+        Reject the removal of tokens.
 
         Raises:
-            ValueError: A token is to be removed from the sums.
+            ValueError: `tokens_to_remove` is not 0; a token cannot be subtracted from the sums.
         """
         if tokens_to_remove:
             raise ValueError(f"Linear attention cannot remove tokens from its sums, got {tokens_to_remove}.")
 
 
 class VanillaTransformerLinearAttention(VanillaTransformerAttention):
-    """Linear attention, whose cache holds sums. The projections are the paper's."""
+    """Linear attention with the projections of the base model; its cache stores sums instead of keys and values."""
 
     def forward(
         self,
@@ -182,7 +190,7 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
         past_key_values: Cache | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Map `(B, T, D)` to `(B, T, D)`; there are no probabilities."""
+        """Map `(B, T, D)` to `(B, T, D)`, and return None instead of attention probabilities."""
         query, cache = self.split_heads(self.q_proj(hidden_states)), None  # (B, H, T, K)
         if key_value_states is None:
             key, value = self.project(hidden_states)  # (B, H, T, K)

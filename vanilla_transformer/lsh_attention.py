@@ -3,9 +3,10 @@
 """
 LSH attention of "Reformer: The Efficient Transformer" (Kitaev et al., 2020), called "the paper" below.
 
-Queries and keys share one projection; keys have unit length. A query attends to the keys in its bucket, which random
-rotations determine (section 2): positions are sorted by bucket and cut into chunks, and each chunk attends to itself
-and to the previous one. Several hashing rounds are combined by the log-sum-exps of their scores (appendix A).
+Queries and keys share one projection, and keys are normalized to unit length. Random rotations hash each position to a
+bucket, and a query attends to the keys in its bucket (section 2). Positions are sorted by bucket and cut into chunks;
+each chunk attends to itself and to the previous one. Several hashing rounds are combined by the log-sum-exps of their
+scores (appendix A).
 
 Letters in shapes: B batch, T queries, S keys, L length of either, H heads, K head width, R rounds, C positions per
 chunk, N chunks.
@@ -24,22 +25,22 @@ from .linear_attention import key_padding
 from .modeling_vanilla_transformer import VanillaTransformerAttention
 from .reversible import Replay, compute
 
-# Score of a position with itself: so low that it counts only if there is no other (section 2, "Causal masking").
+# Score of a position with itself, low enough to matter only without other keys (section 2, "Causal masking").
 _SELF_SCORE = -1e5
-# Bucket of the padding that completes the last chunk, sorted after all others.
+# Bucket of the padding that fills the last chunk; it is sorted after all other buckets.
 _PADDING_BUCKET = 2**30
 
 
 @lru_cache(maxsize=64)
 def rotations(seed: int, heads: int, width: int, rounds: int, buckets: int) -> torch.Tensor:
-    """Draw random rotations `(heads, width, rounds, buckets / 2)` in float32, always the same for a seed."""
+    """Draw random rotations `(heads, width, rounds, buckets / 2)` in float32 from `seed`, and cache them."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn((heads, width, rounds, buckets // 2), generator=generator)
 
 
 def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int) -> torch.Tensor:
     """
-    Compute buckets `(B, H, R, L)` of shared queries and keys `(B, H, L, K)`: `argmax([xR; -xR])`, section 2.
+    Hash shared queries and keys `(B, H, L, K)` to buckets `(B, H, R, L)`: `argmax([xR; -xR])` (section 2).
 
     `buckets` is even, or 1 for no hashing.
     """
@@ -65,12 +66,14 @@ def chunked_lsh_attention(
     """
     Attend to the positions of the same bucket in the same or the previous chunk, in any round.
 
-    A pair that meets in several rounds counts once (appendix A), so that one bucket and one chunk are full attention.
+    A pair of positions that share a bucket in several rounds counts once (appendix A), so that one bucket in one chunk
+    is full attention.
 
     Args:
-        query_keys, value (`(B, H, L, K)`): Queries, which divided by their lengths are the keys, and values.
+        query_keys, value (`(B, H, L, K)`): Queries and values; the keys are the queries normalized to unit length.
         buckets (`(B, H, R, L)`): From [`hash_buckets`].
-        padding (`(B, 1, L, 1)`): True for tokens.
+        padding (`(B, 1, L, 1)`): True for tokens, False for padding.
+        is_causal (`bool`): Whether to mask later positions.
         chunk_size (`int`): Positions per chunk; L need not be a multiple.
         dropout (`float`): Dropout on the probabilities.
 
@@ -85,7 +88,7 @@ def chunked_lsh_attention(
     padding = nn.functional.pad(padding, (0, 0, 0, added)).squeeze(-1).unsqueeze(1)  # (B, 1, 1, L)
     query_keys, value = (nn.functional.pad(states, (0, 0, 0, added)) for states in (query_keys, value))
     order = buckets.argsort(dim=-1, stable=True)  # (B, H, R, L): by bucket, then by position
-    chunks = order.argsort(dim=-1).div(chunk_size, rounding_mode="floor")  # (B, H, R, L): of each position
+    chunks = order.argsort(dim=-1).div(chunk_size, rounding_mode="floor")  # (B, H, R, L): chunk of each position
     queries = _sorted(query_keys, order).unflatten(3, (-1, chunk_size))  # (B, H, R, N, C, K)
     keys = _with_previous(nn.functional.normalize(queries, dim=-1))  # (B, H, R, N, 2C, K)
     values = _with_previous(_sorted(value, order).unflatten(3, (-1, chunk_size)))
@@ -112,13 +115,13 @@ def chunked_lsh_attention(
 
 
 def _sorted(states: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Sort `(B, H, L, K)` by the order `(B, H, R, L)` of each round: `(B, H, R, L, K)`."""
+    """Sort `(B, H, L, K)` by the `order` `(B, H, R, L)` of each round, to `(B, H, R, L, K)`."""
     rounds = states.unsqueeze(2).expand(*order.shape, states.shape[-1])
     return rounds.gather(3, order[..., None].expand_as(rounds))
 
 
 def _with_previous(chunks: torch.Tensor, fill: float = 0) -> torch.Tensor:
-    """Prepend the previous chunk to each, `(B, H, R, N, C, …)` to `(B, H, R, N, 2C, …)`; `fill` before the first."""
+    """Prepend the previous chunk, or `fill`, to each: `(B, H, R, N, C, …)` to `(B, H, R, N, 2C, …)`."""
     previous = torch.cat([torch.full_like(chunks[:, :, :, :1], fill), chunks[:, :, :, :-1]], dim=3)
     return torch.cat([previous, chunks], dim=4)
 
@@ -126,7 +129,7 @@ def _with_previous(chunks: torch.Tensor, fill: float = 0) -> torch.Tensor:
 def _meetings(
     places: torch.Tensor, others: torch.Tensor, buckets: torch.Tensor, chunks: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return whether pairs of positions meet in each round, and in how many rounds: both `(B, H, R, N, C, 2C)`."""
+    """Return whether each pair shares bucket and chunks in each round, and in how many: `(B, H, R, N, C, 2C)` both."""
     first, second = places.flatten(3), others.clamp(min=0).flatten(3)  # positions of queries and keys
     meetings: torch.Tensor | None = None
     met_here: list[torch.Tensor] = []
@@ -153,15 +156,16 @@ def bucket_attention(
     dropout: float = 0.0,
 ) -> torch.Tensor:
     """
-    Attend from the last positions to all that share a bucket with them in any round, without chunks (equation 3).
+    Attend from the last T positions to all positions in the same bucket in any round, without chunks (equation 3).
 
-    Used for short sequences and for the few queries of a generation step.
+    This serves short sequences and the few queries of a generation step.
 
     Args:
         query (`(B, H, T, K)`): Query-keys of the last T positions.
         key, value (`(B, H, S, K)`): Query-keys and values of all positions.
         query_buckets, key_buckets (`(B, H, R, T)` and `(B, H, R, S)`): From [`hash_buckets`].
-        padding (`(B, 1, S, 1)`): True for tokens.
+        padding (`(B, 1, S, 1)`): True for tokens, False for padding.
+        is_causal (`bool`): Whether to mask later positions.
         dropout (`float`): Dropout on the probabilities.
 
     Returns:
@@ -190,13 +194,14 @@ def lsh_attention_forward(
     replay: Replay = compute,
 ) -> torch.Tensor:
     """
-    Apply LSH attention with the fields of `module.config`; the layer's number is added to `hash_seed`.
+    Compute LSH attention with the settings of `module.config`. The seed of a layer is `hash_seed + layer_idx`.
 
     Args:
         query_keys, value (`(B, H, T, K)`): Query-keys and values of the last T positions.
-        attention_mask (`(B, ≥ S)`): 1 for tokens, 0 for padding; its last S columns count.
-        cache: A cache of [`LSHCacheLayer`]s, to which query-keys, values and buckets are appended.
-        replay: Supplies the buckets of the forward pass if a reversible layer runs again.
+        attention_mask (`(B, ≥ S)`): Padding mask, 1 for tokens and 0 for padding; only its last S columns are used.
+        dropout (`float`): Dropout on the probabilities.
+        cache (`Cache`, *optional*): Cache of [`LSHCacheLayer`]s; query-keys, values and buckets are appended.
+        replay (`Replay`): Returns the buckets of the forward pass when a reversible layer is recomputed.
 
     Returns:
         `(B, T, H, K)`. Scores are not scaled by `1 / √K`, since keys have unit length.
@@ -222,7 +227,7 @@ def lsh_attention_forward(
 
 
 class VanillaTransformerLSHAttention(VanillaTransformerAttention):
-    """LSH self-attention, with one projection for queries and keys."""
+    """LSH self-attention with one shared projection for queries and keys."""
 
     config: VanillaTransformerLongFields
 
@@ -239,7 +244,7 @@ class VanillaTransformerLSHAttention(VanillaTransformerAttention):
         replay: Replay = compute,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        """Map `(B, T, D)` to `(B, T, D)`, given a padding mask; there are no probabilities."""
+        """Map `(B, T, D)` to `(B, T, D)` given a padding mask, and return None instead of attention probabilities."""
         query_keys = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, K)
         value = self.split_heads(self.v_proj(hidden_states))
         cache = getattr(past_key_values, "self_attention_cache", past_key_values)
@@ -258,7 +263,7 @@ class LSHCacheLayer(DynamicLayer):
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, buckets: torch.Tensor, *args: Any, **kwargs: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append new query-keys, values and buckets, and return all query-keys and values."""
+        """Append query-keys, values and buckets, and return all query-keys and values."""
         self.buckets = buckets if self.buckets is None else torch.cat([self.buckets, buckets], dim=-1)
         return super().update(key_states, value_states)
 

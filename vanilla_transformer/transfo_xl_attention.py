@@ -4,8 +4,8 @@
 Segment-level recurrence and relative positions of "Transformer-XL: Attentive Language Models beyond a Fixed-Length
 Context" (Dai et al., 2019), called "the paper" below.
 
-A text is read in segments. Each layer attends to its inputs from earlier segments, too: its memory, which gradients do
-not enter. Attention depends on the distance between query and key, never on absolute positions.
+The model reads a text in segments. Each layer also attends to a memory of its inputs in earlier segments; no gradient
+flows through the memory. Attention depends on the distance between query and key, not on absolute positions.
 
 Letters in shapes: B batch, L segment length, M memory length, D d_model, H heads, K head width.
 """
@@ -22,8 +22,9 @@ from .modeling_vanilla_transformer import VanillaTransformerAttention, sinusoida
 
 class TransfoXLCacheLayer(DynamicLayer):
     """
-    Memory of one layer: `keys` `(B, M, D)`, its earlier inputs, and `values` `(B, M)`, True for tokens. Padding of
-    earlier segments is moved to the front, so that there is none between tokens.
+    Memory of one layer: `keys` `(B, M, D)` are its earlier inputs, and `values` `(B, M)` is True for tokens.
+
+    Padding of earlier segments is moved to the front, so that no padding separates tokens.
     """
 
     is_croppable = False
@@ -43,7 +44,7 @@ class TransfoXLCacheLayer(DynamicLayer):
         """
         Append a segment's inputs `(B, L, D)` and padding mask `(B, L)` to the memory; return both, `(B, M + L, …)`.
 
-        The memory keeps the last `mem_len` positions, or all.
+        The memory keeps the last `mem_len` positions, or all positions if `mem_len` is None.
         """
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
@@ -59,7 +60,7 @@ class TransfoXLCacheLayer(DynamicLayer):
         return states, tokens
 
     def get_seq_length(self) -> int:
-        """Return the number of positions read since the beginning, or since [`restart_positions`]."""
+        """Return the number of positions since the start, or since the last call of [`restart_positions`]."""
         return self.cumulative_length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
@@ -80,27 +81,27 @@ class TransfoXLCacheLayer(DynamicLayer):
 
     def crop(self, tokens_to_remove: int) -> None:
         """
-        Refuse to remove tokens.
+        Reject the removal of tokens.
 
         Raises:
-            ValueError: A token is to be removed; the older one that it displaced is lost.
+            ValueError: `tokens_to_remove` is not 0; the older tokens that those tokens displaced are lost.
         """
         if tokens_to_remove:
             raise ValueError(f"A Transformer-XL memory cannot remove tokens, got {tokens_to_remove}.")
 
 
 def restart_positions(cache: Cache) -> None:
-    """Count positions from 0 again: the next text is a separate one, which still attends to the memory."""
+    """Count positions from 0 again for the next text, which still attends to the memory."""
     for layer in cache.layers:
         layer.cumulative_length = 0
 
 
 def relative_shift(scores: torch.Tensor) -> torch.Tensor:
     """
-    Shift each row of `(B, H, L, M + L)` so that its columns, which were distances, become keys (appendix B).
+    Shift each row of `(B, H, L, M + L)` so that its columns are keys instead of distances (appendix B).
 
-    Column c belongs to the distance `M + L - 1 - c` before and to key c after. Entries of keys after the query are
-    left over from neighboring rows and have to be masked.
+    Column c of the input has the distance `M + L - 1 - c`; column c of the output has the key c. Columns of keys after
+    the query contain values of neighboring rows and must be masked.
     """
     batch, heads, rows, columns = scores.shape
     padded = nn.functional.pad(scores, (1, 0)).view(batch, heads, columns + 1, rows)
@@ -113,7 +114,7 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
 
         score_ij = (q_i + u)ᵀ k_j + (q_i + v)ᵀ W_r R_{i-j}
 
-    with R the sinusoids of the distance. Differs from the paper: u and v are not shared between layers.
+    where R contains the sinusoids of the distance. Differs from the paper: u and v are not shared between layers.
     """
 
     config: VanillaTransformerLongFields
@@ -133,9 +134,9 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
-        Map `(B, L, D)` to `(B, L, D)` and the probabilities `(B, H, L, M + L)`.
+        Map `(B, L, D)` to the output `(B, L, D)` and the probabilities `(B, H, L, M + L)`.
 
-        The last L columns of `attention_mask`, `(B, ≥ L)`, are 1 for tokens and 0 for padding. The memory has its own
+        The last L columns of `attention_mask` `(B, ≥ L)` are 1 for tokens and 0 for padding. The memory stores its own
         mask.
         """
         batch, length = hidden_states.shape[:2]

@@ -3,12 +3,12 @@
 """
 Reversible layers of "Reformer: The Efficient Transformer" (Kitaev et al., 2020, section 3), after Gomez et al. (2017).
 
-There are two streams, and each residual branch adds to one of them a function of the other:
+Each residual branch adds a function of one of two streams to the other:
 
     y_1 = x_1 + Attention(x_2)        y_2 = x_2 + FeedForward(y_1)
 
-The inputs follow from the outputs, `x_2 = y_2 - FeedForward(y_1)`, so that they need not be stored for the backward
-pass: activation memory does not grow with the number of layers.
+The backward pass recomputes the inputs from the outputs, `x_2 = y_2 - FeedForward(y_1)`. Therefore activation memory
+does not grow with the number of layers.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from torch import nn
 
-# Returns what the given function returns, or what it returned in the forward pass.
+# Calls the given function, or returns its result from the forward pass.
 Replay = Callable[[Callable[[], torch.Tensor]], torch.Tensor]
 
 
 def compute(function: Callable[[], torch.Tensor]) -> torch.Tensor:
-    """Compute a value without recording it: the `Replay` of a branch that runs once."""
+    """Call `function` without recording its result: the `Replay` of a branch that runs only once."""
     return function()
 
 
@@ -35,10 +35,10 @@ class ReversibleBranch:
 
     Args:
         function:
-            Computes the update of one stream from the other, `(B, L, D)`, and from states that all layers share
-            (the encoder output, or None). Its third argument is called for each discrete choice, such as a bucket: in
-            the backward pass it returns the choice of the forward pass, which rounding of recomputed states could
-            change.
+            Computes the update of one stream from the other stream, `(B, L, D)`, and from states that all layers
+            share (the encoder output, or None). Its third argument, a `Replay`, wraps each discrete choice, such as a
+            bucket: in the backward pass it returns the choice of the forward pass, since rounding errors in the
+            recomputed states could change the choice.
         parameters: The parameters that `function` uses.
     """
 
@@ -50,10 +50,10 @@ def apply_reversibly(
     branches: Sequence[ReversibleBranch], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
 ) -> torch.Tensor:
     """
-    Apply the branches in turns to two streams that both start as `hidden_states` `(B, L, D)`; return their mean.
+    Apply the branches alternately to two streams that both start as `hidden_states` `(B, L, D)`; return their mean.
 
-    Gradients equal ordinary backpropagation. Each branch runs a second time in the backward pass, with the
-    random numbers and the discrete choices of the first. Gradients of parameters are passed on branch by branch.
+    Gradients are equal to ordinary backpropagation. In the backward pass each branch runs a second time, with the
+    random numbers and discrete choices of the forward pass, and its parameters receive their gradients at once.
     """
     if not torch.is_grad_enabled():
         return apply_storing_activations(branches, hidden_states, shared_states)
@@ -70,7 +70,7 @@ def apply_reversibly(
 def apply_storing_activations(
     branches: Sequence[ReversibleBranch], hidden_states: torch.Tensor, shared_states: torch.Tensor | None
 ) -> torch.Tensor:
-    """Compute the same as [`apply_reversibly`] with ordinary backpropagation, each branch running once."""
+    """Compute the same as [`apply_reversibly`] with ordinary backpropagation, which stores all activations."""
     streams = [hidden_states, hidden_states]
     for number, branch in enumerate(branches):
         updated, other = number % 2, 1 - number % 2
@@ -80,13 +80,13 @@ def apply_storing_activations(
 
 @dataclass
 class _Outputs:
-    """The two streams during the backward pass: each branch subtracts what it added."""
+    """The two streams during the backward pass, in which each branch subtracts its update."""
 
     streams: list[torch.Tensor] = field(default_factory=list)
 
 
 class _ReversibleFunction(torch.autograd.Function):
-    """One branch. The backward pass runs it again and recovers its input from its output."""
+    """A branch whose backward pass runs it again and recovers its input from its output."""
 
     @staticmethod
     def forward(
@@ -135,7 +135,7 @@ class _ReversibleFunction(torch.autograd.Function):
 
 
 class _MeanOfStreams(torch.autograd.Function):
-    """The mean of both streams. Its backward pass, which comes first, keeps them for the branches."""
+    """The mean of both streams. Its backward pass, the first to run, provides the streams to the branches."""
 
     @staticmethod
     def forward(ctx: Any, outputs: _Outputs, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -150,14 +150,14 @@ class _MeanOfStreams(torch.autograd.Function):
 
 
 def _random_state(device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Return the states of the random number generators of the CPU and of the device."""
+    """Return the random states of the CPU and of the device; the latter is None on the CPU."""
     on_device = None if device.type == "cpu" else torch.get_device_module(device).get_rng_state(device)
     return torch.get_rng_state(), on_device
 
 
 @contextmanager
 def _restored(state: tuple[torch.Tensor, torch.Tensor | None], device: torch.device) -> Iterator[None]:
-    """Draw random numbers from the given state on, and afterwards from the current one."""
+    """Set the random state inside the `with` block, and restore the current state after it."""
     on_cpu, on_device = state
     devices = [] if on_device is None else [device]
     with torch.random.fork_rng(devices=devices, device_type=device.type if devices else "cuda"):

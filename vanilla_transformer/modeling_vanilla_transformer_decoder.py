@@ -1,7 +1,7 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-The decoder of the Transformer alone, as in GPT: the base model and a causal language model.
+Decoder-only Transformer, as in GPT: the base model and a causal language model.
 
 Letters in shapes: B batch, L length, D d_model, V vocabulary.
 """
@@ -29,7 +29,7 @@ from .modeling_vanilla_transformer import (
 
 
 class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
-    """The decoder, without the output projection."""
+    """Decoder-only model without the output projection."""
 
     config_class = VanillaTransformerDecoderConfig
     _auto_class = "AutoModel"
@@ -51,18 +51,22 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
         **kwargs: Any,
     ) -> BaseModelOutputWithPast:
         """
-        Read a sequence.
+        Compute the hidden states of a sequence.
 
         Args:
             input_ids (`torch.LongTensor` of shape `(batch_size, length)`):
-                Tokens; with a cache, only the ones that it does not hold.
+                Tokens; with a cache, only the tokens that the cache does not hold.
             attention_mask (`torch.Tensor` of shape `(batch_size, past_length + length)`):
-                1 for tokens, 0 for padding. Padding on the right needs no mask, since no earlier position sees it.
+                1 for tokens, 0 for padding. Padding on the right needs no mask, since no earlier position attends to
+                it.
             past_key_values (`Cache`): Keys and values of earlier steps, updated in place.
             inputs_embeds (`torch.FloatTensor` of shape `(batch_size, length, d_model)`):
                 Continuous inputs instead of `input_ids`. They are not scaled by √d_model.
             position_ids (`torch.LongTensor` of shape `(batch_size, length)`):
-                Counted from the attention mask or the cache length by default.
+                Positions; by default counted from the attention mask or the cache length.
+
+        Returns:
+            `BaseModelOutputWithPast` with `last_hidden_state` of shape `(batch_size, length, d_model)`.
 
         Raises:
             ValueError: Ids outside the vocabulary, or both or neither of ids and embeddings.
@@ -81,7 +85,7 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
 
 
 class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, GenerationMixin):
-    """The decoder with the projection to the vocabulary: each position predicts the next token."""
+    """Causal language model: the decoder-only model with a projection to the vocabulary."""
 
     config_class = VanillaTransformerDecoderConfig
     model_class = VanillaTransformerDecoderModel
@@ -116,12 +120,12 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             input_ids, attention_mask, past_key_values, inputs_embeds, position_ids, use_cache:
                 See [`VanillaTransformerDecoderModel.forward`].
             labels (`torch.LongTensor` of shape `(batch_size, length)`):
-                The `input_ids`, -100 for no label. They are shifted here: `labels[:, t + 1]` is the target of
-                `logits[:, t]`.
+                Usually the `input_ids`, with -100 for positions to ignore. This method shifts them:
+                `labels[:, t + 1]` is the target of `logits[:, t]`.
             logits_to_keep (`int` or `torch.Tensor`):
-                Compute only that many last logits (or these positions); 0 for all.
+                Compute only the logits of that many last positions, or of the given positions; 0 for all.
             num_items_in_batch (`int` or `torch.Tensor`, among the keyword arguments):
-                Labels of the whole step. The loss is then the sum over labels divided by it.
+                Number of labels in the whole update. The loss is then the sum over labels divided by this number.
 
         Returns:
             `CausalLMOutputWithPast` with `logits` of shape `(batch_size, length, vocab_size)` and, given labels,
@@ -164,10 +168,10 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         **kwargs: Any,
     ) -> Any:
         """
-        Continue a text; see `GenerationMixin.generate`. A given `past_key_values` is repeated for beams.
+        Continue a text; see `GenerationMixin.generate`. The rows of `past_key_values` are repeated for beams.
 
         Raises:
-            ValueError: `past_key_values` holds the whole text already.
+            ValueError: `past_key_values` already holds the whole text.
         """
         cache = kwargs.get("past_key_values")
         if cache is not None:
@@ -184,10 +188,10 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         **kwargs: Any,
     ) -> dict[str, Any]:
         """
-        Prepare a step of `generate()`.
+        Prepare the model inputs of a step of `generate()`.
 
         Raises:
-            ValueError: The cache holds the whole text already.
+            ValueError: `past_key_values` already holds the whole text.
         """
         past = past_key_values.get_seq_length() if past_key_values is not None else 0
         if is_first_iteration and inputs_embeds is None and 0 < input_ids.shape[1] <= past:
@@ -208,7 +212,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
 def generation_option(
     model: Any, name: str, generation_config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> Any:
-    """Return a parameter of `generate()`: from its keyword arguments, the given config or the model's own config."""
+    """Look up a parameter of `generate()` in its keyword arguments, the given config and the model's own config."""
     levels = (kwargs.get(name), getattr(generation_config, name, None), getattr(model.generation_config, name, None))
     return next((value for value in levels if value is not None), None)
 
@@ -216,7 +220,7 @@ def generation_option(
 def repeat_cache(
     model: Any, cache: Cache, generation_config: GenerationConfig | None, kwargs: dict[str, Any]
 ) -> Cache:
-    """Return the cache, or a copy with each row repeated for beams or for several returned sequences."""
+    """Return the cache, or a copy with rows repeated if `generate()` uses several beams or returned sequences."""
     options = (generation_option(model, n, generation_config, kwargs) for n in ("num_beams", "num_return_sequences"))
     repeats = max(option or 1 for option in options)
     if repeats > 1:
@@ -226,7 +230,7 @@ def repeat_cache(
 
 
 def copy_cache(cache: Cache) -> Cache:
-    """Copy a cache whose layers replace their tensors instead of writing into them: the tensors are shared."""
+    """Copy a cache but share its tensors, since its layers replace tensors instead of writing into them."""
     cache = copy.copy(cache)
     cache.layers = [copy.copy(layer) for layer in cache.layers]
     return cache

@@ -1,7 +1,7 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-The encoder of the Transformer alone, as in BERT: the base model, a masked language model and a sequence classifier.
+Encoder-only Transformer, as in BERT: the base model, a masked language model and a sequence classifier.
 
 Letters in shapes: B batch, L length, D d_model, V vocabulary.
 """
@@ -18,14 +18,14 @@ from .modeling_vanilla_transformer import VanillaTransformerEncoder, VanillaTran
 
 
 class VanillaTransformerEncoderModel(VanillaTransformerEncoder):
-    """The encoder, without a head."""
+    """Encoder-only model without a head."""
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModel"
 
 
 class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
-    """The encoder with a projection to the vocabulary: each position predicts the token that was masked there."""
+    """Masked language model: the encoder-only model with a projection to the vocabulary."""
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModelForMaskedLM"
@@ -52,7 +52,7 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
 
         Args:
             labels (`torch.LongTensor` of shape `(batch_size, length)`):
-                The original tokens at masked positions, -100 elsewhere. They are not shifted.
+                The original tokens at masked positions, -100 elsewhere; labels are not shifted.
 
         Returns:
             `MaskedLMOutput` with `logits` of shape `(batch_size, length, vocab_size)` and, given labels, `loss` in
@@ -74,7 +74,7 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
 
 
 class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedModel):
-    """The encoder with a classification or regression head: a projection of the mean over the tokens."""
+    """Encoder-only model with a classification or regression head, which projects the mean over the tokens."""
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModelForSequenceClassification"
@@ -100,7 +100,8 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
 
         Args:
             labels (`torch.Tensor` of shape `(batch_size,)` or `(batch_size, num_labels)`):
-                Classes, or numbers if `config.num_labels` is 1 or `config.problem_type` is `"regression"`.
+                Class indices, or target values if `config.num_labels` is 1 or `config.problem_type` is
+                `"regression"`.
 
         Returns:
             `SequenceClassifierOutput` with `logits` of shape `(batch_size, num_labels)` and, given labels, `loss`.

@@ -1,8 +1,8 @@
 # Copyright 2026 The vanilla-transformer authors.
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """
-The Transformer for long sequences, as encoder-decoder and as decoder alone: self-attention of the type that
-`config.layer_types` names, and reversible layers.
+Encoder-decoder and decoder-only Transformers for long sequences: `config.layer_types` selects the self-attention, and
+layers can be reversible.
 
 Letters in shapes: B batch, L length, D d_model.
 """
@@ -59,12 +59,12 @@ CACHE_LAYER_CLASSES: dict[str, type[DynamicLayer]] = {
 
 
 def create_cache(config: VanillaTransformerLongFields) -> Cache:
-    """Create an empty cache for the self-attention of this configuration."""
+    """Create an empty cache for the self-attention that `config.layer_types` selects."""
     return Cache(layer_class_to_replicate=CACHE_LAYER_CLASSES[config.layer_type])
 
 
 class ReversibleLayer:
-    """Mixin for encoder and decoder layers: the sub-layers as branches of a reversible layer."""
+    """Mixin for encoder and decoder layers that returns the sub-layers as branches of a reversible layer."""
 
     def branches(
         self: Any,
@@ -73,7 +73,7 @@ class ReversibleLayer:
         past_key_values: Cache | None = None,
         **kwargs: Any,
     ) -> list[ReversibleBranch]:
-        """Return the sub-layers in order. Attention to the source reads it from the states that all layers share."""
+        """Return the sub-layers in order. Cross-attention reads the encoder output from the shared states."""
 
         def self_attention(states: Tensor, _: Tensor | None, replay: Replay) -> Tensor:
             is_lsh = isinstance(self.self_attn, VanillaTransformerLSHAttention)
@@ -102,7 +102,7 @@ class ReversibleLayer:
 
 
 class VanillaTransformerLongEncoderLayer(ReversibleLayer, VanillaTransformerEncoderLayer):
-    """An encoder layer. Transformer-XL attention, which is causal, is left to the decoder."""
+    """Encoder layer. With Transformer-XL attention, which is causal, the encoder uses full attention."""
 
     def __init__(self, config: VanillaTransformerLongConfig, layer_idx: int):
         layer_type = "full_attention" if config.layer_type == "transfo_xl_attention" else config.layer_type
@@ -110,7 +110,7 @@ class VanillaTransformerLongEncoderLayer(ReversibleLayer, VanillaTransformerEnco
 
 
 class VanillaTransformerLongDecoderLayer(ReversibleLayer, VanillaTransformerDecoderLayer):
-    """A decoder layer, with or without attention to the source."""
+    """Decoder layer, with or without cross-attention."""
 
     def __init__(self, config: Any, layer_idx: int):
         cross_attention_type = getattr(config, "cross_attention_type", "full_attention")
@@ -120,7 +120,7 @@ class VanillaTransformerLongDecoderLayer(ReversibleLayer, VanillaTransformerDeco
 
 
 class LongStack(VanillaTransformerStack):
-    """Mixin for encoder and decoder: padding masks, positions by type of attention, reversible layers."""
+    """Mixin for encoder and decoder: padding masks, positions by layer type, reversible layers."""
 
     config: VanillaTransformerLongFields  # type: ignore[assignment]
     layers: Any
@@ -134,7 +134,16 @@ class LongStack(VanillaTransformerStack):
         position_ids: Tensor | None = None,
         past_key_values: Cache | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Return the input of the first layer, `(B, L, D)`, and a padding mask `(B, ≥ L)`, or None for no padding."""
+        """
+        Return the input of the first layer `(B, L, D)` and its attention mask.
+
+        With full attention, the mask is as in [`VanillaTransformerStack`]. Otherwise it is a padding mask `(B, ≥ L)`,
+        or None for no padding.
+
+        Raises:
+            ValueError: Invalid ids or embeddings, a cache of another layer type, a mask other than a padding mask,
+                padding at the start of a segment after a memory, or a memory with gradient checkpointing.
+        """
         self._check_cache(past_key_values)
         attention_class = type(self.layers[0].self_attn)
         if attention_class is VanillaTransformerAttention:
@@ -185,20 +194,20 @@ class LongStack(VanillaTransformerStack):
             )
         if attention_mask is None and input_ids is not None and self.config.pad_token_id is not None:
             attention_mask = input_ids.ne(self.config.pad_token_id)
-            attention_mask[:, 0] = True  # the start symbol, which may be the padding token
+            attention_mask[:, 0] = True  # the start token, which may be the padding token
         return attention_mask
 
     def run_branches(
         self, branches: list[list[ReversibleBranch]], hidden_states: Tensor, shared_states: Tensor | None = None,
         past_key_values: Cache | None = None,
     ) -> Tensor:  # fmt: skip
-        """Run the branches of all layers; store activations if running twice would update a cache twice."""
+        """Run the branches of all layers. With a cache, store activations: a second run would update it again."""
         run = apply_reversibly if past_key_values is None else apply_storing_activations
         return self.final_norm(run([branch for layer in branches for branch in layer], hidden_states, shared_states))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Start Transformer-XL attention without a preference for content or position."""
+        """Initialize weights as in the base model, and the biases of Transformer-XL attention to zero."""
         super()._init_weights(module)
         if isinstance(module, VanillaTransformerTransfoXLAttention):
             init.zeros_(module.content_bias)
@@ -206,7 +215,7 @@ class LongStack(VanillaTransformerStack):
 
 
 class VanillaTransformerLongEncoder(LongStack, VanillaTransformerEncoder):
-    """N layers over embedded source tokens."""
+    """Encoder for long sequences."""
 
     layer_class = VanillaTransformerLongEncoderLayer
 
@@ -241,12 +250,12 @@ class LongDecoderStack(LongStack):
 
 
 class VanillaTransformerLongDecoder(LongDecoderStack, VanillaTransformerDecoder):
-    """N layers over embedded target tokens, each attending to the encoder output."""
+    """Decoder for long sequences, with cross-attention to the encoder output."""
 
     layer_class = VanillaTransformerLongDecoderLayer
 
     def create_cache(self) -> EncoderDecoderCache:
-        """Create an empty cache for the self-attention and for keys and values of the source."""
+        """Create an empty cache for self-attention and cross-attention."""
         return EncoderDecoderCache(create_cache(self.config), DynamicCache())
 
     def forward(
@@ -260,7 +269,7 @@ class VanillaTransformerLongDecoder(LongDecoderStack, VanillaTransformerDecoder)
 
 
 class VanillaTransformerLongModel(VanillaTransformerModel):
-    """Encoder and decoder for long sequences, without the output projection."""
+    """Encoder-decoder model for long sequences, without the output projection."""
 
     config_class = VanillaTransformerLongConfig
     encoder_class = VanillaTransformerLongEncoder
@@ -269,7 +278,7 @@ class VanillaTransformerLongModel(VanillaTransformerModel):
 
 
 class LongGenerationMixin(GenerationMixin):
-    """`generate()` with the cache that the self-attention needs."""
+    """Mixin whose `generate()` creates the cache for the layer type."""
 
     base_model: Any
 
@@ -282,10 +291,11 @@ class LongGenerationMixin(GenerationMixin):
         **kwargs: Any,
     ) -> Any:
         """
-        Generate; see `GenerationMixin.generate`. A given `past_key_values` is read, not changed.
+        Generate; see `GenerationMixin.generate`. An encoder-decoder model does not change a memory in
+        `past_key_values`.
 
         Raises:
-            ValueError: `cache_implementation` asks for a static cache.
+            ValueError: `cache_implementation` is set, but not to `"dynamic"`.
         """
         implementation = generation_option(self, "cache_implementation", generation_config, kwargs)
         if implementation not in (None, "dynamic"):
@@ -305,11 +315,11 @@ class LongGenerationMixin(GenerationMixin):
 
 class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, VanillaTransformerForConditionalGeneration):
     """
-    The whole Transformer for long sequences.
+    Encoder-decoder model for long sequences, with the output projection.
 
     With `layer_types="transfo_xl_attention"` the decoder can attend to earlier texts, for example to translate a
-    document sentence by sentence: pass `memory = create_cache(config)` as `past_key_values` to each call, which adds
-    to it. `generate()` reads it without adding to it.
+    document sentence by sentence. Create `memory = create_cache(config)` and pass it as `past_key_values` to each
+    call, which appends its target. `generate()` reads the memory without changing it.
     """
 
     config_class = VanillaTransformerLongConfig
@@ -318,7 +328,7 @@ class VanillaTransformerLongForConditionalGeneration(LongGenerationMixin, Vanill
 
 
 class VanillaTransformerLongDecoderModel(LongDecoderStack, VanillaTransformerDecoderModel):
-    """The decoder alone for long sequences, without the output projection."""
+    """Decoder-only model for long sequences, without the output projection."""
 
     config_class = VanillaTransformerLongDecoderConfig
     layer_class = VanillaTransformerLongDecoderLayer
@@ -331,10 +341,10 @@ class VanillaTransformerLongDecoderModel(LongDecoderStack, VanillaTransformerDec
 
 class VanillaTransformerLongForCausalLM(LongGenerationMixin, VanillaTransformerForCausalLM):
     """
-    The decoder alone for long sequences, with the projection to the vocabulary.
+    Causal language model for long sequences.
 
-    With `layer_types="transfo_xl_attention"`, pass `memory = create_cache(config)` as `past_key_values` to each call:
-    it carries earlier segments over to the next one.
+    With `layer_types="transfo_xl_attention"`, create `memory = create_cache(config)` and pass it as `past_key_values`
+    to each call, which then attends to earlier segments.
     """
 
     config_class = VanillaTransformerLongDecoderConfig

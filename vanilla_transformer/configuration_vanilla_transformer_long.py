@@ -9,10 +9,10 @@ from huggingface_hub.dataclasses import strict
 from .configuration_vanilla_transformer import VanillaTransformerConfig, VanillaTransformerDecoderFields
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 
-# The first two are values of `layer_types` throughout transformers. It has none for the other two architectures, which
-# are named after Reformer's "lsh" layers and after the model of Dai et al.
+# transformers defines the first two values of `layer_types`. The other two are named after Reformer's "lsh" layers and
+# after Transformer-XL.
 LAYER_TYPES = ("full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention")
-# Fields of earlier versions, and their names now.
+# Field names of earlier versions and the current names.
 RENAMED_FIELDS = {
     "attention": "layer_types",
     "cross_attention": "cross_attention_type",
@@ -27,7 +27,7 @@ RENAMED_FIELDS = {
 
 @strict
 class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
-    """Fields and rules of models for long sequences; [`VanillaTransformerLongConfig`] documents them."""
+    """Fields and checks of models for long sequences; [`VanillaTransformerLongConfig`] documents them."""
 
     layer_types: str | list[str] = "linear_attention"
     num_hashes: int = 4
@@ -47,11 +47,11 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
 
     @property
     def layer_type(self) -> str:
-        """The type of all layers."""
+        """Return the type of all layers."""
         return self.layer_types[0]
 
     def validate_layer_type(self) -> None:
-        """Allow the types that transformers does not list; `check_combinations` checks the field."""
+        """Skip the check of transformers, which does not list all of our types; see `check_combinations`."""
 
     def check_combinations(self) -> None:
         super().check_combinations()
@@ -113,27 +113,28 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
 @strict
 class VanillaTransformerLongConfig(VanillaTransformerConfig, VanillaTransformerLongFields):
     """
-    Shape of a [`VanillaTransformerLongModel`], an encoder and a decoder with attention for long sequences.
+    Configuration of a [`VanillaTransformerLongModel`], an encoder-decoder model for long sequences.
 
     Args:
         layer_types (`str` or `list[str]`, defaults to `"linear_attention"`):
-            Self-attention, the same in all layers: a string, or a list with an entry per decoder layer.
-            `"linear_attention"` (Katharopoulos et al., 2020) costs time linear in the length, and constant time per
-            generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to similar positions.
+            Type of self-attention, the same in all layers: a string, or a list with one entry per decoder layer.
+            `"linear_attention"` (Katharopoulos et al., 2020) takes time linear in the length, and constant time per
+            generated token. `"lsh_attention"` (Kitaev et al., 2020) attends to keys similar to the query.
             `"transfo_xl_attention"` (Dai et al., 2019) is softmax attention with relative positions and a memory of
             earlier segments in the decoder; the encoder, which has no earlier segments, keeps full attention.
-            `"full_attention"` is the paper's, for use with reversible layers.
+            `"full_attention"` is the softmax attention of the base model, for use with reversible layers.
         cross_attention_type (`str`, defaults to `"full_attention"`):
-            Attention to the encoder output; `"linear_attention"` is the alternative.
+            Type of cross-attention: `"full_attention"` or `"linear_attention"`.
         num_hashes (`int`, defaults to 4): Hashing rounds of LSH attention.
         num_buckets (`int`, defaults to 32):
-            Buckets per round: an even number, or 1 for no hashing. Reformer's choice is twice the length divided by
+            Buckets per round: an even number, or 1 for no hashing. Reformer uses twice the length divided by
             `lsh_attn_chunk_length`.
         lsh_attn_chunk_length (`int`, defaults to 64):
-            Positions per chunk, which attends to itself and to the previous one. Lengths need not be a multiple.
-        hash_seed (`int`, defaults to 0): Seed of the random rotations, the same for every call.
+            Positions per chunk; a chunk attends to itself and to the previous one. The sequence length need not be a
+            multiple.
+        hash_seed (`int`, defaults to 0): Seed of the random rotations, which are the same in each call.
         mem_len (`int`, *optional*):
-            Maximum number of earlier positions in a Transformer-XL cache; by default all of them.
+            Maximum number of earlier positions in a Transformer-XL memory; by default there is no limit.
         reversible (`bool`, defaults to `False`):
             Recompute activations in the backward pass instead of storing them. Needs `normalize_before`, since a
             branch must not be normalized together with the stream that it is added to.
@@ -162,7 +163,7 @@ class VanillaTransformerLongConfig(VanillaTransformerConfig, VanillaTransformerL
 @strict
 class VanillaTransformerLongDecoderConfig(VanillaTransformerDecoderConfig, VanillaTransformerLongFields):
     """
-    Shape of a [`VanillaTransformerLongDecoderModel`], which reads a long sequence and continues it.
+    Configuration of a [`VanillaTransformerLongDecoderModel`], a decoder-only model for long sequences.
 
     Args:
         layer_types, num_hashes, num_buckets, lsh_attn_chunk_length, hash_seed, mem_len, reversible:

@@ -89,7 +89,7 @@ def test_reversible_replays_discrete_choices_in_backward(number):
     """Make each choice depend on the number of earlier ones, so that a second choice would differ from the first."""
     choices = []
 
-    def wavering(half):
+    def with_alternating_choice(half):
         def make(states):
             choices.append((states + len(choices) % 2 > 0.5).double())
             return choices[-1]
@@ -101,7 +101,9 @@ def test_reversible_replays_discrete_choices_in_backward(number):
 
     states, expected, found = torch.randn(2, 5, WIDTH, dtype=torch.float64), [], []
     for run, outcome in ((apply_storing_activations, expected), (apply_reversibly, found)):
-        outcome += output_and_gradients(run, [wavering(half) for half in random_branches(number)], states, None)[1]
+        outcome += output_and_gradients(
+            run, [with_alternating_choice(half) for half in random_branches(number)], states, None
+        )[1]
         assert len(choices) == number
         choices.clear()
     torch.testing.assert_close(found, expected, atol=1e-11, rtol=1e-11)
@@ -122,7 +124,7 @@ def test_reversible_accumulates_gradients_branch_by_branch():
             lambda _, number=number: events.append(f"given {number}")
         )
 
-    def watched(number, half):
+    def with_record(number, half):
         def branch(states, others, replay):
             events.append(f"run {number}")
             return half.function(states, others, replay)
@@ -130,7 +132,7 @@ def test_reversible_accumulates_gradients_branch_by_branch():
         return ReversibleBranch(branch, half.parameters)
 
     states = torch.randn(2, 5, WIDTH, dtype=torch.float64)
-    output = apply_reversibly([watched(*each) for each in enumerate(halves)], states, None)
+    output = apply_reversibly([with_record(*each) for each in enumerate(halves)], states, None)
     events.clear()
     output.sum().backward()
     assert events == [f"{event} {number}" for number in (3, 2, 1, 0) for event in ("run", "given")]
@@ -162,7 +164,7 @@ def test_reversible_restores_autocast_in_backward():
             parameter.data = parameter.data.float()
     seen = []
 
-    def watched(half):
+    def with_record(half):
         def branch(states, others, replay):
             output = half.function(states, others, replay)
             seen.append(output.dtype)
@@ -171,6 +173,6 @@ def test_reversible_restores_autocast_in_backward():
         return ReversibleBranch(branch, half.parameters)
 
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = apply_reversibly([watched(half) for half in halves], states, None)
+        output = apply_reversibly([with_record(half) for half in halves], states, None)
     output.float().sum().backward()
     assert seen == [torch.bfloat16] * 4

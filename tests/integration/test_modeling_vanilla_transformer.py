@@ -209,7 +209,7 @@ def copy_layer_to_torch(ours, theirs, norms):
 
 
 def torch_transformer(model):
-    """Return an `nn.Transformer` with the weights of `model` and its logits as a function of ids and source mask."""
+    """Return an `nn.Transformer` with the weights of `model`."""
     config = model.config
     torch_model = nn.Transformer(
         config.d_model,

@@ -35,6 +35,7 @@ from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
+    VanillaTransformerInt8Config,
 )
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
@@ -237,8 +238,8 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
     references = read_lines(options.references)[: options.count] if options.references else None
     tokenizer = AutoTokenizer.from_pretrained(options.folder)
     model, in_8_bits = (
-        VanillaTransformerForConditionalGeneration.from_pretrained(options.folder, dtype=dtype)
-        for dtype in (torch.float32, "int8")
+        VanillaTransformerForConditionalGeneration.from_pretrained(options.folder, **how)
+        for how in ({"dtype": torch.float32}, {"quantization_config": VanillaTransformerInt8Config()})
     )
     marian = model_to_marian(model)
     rows = []

@@ -2,7 +2,7 @@
 
 The tests are not installed with the library. Pip downloads the source distribution of the installed version into
 `build/` once. It lacks some files that those tests import; `STAND_INS` replaces them. `GenerationTesterMixin` is among
-them: `tests/unit/test_generation_vanilla_transformer.py` covers generation.
+them: `tests/integration/test_generation_vanilla_transformer.py` covers generation.
 """
 
 import os

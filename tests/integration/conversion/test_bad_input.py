@@ -95,7 +95,7 @@ def test_writers_refuse_damaged_weights(form, damage, tiny_model, tiny_tokenizer
     tiny_tokenizer.save_pretrained(tmp_path / "ours")
     damage(tmp_path / "ours" / "model.safetensors")
     command = ["convert", str(tmp_path / "ours"), str(tmp_path / "theirs"), "--target_format", form]
-    assert "truncated or damaged" in assert_refused(command, capsys, tmp_path)
+    assert "truncated or corrupt" in assert_refused(command, capsys, tmp_path)
 
 
 @pytest.mark.parametrize("form", WRITERS)

@@ -21,7 +21,7 @@ from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoder
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
-from .inference import VanillaTransformerInt8Config
+from .inference import TranslationPipeline, VanillaTransformerInt8Config
 from .modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
@@ -40,7 +40,6 @@ from .modeling_vanilla_transformer_long import (
     VanillaTransformerLongModel,
     create_cache,
 )
-from .pipeline_vanilla_transformer import TranslationPipeline
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 __version__ = "0.1.0"

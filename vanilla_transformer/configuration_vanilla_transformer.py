@@ -10,7 +10,7 @@ from typing import Any, Literal
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig
-from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file, get_relative_import_files
+from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file
 
 SIDES = ("encoder_", "decoder_")
 PIPELINE = "pipeline_vanilla_transformer"
@@ -60,17 +60,13 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         if not type(self).__module__.startswith("transformers_modules."):
             kwargs = {name: value for name, value in kwargs.items() if name not in ("auto_map", "custom_pipelines")}
         super().__post_init__(**kwargs)
+        self.validate_sizes()
         self.validate_architecture()
         self.validate_token_ids()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON types, and where transformers finds the carried code."""
         return super().to_dict() | copy.deepcopy(self.remote_code)
-
-    def validate_architecture(self) -> None:
-        """Check the rules between fields, at construction and before saving."""
-        self.check_sizes()
-        self.check_combinations()
 
     def validate_token_ids(self) -> None:
         """Check that special tokens are rows of the embedding: others would fail deep inside the model."""
@@ -83,7 +79,8 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
                 if token_id is not None and not 0 <= token_id < entries:
                     raise ValueError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
 
-    def check_sizes(self) -> None:
+    def validate_sizes(self) -> None:
+        """Check each size, and that heads divide the width."""
         sizes = ("vocab_size", "d_model", "layers", "attention_heads", "ffn_dim", "max_source_length")
         for field in ("max_position_embeddings", *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
             value = getattr(self, field, None)
@@ -96,7 +93,8 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
                 found = f"d_model={self.d_model} and {field}={getattr(self, field)}"
                 raise ValueError(f"`d_model` must be a multiple of `{field}`, got {found}.")
 
-    def check_combinations(self) -> None:
+    def validate_architecture(self) -> None:
+        """Check the other values, by themselves and together."""
         for field in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, field) < 1.0:
                 raise ValueError(f"`{field}` must be a probability in [0, 1), got {getattr(self, field)}.")
@@ -140,43 +138,35 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     decoder_attention_heads=16, dropout=0.3)` is its big model (table 3, last row).
 
     Args:
-        vocab_size (`int`, defaults to 37000): Size of the vocabulary; section 5.1 has byte pairs of both languages.
-        decoder_vocab_size (`int`, *optional*, defaults to `vocab_size`): Size of a separate target vocabulary.
-        share_encoder_decoder_embeddings (`bool`, defaults to `True`): One embedding matrix for both (section 3.4).
-        tie_word_embeddings (`bool`, defaults to `True`):
-            The output projection is the transposed target embedding (section 3.4). `False` unties all matrices.
-        d_model (`int`, defaults to 512): Width of the residual stream (section 3.1). Must be even for sinusoids.
-        encoder_layers, decoder_layers (`int`, default to 6): N of section 3.1.
-        encoder_attention_heads, decoder_attention_heads (`int`, default to 8): h of section 3.2.2, `d_model / h` wide.
-        encoder_ffn_dim, decoder_ffn_dim (`int`, default to 2048): d_ff of section 3.3.
-        activation_function (`str`, defaults to `"relu"`): Between the two projections of section 3.3, equation 2.
-        dropout (`float`, defaults to 0.1): On the output of sub-layers and on embeddings with positions (section 5.4).
-        attention_dropout (`float`, defaults to 0.0): On attention probabilities. Not in the paper.
-        activation_dropout (`float`, defaults to 0.0): After the feed-forward activation. Not in the paper.
-        attention_bias (`bool`, defaults to `False`): Biases in the attention projections. Not in the paper.
-        lm_head_bias (`bool`, defaults to `False`): A bias on the logits, as in Marian. Not in the paper.
-        normalize_before (`bool`, defaults to `False`):
-            `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and one more
-            normalization after each stack (pre-norm). Not in the paper.
-        layer_norm_eps (`float`, defaults to 1e-6): Tensor2Tensor's value; the paper gives none.
-        scale_embedding (`bool`, defaults to `True`): Multiply embeddings by √d_model (section 3.4).
-        position_embedding_type (`str`, defaults to `"sinusoidal"`):
-            `"sinusoidal"` (section 3.5), or `"learned"` (table 3, row E) up to `max_position_embeddings`.
-        sinusoid_layout (`str`, defaults to `"interleaved"`):
-            Sine and cosine in turns (section 3.5), or `"halves"`: all sines, then all cosines, as in Marian.
-        max_position_embeddings (`int`, defaults to 1024): Number of learned positions; sinusoids have no limit.
-        max_source_length (`int`, *optional*):
-            Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines into sentences.
-        source_eos (`bool`, defaults to `True`):
-            Attend to the EOS of a source. `False` is for models of toolkits such as OpenNMT, whose sources have none.
-        init_std (`float`, *optional*):
-            Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start
+        vocab_size: Size of the vocabulary; section 5.1 has 37000 byte pairs of both languages.
+        decoder_vocab_size: Size of a separate target vocabulary, `vocab_size` by default.
+        share_encoder_decoder_embeddings: One embedding matrix for both (section 3.4).
+        tie_word_embeddings: The output projection is the target embedding (section 3.4). `False` unties all matrices.
+        d_model: Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.
+        encoder_layers, decoder_layers: N = 6 of section 3.1.
+        encoder_attention_heads, decoder_attention_heads: h = 8 of section 3.2.2, each `d_model / h` wide.
+        encoder_ffn_dim, decoder_ffn_dim: d_ff = 2048 of section 3.3.
+        activation_function: Between the two projections of equation 2, ReLU in section 3.3.
+        dropout: On the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.
+        attention_dropout: On attention probabilities. Not in the paper.
+        activation_dropout: After the feed-forward activation. Not in the paper.
+        attention_bias: Biases in the attention projections. Not in the paper.
+        lm_head_bias: A bias on the logits, as in Marian. Not in the paper.
+        normalize_before: `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and
+            one more normalization after each stack (pre-norm). Not in the paper.
+        layer_norm_eps: 1e-6 is Tensor2Tensor's value; the paper gives none.
+        scale_embedding: Multiply embeddings by √d_model (section 3.4).
+        position_embedding_type: `"sinusoidal"` (section 3.5), or `"learned"` (table 3, row E).
+        sinusoid_layout: Sines and cosines in turns (section 3.5), or `"halves"`: first all sines, as in Marian.
+        max_position_embeddings: Number of learned positions; sinusoids have no limit.
+        max_source_length: Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines.
+        source_eos: Attend to the EOS of a source. The sources of toolkits such as OpenNMT have none: `False`.
+        init_std: Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start
             Glorot-uniform and embeddings with `d_model ** -0.5`. The paper gives no initialization.
-        chunk_size_feed_forward (`int`, defaults to 0):
-            Positions per chunk of the feed-forward layers, recomputed in the backward pass; 0 for all at once.
-        use_cache (`bool`, defaults to `True`): Cache keys and values while generating.
-        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id (`int`, default to 0, 1, 2, 1):
-            Special tokens. The decoder input starts with `decoder_start_token_id` (section 3.1: shifted right).
+        chunk_size_feed_forward: Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all.
+        use_cache: Cache keys and values while generating.
+        pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: Special tokens. The decoder input starts with
+            `decoder_start_token_id` (section 3.1: shifted right).
 
     Raises:
         ValueError: A value is impossible by itself or together with another one.
@@ -222,11 +212,10 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         module = Path(__file__).with_name(f"{PIPELINE}.py")
         if not module.exists():  # loaded as remote code, without the pipeline
             module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
-        for file in [str(module), *get_relative_import_files(module)]:
-            shutil.copyfile(file, Path(save_directory, Path(file).name))
+        shutil.copy(module, save_directory)
 
-    def check_combinations(self) -> None:
-        super().check_combinations()
+    def validate_architecture(self) -> None:
+        super().validate_architecture()
         if self.share_encoder_decoder_embeddings and self.decoder_vocab_size != self.vocab_size:
             rule = f"must equal `vocab_size`={self.vocab_size} while `share_encoder_decoder_embeddings` is on"
             raise ValueError(f"`decoder_vocab_size` {rule}, got {self.decoder_vocab_size}.")

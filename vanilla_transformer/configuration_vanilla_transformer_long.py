@@ -51,10 +51,10 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
         return self.layer_types[0]
 
     def validate_layer_type(self) -> None:
-        """Skip the check of transformers, which does not list all of our types; see `check_combinations`."""
+        """Skip the check of transformers, which does not list all of our types; see `validate_architecture`."""
 
-    def check_combinations(self) -> None:
-        super().check_combinations()
+    def validate_architecture(self) -> None:
+        super().validate_architecture()
         self._check_layer_types()
         self._check_lsh_fields()
         self._check_transfo_xl_fields()

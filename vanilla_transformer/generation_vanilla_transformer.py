@@ -11,7 +11,6 @@ Both are entries of `generation_config.json`, saved, loaded and overridden like 
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -21,8 +20,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
 PAPER_PARAMETERS = ("length_penalty_type", "max_new_tokens_beyond_source")
-# The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
-_penalty_type: ContextVar[str] = ContextVar("length_penalty_type", default="power")
 
 
 def paper_generation_config(
@@ -50,9 +47,18 @@ def paper_generation_config(
     return GenerationConfig(**{**parameters, **changes})
 
 
-def length_penalty(length: int, alpha: float, penalty_type: str) -> float:
-    """Return the divisor of a log-probability: `((5 + length) / 6) ** α` for `"wu"` (eq. 14), or `length ** α`."""
-    return ((5 + length) / 6) ** alpha if penalty_type == "wu" else length**alpha
+class WuLengthPenalty(float):
+    """
+    The α of Wu et al. (2016), equation 14, as an exponent: `length ** α` is `((5 + length) / 6) ** α`.
+
+    The library divides log-probabilities by `length ** length_penalty`, so this is all that its beam search needs.
+    """
+
+    def __rpow__(self, length: float, modulus: None = None) -> float:
+        return ((5 + length) / 6) ** float(self)
+
+
+LENGTH_PENALTIES = {"power": float, "wu": WuLengthPenalty}
 
 
 def source_mask(
@@ -127,35 +133,29 @@ class PaperGenerationMixin(GenerationMixin):
         _check_parameters(penalty_type, margin, closest(levels, "num_beams"))
         kwargs = {name: value for name, value in kwargs.items() if name not in PAPER_PARAMETERS}
         ids = inputs if inputs is not None else kwargs.get("input_ids")
-        kwargs |= _source_arguments(self.config, ids, **kwargs)
+        kwargs |= _source_arguments(self.config, ids, kwargs)
         criteria, changes = StoppingCriteriaList(stopping_criteria or []), dict[str, Any]()
         if margin is not None:
             prompt_length = _prompt_length(levels)
             limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs), margin, prompt_length)
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
-        with self._search(levels, changes, ids, logits_processor, criteria) as search:
+        find_search = self.fast_search or (lambda *_: nullcontext())
+        with find_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria) as search:
             beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
             if search is not None:
                 kwargs["custom_generate"] = search
             elif beams_of_library:
+                alpha = closest(levels, "length_penalty")
+                changes["length_penalty"] = LENGTH_PENALTIES[penalty_type](1.0 if alpha is None else alpha)
                 changes["return_dict_in_generate"] = True
             if generation_config is None:
                 kwargs |= changes
             else:  # in a copy: changes as keywords beside a config would log a warning
                 generation_config = copy.deepcopy(generation_config)
                 generation_config.update(**changes)
-            token = _penalty_type.set(penalty_type)
-            try:
-                outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
-            finally:
-                _penalty_type.reset(token)
+            outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
-
-    def _search(self, levels: list, changes: dict, *arguments: Any) -> AbstractContextManager[Callable | None]:
-        if self.fast_search is None or levels[0].get("custom_generate") is not None:
-            return nullcontext()
-        return self.fast_search(self, [{**levels[0], **changes}, *levels[1:]], *arguments)
 
     def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:
         """Return `max_new_tokens` or `max_length` for the longest sentence of the batch; shorter ones stop earlier."""
@@ -167,21 +167,6 @@ class PaperGenerationMixin(GenerationMixin):
             return {"max_length": longest, "max_new_tokens": None}
         return {"max_new_tokens": longest - prompt_length, "max_length": None}
 
-    def _update_finished_beams(self, **arguments: Any) -> tuple[torch.Tensor, ...]:
-        """Divide scores by the penalty of this call instead of `length ** α`."""
-        length = arguments["cur_len"] + 1 - arguments["decoder_prompt_len"]
-        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
-        arguments |= {"topk_log_probs": arguments["topk_log_probs"] / divisor, "length_penalty": 0.0}
-        return super()._update_finished_beams(**arguments)
-
-    def _check_early_stop_heuristic(self, **arguments: Any) -> torch.Tensor:  # type: ignore[override]
-        """Compare running with finished hypotheses by the penalty of this call."""
-        farthest = arguments["early_stopping"] == "never" and arguments["length_penalty"] > 0.0
-        length = arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
-        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
-        arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
-        return super()._check_early_stop_heuristic(**arguments)
-
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
     """Return the value given closest to the call, or None, which counts as not given throughout `generate()`."""
@@ -191,16 +176,18 @@ def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
 def _closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
     for level in levels:
-        margin = level.get("max_new_tokens_beyond_source")
-        if level.get("max_new_tokens") is not None or (margin is None and level.get("max_length") is not None):
-            return None
-        if margin is not None:
-            return margin
+        given = {
+            name
+            for name in ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
+            if level.get(name) is not None
+        }
+        if given:
+            return level.get("max_new_tokens_beyond_source") if "max_new_tokens" not in given else None
     return None
 
 
 def _check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
-    if penalty_type not in ("power", "wu"):
+    if penalty_type not in LENGTH_PENALTIES:
         raise ValueError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
     if beams is not None and (type(beams) is not int or beams < 1):
         raise ValueError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")
@@ -208,17 +195,13 @@ def _check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
         raise ValueError(f"`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got {margin!r}.")
 
 
-def _source_arguments(
-    config: Any, ids: torch.Tensor | None, attention_mask: Any = None, encoder_outputs: Any = None, **_: Any
-) -> dict[str, Any]:
+def _source_arguments(config: Any, ids: torch.Tensor | None, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the source mask and a copy of given encoder outputs, whose rows the library repeats in place."""
-    arguments = {}
-    mask = source_mask(config, ids, attention_mask)
-    if mask is not None:
-        arguments["attention_mask"] = mask
-    if encoder_outputs is not None:
-        named = isinstance(encoder_outputs, ModelOutput)
-        arguments["encoder_outputs"] = copy.copy(encoder_outputs) if named else BaseModelOutput(*encoder_outputs)
+    arguments = {"attention_mask": source_mask(config, ids, given.get("attention_mask"))}
+    outputs = given.get("encoder_outputs")
+    if outputs is not None:
+        named = isinstance(outputs, ModelOutput)
+        arguments["encoder_outputs"] = copy.copy(outputs) if named else BaseModelOutput(*outputs)
     return arguments
 
 

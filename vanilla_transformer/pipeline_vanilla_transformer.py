@@ -4,7 +4,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ from transformers.utils import logging
 
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to batch sentences of similar length
 _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
-_WHITE_SPACE = re.compile(r"\s+")
-# Gaps between sentences, as the last group: the white space after Western, Arabic or Indic punctuation (and closing
-# quotation marks and brackets), or the empty gap after CJK punctuation.
+_LINE_GAP = re.compile(r"(?<!\s)\s*[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*")  # the line breaks of `str.splitlines`
+# The white space after Western, Arabic or Indic punctuation (and closing quotation marks and brackets), or the empty
+# gap after CJK punctuation, as the last group.
 _SENTENCE_GAP = re.compile(
     r"""[.!?…؟۔।]["'”’»)\]]*(\s+)|(?<![。！？])[。！？][。！？」』”’）]*(\s*)(?=[^\s。！？」』”’）])"""
 )
@@ -48,40 +48,22 @@ class TranslationPipeline(Pipeline):
     `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or more. All other keyword
     arguments are passed to `generate()`, whose defaults are the checkpoint's.
 
-    With the package installed, several batches are decoded at once on a CPU, and
-    `TranslationPipeline(folder, backend="ctranslate2")` runs a folder that was converted for CTranslate2.
+    With the package installed, several batches are decoded at once on a CPU.
 
     Raises:
-        ValueError: The input contains something other than strings, `batch_size` is not a positive integer,
-            `generate()` does not accept an argument, or the backend is unknown.
-        OSError: The folder is not one for the backend, or the backend is not installed.
+        ValueError: The input contains something other than strings, `batch_size` is not a positive integer, or
+            `generate()` does not accept an argument.
     """
 
     _load_tokenizer = True
-    # The installed package sets both: backends as (folder, tokenizer, device) -> (model, tokenizer), and a `map` over
-    # batches that runs several at once, (model, generate_kwargs, function, batches) -> outputs in order.
-    backends: dict[str, Callable[..., tuple[Any, Any]]] = {}
+    # The installed package sets a `map` over batches that runs several at once:
+    # (model, generate_kwargs, function, batches) -> outputs in order.
     map_batches: Callable[..., Iterator[torch.Tensor]] | None = None
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any = None,
-        *,
-        backend: str | None = None,
-        batch_size: int | None = None,
-        progress_bar: bool | None = None,
-        **kwargs: Any,
-    ):
-        if backend is not None:
-            if backend not in self.backends:
-                known = ", ".join(["None", *map(repr, self.backends)])
-                raise ValueError(f"`backend` must be one of {known}, got {backend!r}.")
-            model, tokenizer = self.backends[backend](model, tokenizer, kwargs.get("device"))
-            kwargs["device"] = model.device
+    def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
         self.default_batch_size = 32 if batch_size is None else batch_size
         self.default_progress_bar = progress_bar
-        super().__init__(model=model, tokenizer=tokenizer, **{"task": "translation", **kwargs})
+        super().__init__(*args, **{"task": "translation", **kwargs})
 
     def _sanitize_parameters(self, **generate_kwargs: Any) -> tuple[dict, dict, dict]:
         self.default_generate_kwargs = generate_kwargs  # called by the constructor only
@@ -100,16 +82,11 @@ class TranslationPipeline(Pipeline):
             raise ValueError(f"`batch_size` must be an integer of 1 or more, got {batch_size!r}.")
         if "generation_config" not in generate_kwargs:  # which replaces all defaults of the constructor
             generate_kwargs = {**self.default_generate_kwargs, **generate_kwargs}
-
-        def translate(texts: list[str]) -> list[Any]:
-            return self._translate(texts, batch_size, progress_bar, generate_kwargs)
-
+        translate = partial(self._translate, batch_size, progress_bar, generate_kwargs)
         if isinstance(inputs, str):
             return translate([inputs])
         if isinstance(inputs, Mapping | bytes) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
-            raise ValueError(
-                f"Text to translate must be a string or an iterable of strings, got {type(inputs).__name__}."
-            )
+            raise ValueError(f"`inputs` must be a string or an iterable of strings, got {type(inputs).__name__}.")
         texts = _check_strings(inputs)
         if hasattr(inputs, "__len__") and hasattr(inputs, "__getitem__"):
             return translate(list(texts))
@@ -118,10 +95,8 @@ class TranslationPipeline(Pipeline):
 
     def preprocess(self, input_: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
         """Pad a batch of token ids to `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
-        padded = self.tokenizer.pad(
-            {"input_ids": input_}, padding_side="right", return_attention_mask=True, return_tensors="pt"
-        )
-        return dict(padded)
+        options = {"padding_side": "right", "return_attention_mask": True, "return_tensors": "pt"}
+        return dict(self.tokenizer.pad({"input_ids": input_}, **options))
 
     def _forward(self, input_tensors: dict[str, torch.Tensor], **generate_kwargs: Any) -> torch.Tensor:
         """Generate token ids of shape `(batch_size * num_return_sequences, target_length)`."""
@@ -132,12 +107,18 @@ class TranslationPipeline(Pipeline):
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
 
     def _translate(
-        self, texts: list[str], batch_size: int, progress_bar: bool | None, generate_kwargs: dict[str, Any]
+        self, batch_size: int, progress_bar: bool | None, generate_kwargs: dict[str, Any], texts: list[str]
     ) -> list[Any]:
         segments = self._split(texts)
         sentences = [segment.text for text_segments in segments for segment in text_segments]
-        with _progress_bar(len(sentences), progress_bar) as bar, _eval_mode(self.model):
-            translations = iter(self._translate_sentences(sentences, batch_size, generate_kwargs, bar.update))
+        hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with logging.tqdm(total=len(sentences), unit="sentence", desc="Translating", disable=hidden) as bar:
+                translations = iter(self._translate_sentences(sentences, batch_size, generate_kwargs, bar.update))
+        finally:
+            self.model.train(was_training)
         answers = []
         for text_segments in segments:
             hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))
@@ -169,12 +150,9 @@ class TranslationPipeline(Pipeline):
         def generate(batch: list[int]) -> torch.Tensor:
             return self.forward(self.preprocess([encoded[index] for index in batch]), **generate_kwargs)
 
-        if self.map_batches is None:
-            generated: Iterator[torch.Tensor] = map(generate, batches)
-        else:
-            generated = self.map_batches(self.model, generate_kwargs, generate, batches)
+        run = map if self.map_batches is None else partial(self.map_batches, self.model, generate_kwargs)
         translations: list[list[str]] = [[] for _ in sentences]
-        for batch, outputs in zip(batches, generated, strict=True):
+        for batch, outputs in zip(batches, run(generate, batches), strict=True):
             texts = self.postprocess(outputs)
             each = len(texts) // len(batch)
             for row, index in enumerate(batch):
@@ -189,21 +167,16 @@ class TranslationPipeline(Pipeline):
         return self.tokenizer(texts)["input_ids"] if texts else []
 
     def _num_return_sequences(self, generate_kwargs: dict[str, Any]) -> int:
-        configs = [generate_kwargs.get("generation_config"), self.model.generation_config]
-        given = [generate_kwargs.get("num_return_sequences")]
-        given += [getattr(config, "num_return_sequences", None) for config in configs]
-        return next((number for number in given if number is not None), 1)
+        configs = generate_kwargs.get("generation_config"), self.model.generation_config
+        levels = [generate_kwargs, *(vars(config) for config in configs if config is not None)]
+        return next((level["num_return_sequences"] for level in levels if level.get("num_return_sequences")), 1)
 
 
 def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """
-    Return the token ids of each text with exactly one EOS, at the end.
+    Return the token ids of each text with exactly one EOS, at the end; the tokenizer must have an `eos_token`.
 
-    Tokenizers differ: many add no EOS, some add one at the start, and most take an EOS written in a text for the
-    symbol.
-
-    Raises:
-        ValueError: The tokenizer has no `eos_token`.
+    Many tokenizers add no EOS, some add one at the start, and most take an EOS written in a text for the symbol.
     """
     eos = tokenizer.eos_token_id
     if eos is None:
@@ -217,57 +190,32 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     return [[*(token for token in sentence if token != eos), eos] for sentence in sentences]
 
 
-@contextmanager
-def _eval_mode(model: Any) -> Iterator[None]:
-    """Turn dropout off within the block."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
 def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
     for position, text in enumerate(texts):
         if not isinstance(text, str):
-            raise ValueError(
-                f"Text to translate must be a string, got {type(text).__name__} ({text!r}) at position {position}."
-            )
+            found = f"{type(text).__name__} ({text!r})"
+            raise ValueError(f"Text to translate must be a string, got {found} at position {position}.")
         yield text
-
-
-def _progress_bar(sentences: int, wanted: bool | None) -> Any:
-    on_terminals_only = None
-    hidden = not wanted if wanted is not None else True if sentences < _LONG_WORK else on_terminals_only
-    return logging.tqdm(total=sentences, unit="sentence", desc="Translating", disable=hidden)
 
 
 def split_lines(text: str) -> Iterator[Segment]:
     """Split a text into lines, separated by line breaks with the white space and blank lines around them."""
-    text = text.strip()
-    spaces = (match.span() for match in _WHITE_SPACE.finditer(text))
-    return _cut(text, (span for span in spaces if _breaks_line(text[slice(*span)])))
-
-
-def _breaks_line(white_space: str) -> bool:
-    return white_space.splitlines() != [white_space]
+    return _split_at(_LINE_GAP, Segment(text.strip(), ""))
 
 
 def split_sentences(line: Segment) -> Iterator[Segment]:
     """Split a line into sentences; the last one keeps the line's separator."""
-    gaps = (match.span(match.lastindex or 0) for match in _SENTENCE_GAP.finditer(line.text))
-    return _cut(line.text, gaps, line.separator)
+    return _split_at(_SENTENCE_GAP, line)
 
 
-def _cut(text: str, gaps: Iterable[tuple[int, int]], last_separator: str = "") -> Iterator[Segment]:
-    """Cut `text` at `gaps`, each from start to end, which become the separators."""
+def _split_at(gap: re.Pattern[str], whole: Segment) -> Iterator[Segment]:
     start = 0
-    for gap_start, gap_end in gaps:
-        yield Segment(text[start:gap_start], text[gap_start:gap_end])
+    for match in gap.finditer(whole.text):
+        gap_start, gap_end = match.span(match.lastindex or 0)
+        yield Segment(whole.text[start:gap_start], whole.text[gap_start:gap_end])
         start = gap_end
-    if start < len(text):
-        yield Segment(text[start:], last_separator)
+    if start < len(whole.text):
+        yield Segment(whole.text[start:], whole.separator)
 
 
 def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> str:

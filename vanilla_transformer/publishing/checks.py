@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging as library_logging
 
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline
+from vanilla_transformer.inference import TranslationPipeline
 
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, run_check

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.evaluation.decoding import translate_on_all_processes
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline
 from vanilla_transformer.training.checkpoint import save_model_folder
 
 ROOT = Path(__file__).parents[3]

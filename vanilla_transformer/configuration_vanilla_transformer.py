@@ -4,6 +4,7 @@
 
 import copy
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,15 +80,18 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
                 if token_id is not None and not 0 <= token_id < entries:
                     raise ValueError(f"`{field}` must be in the vocabulary of {entries} entries, got {token_id}.")
 
+    def check(self, field: str, rule: str, holds: Callable[[Any], bool]) -> None:
+        """Check that a field, if it exists and is not None, follows a rule."""
+        value = getattr(self, field, None)
+        if value is not None and not holds(value):
+            raise ValueError(f"`{field}` must {rule}, got {value!r}.")
+
     def validate_sizes(self) -> None:
         """Check each size, and that heads divide the width."""
         sizes = ("vocab_size", "d_model", "layers", "attention_heads", "ffn_dim", "max_source_length")
         for field in ("max_position_embeddings", *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
-            value = getattr(self, field, None)
-            if value is not None and value < 1:
-                raise ValueError(f"`{field}` must be at least 1, got {value}.")
-        if self.chunk_size_feed_forward < 0:
-            raise ValueError(f"`chunk_size_feed_forward` must be at least 0, got {self.chunk_size_feed_forward}.")
+            self.check(field, "be at least 1", lambda size: size >= 1)
+        self.check("chunk_size_feed_forward", "be at least 0", lambda size: size >= 0)
         for field in (f"{side}attention_heads" for side in SIDES):
             if self.d_model % getattr(self, field, 1):
                 found = f"d_model={self.d_model} and {field}={getattr(self, field)}"
@@ -96,17 +100,12 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     def validate_architecture(self) -> None:
         """Check the other values, by themselves and together."""
         for field in ("dropout", "attention_dropout", "activation_dropout"):
-            if not 0.0 <= getattr(self, field) < 1.0:
-                raise ValueError(f"`{field}` must be a probability in [0, 1), got {getattr(self, field)}.")
+            self.check(field, "be a probability in [0, 1)", lambda value: 0.0 <= value < 1.0)
         for field in ("layer_norm_eps", "init_std"):
-            value = getattr(self, field)
-            if value is not None and not value > 0.0:
-                raise ValueError(f"`{field}` must be greater than 0, got {value}.")
-        if self.activation_function not in ACT2FN:
-            known, found = ", ".join(sorted(ACT2FN)), self.activation_function
-            raise ValueError(f"`activation_function` must be one of {known}, got {found!r}.")
-        if self.position_embedding_type == "sinusoidal" and self.d_model % 2:
-            raise ValueError(f"`d_model` must be even for sinusoidal positions, got {self.d_model}.")
+            self.check(field, "be greater than 0", lambda value: value > 0.0)
+        self.check("activation_function", f"be one of {', '.join(sorted(ACT2FN))}", lambda name: name in ACT2FN)
+        if self.position_embedding_type == "sinusoidal":
+            self.check("d_model", "be even for sinusoidal positions", lambda width: width % 2 == 0)
 
 
 @strict
@@ -216,9 +215,9 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
 
     def validate_architecture(self) -> None:
         super().validate_architecture()
-        if self.share_encoder_decoder_embeddings and self.decoder_vocab_size != self.vocab_size:
-            rule = f"must equal `vocab_size`={self.vocab_size} while `share_encoder_decoder_embeddings` is on"
-            raise ValueError(f"`decoder_vocab_size` {rule}, got {self.decoder_vocab_size}.")
+        if self.share_encoder_decoder_embeddings:
+            rule = f"equal `vocab_size`={self.vocab_size} while `share_encoder_decoder_embeddings` is on"
+            self.check("decoder_vocab_size", rule, lambda size: size == self.vocab_size)
 
 
 __all__ = ["VanillaTransformerConfig"]

@@ -3,9 +3,6 @@
 """
 `generate()` as in section 6.1 of "Attention Is All You Need": beam search with the length penalty of Wu et al. (2016),
 and at most `source length + 50` new tokens for each sentence of a batch.
-
-Both are entries of `generation_config.json`, saved, loaded and overridden like any other: `length_penalty_type` and
-`max_new_tokens_beyond_source`.
 """
 
 import copy
@@ -19,8 +16,6 @@ from transformers.generation import GenerationMixin, StoppingCriteria, StoppingC
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
 
-PAPER_PARAMETERS = ("length_penalty_type", "max_new_tokens_beyond_source")
-
 
 def paper_generation_config(
     pad_token_id: int | None, eos_token_id: int | list[int] | None, decoder_start_token_id: int | None, **changes: Any
@@ -29,10 +24,7 @@ def paper_generation_config(
     Return the paper's decoding (section 6.1): beam 4, α = 0.6, at most source length + 50 tokens.
 
     `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis can still beat its
-    finished ones, at any length.
-
-    Args:
-        changes: Parameters of `generate()` that differ from the paper's.
+    finished ones, at any length. `changes` are parameters of `generate()` that differ from the paper's.
     """
     parameters = {
         "num_beams": 4,
@@ -61,38 +53,28 @@ class WuLengthPenalty(float):
 LENGTH_PENALTIES = {"power": float, "wu": WuLengthPenalty}
 
 
-def source_mask(
-    config: Any, input_ids: torch.Tensor | None, attention_mask: torch.Tensor | None
-) -> torch.Tensor | None:
+def source_mask(config: Any, ids: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor | None:
     """
     Return the given mask, or one derived from padding: `(batch_size, source_length)`, 1 for tokens, 0 for padding.
 
-    Padding that also ends a sentence is ambiguous, so a model with `pad_token_id == eos_token_id` needs the
-    mask. Without `config.source_eos`, EOS is masked as well.
+    With `pad_token_id == eos_token_id` the mask must be given. Without `config.source_eos`, EOS is masked as well.
     """
-    if input_ids is None:
-        return attention_mask
+    if ids is None:
+        return mask
     eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-    if attention_mask is None and config.pad_token_id not in [None, *eos]:
-        attention_mask = input_ids.ne(config.pad_token_id).long()
-    if config.source_eos or (attention_mask is not None and attention_mask.dim() != 2):
-        return attention_mask
-    seen = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-    return seen * ~torch.isin(input_ids, torch.tensor(eos, device=input_ids.device))
+    if mask is None and config.pad_token_id not in [None, *eos]:
+        mask = ids.ne(config.pad_token_id).long()
+    if config.source_eos or (mask is not None and mask.dim() != 2):
+        return mask
+    seen = torch.ones_like(ids) if mask is None else mask
+    return seen * ~torch.isin(ids, torch.tensor(eos, device=ids.device))
 
 
 class MaxNewTokensBeyondSource(StoppingCriteria):
-    """
-    Stop each hypothesis once it is `margin` tokens longer than its own source.
+    """Stop each hypothesis at the longest length of its sentence with the prompt: `max_lengths`, `(batch_size,)`."""
 
-    Args:
-        source_lengths (`torch.LongTensor` of shape `(batch_size,)`): Source tokens, with EOS, without padding.
-        margin (`int`): New tokens allowed beyond that, with EOS, without the prompt; 50 in the paper.
-        prompt_length (`int`): Decoder tokens that generation starts from.
-    """
-
-    def __init__(self, source_lengths: torch.Tensor, margin: int, prompt_length: int):
-        self.max_lengths = source_lengths + margin + prompt_length
+    def __init__(self, max_lengths: torch.Tensor):
+        self.max_lengths = max_lengths
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor | None, **kwargs: Any) -> torch.Tensor:
         """Return which rows stop, given `(batch_size * hypotheses, length)`, hypotheses of a sentence side by side."""
@@ -102,7 +84,7 @@ class MaxNewTokensBeyondSource(StoppingCriteria):
 
 class PaperGenerationMixin(GenerationMixin):
     """
-    `generate()` with two more parameters, given as keyword arguments or in the generation config:
+    `generate()` with two more parameters, given as keyword arguments or in the generation config, which saves them:
 
     - `length_penalty_type` (`str`): How `length_penalty` = α changes the score of a hypothesis with log-probability p
       and `len` generated tokens, EOS included. `"power"`, as in transformers: `p / len ** α`. `"wu"`, as in the paper:
@@ -111,10 +93,9 @@ class PaperGenerationMixin(GenerationMixin):
       many tokens. A limit given closer to the call (keyword, then `generation_config`, then the model's own config)
       replaces it, and so does `max_new_tokens` beside it. `max_length` beside it does not: `Seq2SeqTrainer` writes
       the library's default of 20 there.
-
-    A missing source mask is derived from padding.
     """
 
+    paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
     # The installed package sets this. It takes the arguments of a call and yields its `custom_generate`, or None.
     fast_search: Callable[..., AbstractContextManager[Callable | None]] | None = None
 
@@ -127,17 +108,17 @@ class PaperGenerationMixin(GenerationMixin):
         stopping_criteria: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Generate token ids as the library does, with two more parameters; see the class."""
+        """Generate token ids as the library does, with two more parameters and a source mask derived from padding."""
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
         penalty_type, margin = closest(levels, "length_penalty_type") or "power", _closest_margin(levels)
         _check_parameters(penalty_type, margin, closest(levels, "num_beams"))
-        kwargs = {name: value for name, value in kwargs.items() if name not in PAPER_PARAMETERS}
+        kwargs = {name: value for name, value in kwargs.items() if name not in self.paper_parameters}
         ids = inputs if inputs is not None else kwargs.get("input_ids")
         kwargs |= _source_arguments(self.config, ids, kwargs)
         criteria, changes = StoppingCriteriaList(stopping_criteria or []), dict[str, Any]()
         if margin is not None:
             prompt_length = _prompt_length(levels)
-            limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs), margin, prompt_length)
+            limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs) + margin + prompt_length)
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
         find_search = self.fast_search or (lambda *_: nullcontext())
@@ -175,15 +156,9 @@ def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 def _closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
-    for level in levels:
-        given = {
-            name
-            for name in ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
-            if level.get(name) is not None
-        }
-        if given:
-            return level.get("max_new_tokens_beyond_source") if "max_new_tokens" not in given else None
-    return None
+    limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
+    level = next((level for level in levels if any(level.get(name) is not None for name in limits)), dict[str, Any]())
+    return level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
 
 
 def _check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:

@@ -41,23 +41,20 @@ class TranslationPipeline(Pipeline):
     for each; any other iterable returns a generator, which reads ahead in windows. With `num_return_sequences` over 1
     each text has a list of them, best first.
 
-    Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the given order. Line
-    breaks are kept. A line with more tokens than `config.max_source_length`, the longest source in training, is split
-    into sentences, which are never cut. Blank text has an empty translation.
+    Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the given order; with
+    the package installed, several batches are decoded at once on a CPU. Line breaks are kept. A line with more tokens
+    than `config.max_source_length`, the longest source in training, is split into sentences, which are never cut.
+    Blank text has an empty translation.
 
     `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or more. All other keyword
     arguments are passed to `generate()`, whose defaults are the checkpoint's.
 
-    With the package installed, several batches are decoded at once on a CPU.
-
     Raises:
-        ValueError: The input contains something other than strings, `batch_size` is not a positive integer, or
-            `generate()` does not accept an argument.
+        ValueError: An input is not a string, `batch_size` is below 1, or `generate()` does not accept an argument.
     """
 
     _load_tokenizer = True
-    # The installed package sets a `map` over batches that runs several at once:
-    # (model, generate_kwargs, function, batches) -> outputs in order.
+    # The installed package sets (model, options, function, batches) -> outputs in order, of several batches at once.
     map_batches: Callable[..., Iterator[torch.Tensor]] | None = None
 
     def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
@@ -106,9 +103,7 @@ class TranslationPipeline(Pipeline):
     def postprocess(self, model_outputs: torch.Tensor) -> list[str]:
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
 
-    def _translate(
-        self, batch_size: int, progress_bar: bool | None, generate_kwargs: dict[str, Any], texts: list[str]
-    ) -> list[Any]:
+    def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
         segments = self._split(texts)
         sentences = [segment.text for text_segments in segments for segment in text_segments]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
@@ -116,13 +111,13 @@ class TranslationPipeline(Pipeline):
         self.model.eval()
         try:
             with logging.tqdm(total=len(sentences), unit="sentence", desc="Translating", disable=hidden) as bar:
-                translations = iter(self._translate_sentences(sentences, batch_size, generate_kwargs, bar.update))
+                translations = iter(self._generate(sentences, batch_size, options, bar.update))
         finally:
             self.model.train(was_training)
         answers = []
         for text_segments in segments:
             hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))
-            hypotheses = hypotheses or [()] * self._num_return_sequences(generate_kwargs)
+            hypotheses = hypotheses or [()] * self._num_return_sequences(options)
             answer = [{"translation_text": join_segments(text_segments, texts)} for texts in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
         return answers
@@ -139,26 +134,23 @@ class TranslationPipeline(Pipeline):
             for lines in split_texts
         ]
 
-    def _translate_sentences(
-        self, sentences: list[str], batch_size: int, generate_kwargs: dict[str, Any], report: Callable[[int], Any]
-    ) -> list[list[str]]:
+    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[str]]:
         """Return the translations of each sentence, best first, in the given order."""
         encoded = self._encode(sentences)
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
         def generate(batch: list[int]) -> torch.Tensor:
-            return self.forward(self.preprocess([encoded[index] for index in batch]), **generate_kwargs)
+            return self.forward(self.preprocess([encoded[index] for index in batch]), **options)
 
-        run = map if self.map_batches is None else partial(self.map_batches, self.model, generate_kwargs)
-        translations: list[list[str]] = [[] for _ in sentences]
+        run = map if self.map_batches is None else partial(self.map_batches, self.model, options)
+        translations = dict[int, list[str]]()
         for batch, outputs in zip(batches, run(generate, batches), strict=True):
             texts = self.postprocess(outputs)
             each = len(texts) // len(batch)
-            for row, index in enumerate(batch):
-                translations[index] = texts[row * each : (row + 1) * each]
+            translations |= {index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)}
             report(len(batch))
-        return translations
+        return [translations[index] for index in range(len(sentences))]
 
     def _encode(self, texts: list[str]) -> list[list[int]]:
         """Return the token ids of each text. Sources of models with the setting `source_eos` end in one EOS."""
@@ -166,9 +158,9 @@ class TranslationPipeline(Pipeline):
             return encode_sentences(self.tokenizer, texts)
         return self.tokenizer(texts)["input_ids"] if texts else []
 
-    def _num_return_sequences(self, generate_kwargs: dict[str, Any]) -> int:
-        configs = generate_kwargs.get("generation_config"), self.model.generation_config
-        levels = [generate_kwargs, *(vars(config) for config in configs if config is not None)]
+    def _num_return_sequences(self, options: dict[str, Any]) -> int:
+        configs = options.get("generation_config"), self.model.generation_config
+        levels = [options, *(vars(config) for config in configs if config is not None)]
         return next((level["num_return_sequences"] for level in levels if level.get("num_return_sequences")), 1)
 
 
@@ -180,10 +172,8 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
     """
     eos = tokenizer.eos_token_id
     if eos is None:
-        raise ValueError(
-            f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. Set one with "
-            "`tokenizer.add_special_tokens({'eos_token': '</s>'})`."
-        )
+        hint = "Set one with `tokenizer.add_special_tokens({'eos_token': '</s>'})`."
+        raise ValueError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
     if not texts:
         return []
     sentences = tokenizer(list(texts), add_special_tokens=True, return_attention_mask=False)["input_ids"]

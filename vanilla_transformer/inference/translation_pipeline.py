@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from vanilla_transformer import pipeline_vanilla_transformer
+from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
 from .ctranslate2 import load_ctranslate2
 from .parallel_batches import map_batches
 
 
-class TranslationPipeline(pipeline_vanilla_transformer.TranslationPipeline):
+class TranslationPipeline(CarriedTranslationPipeline):
     """
     Translate raw text as the pipeline that checkpoints carry does, with several batches at once on a CPU.
 

@@ -14,7 +14,7 @@ from transformers.configuration_utils import PreTrainedConfig
 from transformers.dynamic_module_utils import HF_MODULES_CACHE, get_cached_module_file
 
 SIDES = ("encoder_", "decoder_")
-PIPELINE = "pipeline_vanilla_transformer"
+PIPELINE = "pipeline_vanilla_transformer.TranslationPipeline"
 
 
 def stack_plan(stack: str, *attentions: str) -> dict[str, str]:
@@ -147,10 +147,8 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         encoder_ffn_dim, decoder_ffn_dim: d_ff = 2048 of section 3.3.
         activation_function: Between the two projections of equation 2, ReLU in section 3.3.
         dropout: On the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.
-        attention_dropout: On attention probabilities. Not in the paper.
-        activation_dropout: After the feed-forward activation. Not in the paper.
-        attention_bias: Biases in the attention projections. Not in the paper.
-        lm_head_bias: A bias on the logits, as in Marian. Not in the paper.
+        attention_dropout, activation_dropout: On attention probabilities; after the activation. Not in the paper.
+        attention_bias, lm_head_bias: Biases in attention projections; on logits, as in Marian. Not in the paper.
         normalize_before: `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and
             one more normalization after each stack (pre-norm). Not in the paper.
         layer_norm_eps: 1e-6 is Tensor2Tensor's value; the paper gives none.
@@ -163,7 +161,6 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         init_std: Standard deviation of all initial weights. By default, as in Tensor2Tensor, projections start
             Glorot-uniform and embeddings with `d_model ** -0.5`. The paper gives no initialization.
         chunk_size_feed_forward: Positions per chunk of feed-forward layers, recomputed in the backward pass; 0: all.
-        use_cache: Cache keys and values while generating.
         pad_token_id, bos_token_id, eos_token_id, decoder_start_token_id: Special tokens. The decoder input starts with
             `decoder_start_token_id` (section 3.1: shifted right).
 
@@ -178,15 +175,10 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
             "AutoModel": "modeling_vanilla_transformer.VanillaTransformerModel",
             "AutoModelForSeq2SeqLM": "modeling_vanilla_transformer.VanillaTransformerForConditionalGeneration",
         },
-        "custom_pipelines": {
-            "translation": {"impl": f"{PIPELINE}.TranslationPipeline", "pt": ["AutoModelForSeq2SeqLM"]},
-        },
+        "custom_pipelines": {"translation": {"impl": PIPELINE, "pt": ["AutoModelForSeq2SeqLM"]}},
     }
-    attribute_map = {
-        "hidden_size": "d_model",
-        "num_attention_heads": "encoder_attention_heads",
-        "num_hidden_layers": "encoder_layers",
-    }
+    attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "encoder_layers"}
+    attribute_map["num_attention_heads"] = "encoder_attention_heads"
     base_model_tp_plan = stack_plan("encoder.", "self_attn") | stack_plan("decoder.", "self_attn", "encoder_attn")
     base_model_pp_plan = {
         "encoder": (["input_ids", "attention_mask"], ["encoder_hidden_states"]),
@@ -208,7 +200,7 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
     def save_pretrained(self, save_directory: Any, *args: Any, **kwargs: Any) -> None:
         """Save `config.json` and the code of the pipeline. The library copies only the modules in `auto_map`."""
         super().save_pretrained(save_directory, *args, **kwargs)
-        module = Path(__file__).with_name(f"{PIPELINE}.py")
+        module = Path(__file__).with_name(PIPELINE.split(".")[0] + ".py")
         if not module.exists():  # loaded as remote code, without the pipeline
             module = Path(HF_MODULES_CACHE, get_cached_module_file(self.name_or_path, module.name))
         shutil.copy(module, save_directory)

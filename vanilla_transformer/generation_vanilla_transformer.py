@@ -8,6 +8,7 @@ and at most `source length + 50` new tokens for each sentence of a batch.
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from transformers import GenerationConfig
 from transformers.generation import GenerationMixin, StoppingCriteria, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import ModelOutput
+
+# The penalty of the `generate()` call in progress: the library passes only α to the two methods that apply it.
+_penalty_type: ContextVar[str] = ContextVar("length_penalty_type", default="power")
 
 
 def paper_generation_config(
@@ -26,31 +30,16 @@ def paper_generation_config(
     `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis can still beat its
     finished ones, at any length. `changes` are parameters of `generate()` that differ from the paper's.
     """
-    parameters = {
-        "num_beams": 4,
-        "length_penalty": 0.6,
-        "length_penalty_type": "wu",
-        "max_new_tokens_beyond_source": 50,
-        "early_stopping": "never",
-        "pad_token_id": pad_token_id,
-        "eos_token_id": eos_token_id,
-        "decoder_start_token_id": decoder_start_token_id,
-    }
-    return GenerationConfig(**{**parameters, **changes})
+    search = {"num_beams": 4, "early_stopping": "never", "max_new_tokens_beyond_source": 50}
+    penalty = {"length_penalty": 0.6, "length_penalty_type": "wu"}
+    special = {"pad_token_id": pad_token_id, "eos_token_id": eos_token_id}
+    special["decoder_start_token_id"] = decoder_start_token_id
+    return GenerationConfig(**(search | penalty | special | changes))
 
 
-class WuLengthPenalty(float):
-    """
-    The α of Wu et al. (2016), equation 14, as an exponent: `length ** α` is `((5 + length) / 6) ** α`.
-
-    The library divides log-probabilities by `length ** length_penalty`, so this is all that its beam search needs.
-    """
-
-    def __rpow__(self, length: float, modulus: None = None) -> float:
-        return ((5 + length) / 6) ** float(self)
-
-
-LENGTH_PENALTIES = {"power": float, "wu": WuLengthPenalty}
+def length_penalty(length: int, alpha: float, penalty_type: str) -> float:
+    """Return the divisor of a log-probability: `((5 + length) / 6) ** α` for `"wu"` (eq. 14), or `length ** α`."""
+    return ((5 + length) / 6) ** alpha if penalty_type == "wu" else length**alpha
 
 
 def source_mask(config: Any, ids: torch.Tensor | None, mask: torch.Tensor | None) -> torch.Tensor | None:
@@ -127,15 +116,17 @@ class PaperGenerationMixin(GenerationMixin):
             if search is not None:
                 kwargs["custom_generate"] = search
             elif beams_of_library:
-                alpha = closest(levels, "length_penalty")
-                changes["length_penalty"] = LENGTH_PENALTIES[penalty_type](1.0 if alpha is None else alpha)
                 changes["return_dict_in_generate"] = True
             if generation_config is None:
                 kwargs |= changes
             else:  # in a copy: changes as keywords beside a config would log a warning
                 generation_config = copy.deepcopy(generation_config)
                 generation_config.update(**changes)
-            outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
+            token = _penalty_type.set(penalty_type)
+            try:
+                outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
+            finally:
+                _penalty_type.reset(token)
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
 
     def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:
@@ -147,6 +138,21 @@ class PaperGenerationMixin(GenerationMixin):
         if own.max_length is not None and own.max_new_tokens is None:  # both at once would log a warning
             return {"max_length": longest, "max_new_tokens": None}
         return {"max_new_tokens": longest - prompt_length, "max_length": None}
+
+    def _update_finished_beams(self, **arguments: Any) -> tuple[torch.Tensor, ...]:
+        """Divide scores by the penalty of this call instead of `length ** α`."""
+        length = arguments["cur_len"] + 1 - arguments["decoder_prompt_len"]
+        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
+        arguments |= {"topk_log_probs": arguments["topk_log_probs"] / divisor, "length_penalty": 0.0}
+        return super()._update_finished_beams(**arguments)
+
+    def _check_early_stop_heuristic(self, **arguments: Any) -> torch.Tensor:  # type: ignore[override]
+        """Compare running with finished hypotheses by the penalty of this call."""
+        farthest = arguments["early_stopping"] == "never" and arguments["length_penalty"] > 0.0
+        length = arguments["max_length" if farthest else "cur_len"] - arguments["decoder_prompt_len"]
+        divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
+        arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
+        return super()._check_early_stop_heuristic(**arguments)
 
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
@@ -162,7 +168,7 @@ def _closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
 
 
 def _check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
-    if penalty_type not in LENGTH_PENALTIES:
+    if penalty_type not in ("power", "wu"):
         raise ValueError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
     if beams is not None and (type(beams) is not int or beams < 1):
         raise ValueError(f"`num_beams` must be an integer of 1 or more, got {beams!r}.")

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import AutoTokenizer, GenerationConfig
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.generation_vanilla_transformer import WuLengthPenalty
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 # The file, in a folder for CTranslate2, with the configuration of the converted model.
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
@@ -128,7 +128,7 @@ class CTranslate2Model:
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             length = len(tokens) + 1  # EOS
             if getattr(options, "length_penalty_type", None) == "wu":
-                score *= length**alpha / length ** WuLengthPenalty(alpha)
+                score *= length**alpha / length_penalty(length, alpha, "wu")
             scored.append((score, tokens))
         scored.sort(key=lambda pair: -pair[0])
         kept = [tokens for _, tokens in scored[: options.num_return_sequences or 1]]

@@ -9,7 +9,7 @@ Letters in shapes: B sentences in the batch, N beams, C candidates, T target tok
 import torch
 from transformers import GenerationConfig
 
-from vanilla_transformer.generation_vanilla_transformer import LENGTH_PENALTIES
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .stopping_rule import StoppingRule
 from .top_k import top_continuations
@@ -107,7 +107,7 @@ class Hypotheses:
         self.can_improve &= (best_possible > worst).any(dim=1, keepdim=True)
 
     def _penalty(self, length: int) -> float:
-        return (length - self.prompt_length) ** LENGTH_PENALTIES[self.penalty_type](self.options.length_penalty)
+        return length_penalty(length - self.prompt_length, self.options.length_penalty, self.penalty_type)
 
 
 def _pick(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:

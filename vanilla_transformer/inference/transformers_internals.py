@@ -1,7 +1,8 @@
 """
 Private parts of transformers that this package uses; a test fails when the library changes one of them.
 
-The Hub files override none: for the penalty of section 6.1, beam search gets a [`WuLengthPenalty`] as its exponent.
+Two more are overridden where the Hub files need them, in [`PaperGenerationMixin`]: `_update_finished_beams` and
+`_check_early_stop_heuristic`.
 """
 
 import re

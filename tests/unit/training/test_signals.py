@@ -26,7 +26,15 @@ def test_stop_signal_distinguishes_end_from_interruption(accelerator):
         assert stop.check(finished=True) and not stop.interrupted
 
 
-def test_stop_signal_leaves_second_signal_to_previous_handler(accelerator):
+@pytest.fixture
+def default_interrupt():
+    """Let SIGINT raise KeyboardInterrupt, also in a background job, which ignores it."""
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, previous)
+
+
+def test_stop_signal_leaves_second_signal_to_previous_handler(accelerator, default_interrupt):
     with StopSignal(accelerator) as stop:
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):

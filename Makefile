@@ -12,8 +12,9 @@ PYTEST := $(BIN)/python -m pytest $(IN_PARALLEL)
 # Installing takes half the time without compiling; Python compiles each module at its first import.
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
-# Waiting threads sleep instead of spinning, since other processes may need the cores.
-export OMP_WAIT_POLICY ?= passive
+# In parallel tests, waiting threads sleep instead of spinning, since other processes need the cores. A program that has
+# the cores to itself takes up to twice as long so.
+test test-unit test-slow test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
 .PHONY: help demo test test-unit test-slow test-oldest test-newest check style benchmark resume-table dist clean
@@ -52,8 +53,9 @@ test: $(READY_DEV) ## Style, types, unit and integration tests (at most 12 minut
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
 	$(PYTEST) -m "not slow" tests/unit
 
-test-slow: $(READY_DEV) ## The tests that take minutes, with transformers' own common model tests
+test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, new random examples
 	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -m hypothesis --hypothesis-profile default
 
 test-oldest: $(OLDEST)/.ready ## The unit tests with the oldest releases that setup.py admits (downloads about 3 GB)
 	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -m "not slow" tests/unit
@@ -72,7 +74,7 @@ style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff format .
 
 benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
-	env -u OMP_WAIT_POLICY $(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
+	$(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
 
 resume-table: $(READY) ## Kill training runs, resume them and compare the results with uninterrupted runs
 	$(BIN)/python -m benchmarks.bench_resume

@@ -4,6 +4,7 @@ import datasets
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from hypothesis import settings
 from transformers.utils import logging
 
 from tests import tiny
@@ -16,6 +17,9 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.training.checkpoint import save_model_folder
 
+# Property tests draw the same examples in every run. `make test-slow` draws new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.load_profile("repeatable")
 torch.set_num_threads(1)  # models this small gain nothing from more, and beside other processes lose a lot
 
 

@@ -11,12 +11,11 @@ PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
 PEFT = ["peft>=0.18"]
 TRACKING = ["tensorboard>=2.15"]
-MARIAN = ["sentencepiece>=0.2"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
 PAGE = [*SERVE, *PLOTS, "gradio>=6"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *MARIAN, *CTRANSLATE2, *ONNX, *SERVE, *PAGE]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 
 setup(
@@ -58,7 +57,6 @@ setup(
         "evaluation": EVALUATION,
         "peft": PEFT,
         "tracking": TRACKING,
-        "marian": MARIAN,
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "serve": SERVE,

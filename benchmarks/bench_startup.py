@@ -20,7 +20,7 @@ from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 _TRANSLATE = """
 import sys, time, vanilla_transformer

@@ -15,7 +15,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerTokenizer,
 )
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

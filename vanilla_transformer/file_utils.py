@@ -7,13 +7,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from filelock import FileLock
 from safetensors import SafetensorError
-
-if TYPE_CHECKING:  # keeps `--help` fast
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +41,7 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_model_folder(model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path) -> Path:
+def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
     """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically."""
     with atomic_folder(folder) as temporary:
         model.save_pretrained(temporary)

@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.serving.batcher import Limits
 
 from .arguments import parse, require_one_model
-
-if TYPE_CHECKING:
-    from vanilla_transformer import TranslationPipeline
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def main(arguments: Sequence[str]) -> None:
     uvicorn.run(service, host=options.host, port=options.port, log_level="info")
 
 
-def _add_page(service: Any, translate: "TranslationPipeline", name: str) -> Any:
+def _add_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
     """Add the web page, with a plot of the attention unless the backend is CTranslate2, which does not return it."""
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -61,7 +59,7 @@ def _add_page(service: Any, translate: "TranslationPipeline", name: str) -> Any:
     return add_page(service, Path(name).name, draw)
 
 
-def _draw_attention(translate: "TranslationPipeline", text: str, picture: Path) -> Path:
+def _draw_attention(translate: TranslationPipeline, text: str, picture: Path) -> Path:
     from vanilla_transformer.evaluation.plots import plot_attention
 
     return plot_attention(translate.model, translate.tokenizer, text, picture)

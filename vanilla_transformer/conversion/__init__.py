@@ -3,22 +3,20 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Union
 
 from vanilla_transformer.import_utils import requires_extra
 
-if TYPE_CHECKING:
-    from .comparison import Comparison
+from .comparison import Comparison
 
 # A converter takes the model to convert, the folder to write, and the sentences to translate with both. It returns
 # None if the other toolkit cannot run here.
-Converter = Callable[[str, str, Sequence[str]], Union["Comparison", None]]
+Converter = Callable[[str, str, Sequence[str]], Comparison | None]
 
 
 def _lazy(module: str, function: str, extra: str | None = None, **options: str) -> Converter:
     """Return a converter whose module is imported on the first call, since it may need an extra."""
 
-    def convert(source: str, output_dir: str, sentences: Sequence[str]) -> Union["Comparison", None]:
+    def convert(source: str, output_dir: str, sentences: Sequence[str]) -> Comparison | None:
         with nullcontext() if extra is None else requires_extra(extra, "This format"):
             converter = getattr(import_module(f"{__name__}.{module}"), function)
         return converter(source, output_dir, sentences, **options)
@@ -28,12 +26,12 @@ def _lazy(module: str, function: str, extra: str | None = None, **options: str) 
 
 READERS: dict[str, Converter] = {
     "marian": _lazy("marian", "from_marian"),
-    "marian-npz": _lazy("marian_npz", "from_marian_npz", "marian"),
+    "marian-npz": _lazy("marian_npz", "from_marian_npz"),
     "fsmt": _lazy("fairseq", "from_fsmt"),
     "fairseq": _lazy("fairseq", "from_fairseq"),
-    "joeynmt": _lazy("joeynmt", "from_joeynmt", "marian"),
-    "opennmt-py": _lazy("opennmt", "from_opennmt_py", "marian"),
-    "eole": _lazy("opennmt", "from_eole", "marian"),
+    "joeynmt": _lazy("joeynmt", "from_joeynmt"),
+    "opennmt-py": _lazy("opennmt", "from_opennmt_py"),
+    "eole": _lazy("opennmt", "from_eole"),
 }
 WRITERS: dict[str, Converter] = {
     "marian": _lazy("marian", "to_marian"),

@@ -78,12 +78,15 @@ class Texts:
     The text of a recipe before tokenization.
 
     Attributes:
+        specs, rules: The corpora of the training text, and how they are cleaned.
         training: The training text, cleaned by the rules that need no tokens.
         validation, test: Held-out pairs, maybe none.
         cache_dir (`Path`): Folder of everything cached.
     """
 
     data: DataArguments
+    specs: list[CorpusSpec]
+    rules: CleaningRules
     training: CachedTexts | StreamedTexts
     validation: Sequence[SentencePair]
     test: Sequence[SentencePair]
@@ -119,7 +122,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         training = StreamedTexts(specs, rules, data.stream_window)
     else:
         training = _load_training_texts(specs, rules, folder)
-    return Texts(data, training, validation, test, folder)
+    return Texts(data, specs, rules, training, validation, test, folder)
 
 
 def tokenize(
@@ -154,10 +157,10 @@ def tokenize(
 
 
 def _build_corpus(texts: Texts, training: CachedTexts, pairs: EncodedPairs, seed: int) -> TokenizedCorpus:
-    rules, weights = CleaningRules.from_arguments(texts.data), [spec.weight for spec in corpus_specs(texts.data)]
     report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
-    pairs = drop_by_length(pairs, training.dataset, rules, report)
+    pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
+    weights = [spec.weight for spec in texts.specs]
     return TokenizedCorpus(training.dataset, pairs, weights, seed, report, overlaps)
 
 

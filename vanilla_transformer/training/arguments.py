@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, make_dataclass
 from typing import Any
 
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, SchedulerType
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
@@ -288,8 +288,6 @@ def _check_numbers(recipe: Recipe) -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
-    from transformers import SchedulerType  # slow to import
-
     if not 0.0 <= options.label_smoothing < 1.0:
         raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:

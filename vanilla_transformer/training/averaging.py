@@ -8,7 +8,9 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_NAME
 
-from .checkpoint import StateDict, load_model_weights, save_model_folder, weight_files
+from vanilla_transformer.file_utils import save_model_folder
+
+from .checkpoint import StateDict, load_model_weights, weight_files
 
 
 def average_state_dicts(state_dicts: Iterable[StateDict]) -> StateDict:

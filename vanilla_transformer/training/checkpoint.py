@@ -23,7 +23,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from vanilla_transformer.file_utils import atomic_folder
-from vanilla_transformer.file_utils import save_model_folder as save_model_folder  # also named here
 
 logger = logging.getLogger(__name__)
 

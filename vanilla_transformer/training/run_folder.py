@@ -12,7 +12,7 @@ from transformers.utils import SAFE_WEIGHTS_NAME
 
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.corpus import Corpus
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.file_utils import save_model_folder, write_text_atomically
 
 from .arguments import Recipe, check_same_run, flatten
 from .checkpoint import (
@@ -23,7 +23,6 @@ from .checkpoint import (
     load_progress,
     load_resume_state,
     save_checkpoint,
-    save_model_folder,
     save_sharded_checkpoint,
     step_of,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import bench_decoding
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 SIDES = ["Marian", "ours", "ours, int8", "CTranslate2", "CTranslate2, int8"]
 TINY = {"vocab_size": 64, "d_model": 16, "of each side": {"layers": 1, "attention_heads": 2, "ffn_dim": 16}}

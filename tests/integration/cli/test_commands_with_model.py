@@ -10,7 +10,7 @@ import torch
 
 from vanilla_transformer.cli import main, train
 from vanilla_transformer.data import tokenized_corpus as encoding
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 

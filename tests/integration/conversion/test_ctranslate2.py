@@ -18,7 +18,7 @@ from vanilla_transformer import (
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.comparison import greedy_translator
 from vanilla_transformer.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Zwei Hunde", "1 2 3 4 5 6 7 8 9 10"]
 

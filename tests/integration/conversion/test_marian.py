@@ -12,7 +12,7 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.marian import from_marian, model_from_marian, model_to_marian, to_marian
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from tests.onnx_parity import assert_onnx_parity
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 
 def test_onnx_translates_as_pytorch_by_greedy_and_beam_search(tiny_config, tiny_tokenizer, tmp_path):

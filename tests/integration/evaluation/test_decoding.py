@@ -11,7 +11,7 @@ import torch
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.evaluation.decoding import translate_on_all_processes
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 ROOT = Path(__file__).parents[3]
 SENTENCES = ["A man is sleeping.", "Two dogs.", "Two dogs run across the green grass.", "", "A man."]

@@ -16,9 +16,9 @@ from fastapi.testclient import TestClient
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving.batcher import Limits
 from vanilla_transformer.serving.service import create_service, translate_with
-from vanilla_transformer.training.checkpoint import save_model_folder
 
 
 def shout(texts, hypotheses):

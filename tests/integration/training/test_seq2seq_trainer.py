@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from vanilla_transformer.data.batch_sampler import TokenBatchSampler
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
     TokenBudgetTrainingArguments,

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.bench_conversion import main
 from vanilla_transformer.conversion import WRITERS
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 
 def test_bench_conversion_table_has_all_directions(tiny_model, tiny_tokenizer, tmp_path, capsys, monkeypatch):

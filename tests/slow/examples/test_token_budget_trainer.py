@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 
 ROOT = Path(__file__).parents[3]

@@ -9,7 +9,7 @@ from tests.hub_client import read_answer, run_with_hub
 from tests.model_variants import MODEL_VARIANTS, build_variant
 from tests.publishable import add_card
 from vanilla_transformer.cli import main
-from vanilla_transformer.training.checkpoint import save_model_folder
+from vanilla_transformer.file_utils import save_model_folder
 
 SCRIPT = Path(__file__).parents[2] / "push_variants.py"
 

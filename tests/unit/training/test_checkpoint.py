@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.averaging import average_checkpoints, average_model_folders, average_state_dicts
 from vanilla_transformer.training.checkpoint import (
     list_checkpoints,
     load_model_weights,
-    save_model_folder,
     weight_files,
 )
 from vanilla_transformer.training.run_folder import check_output_dir, prune_checkpoints

@@ -47,21 +47,21 @@ demo: $(READY) ## Train on the bundled English-German corpus, score, translate a
 
 test: $(READY_DEV) ## Style, types, unit and integration tests (at most 12 minutes on two cores)
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not slow" tests/unit tests/integration
+	$(PYTEST) tests/unit tests/integration
 	$(BIN)/python tools/check_bytecode.py
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
-	$(PYTEST) -m "not slow" tests/unit
+	$(PYTEST) tests/unit
 
 test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, new random examples
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest tests/slow
 	$(PYTEST) -m hypothesis --hypothesis-profile default
 
 test-oldest: $(OLDEST)/.ready ## The unit tests with the oldest releases that setup.py admits (downloads about 3 GB)
-	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) -m "not slow" tests/unit
+	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit
 
 test-newest: $(NEWEST)/.ready ## The unit tests with the newest releases on the package index (downloads about 3 GB)
-	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) -m "not slow" tests/unit
+	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit
 
 check: $(READY_DEV) ## Check style, types and prose without changing a file
 	$(BIN)/ruff check .

@@ -9,6 +9,7 @@ from transformers.utils import logging
 
 from tests import tiny
 from tests.local_hub import running_hub
+from tests.opennmt_files import write_opennmt_text
 from tests.publishable import add_card
 from vanilla_transformer import (
     VanillaTransformerConfig,
@@ -47,6 +48,12 @@ def tiny_model() -> VanillaTransformerForConditionalGeneration:
 @pytest.fixture(scope="session")
 def tiny_tokenizer() -> VanillaTransformerTokenizer:
     return tiny.tiny_tokenizer()
+
+
+@pytest.fixture(scope="session")
+def text_folder(tmp_path_factory):
+    """Return a folder with text, a SentencePiece model and its pieces, for files of OpenNMT-py and eole."""
+    return write_opennmt_text(tmp_path_factory.mktemp("text"))
 
 
 @pytest.fixture

@@ -23,6 +23,21 @@ from transformers import (
     StaticCache,
 )
 
+from tests.random_models import (
+    PAD,
+    SEPARATE,
+    SHALLOW,
+    VOCABULARY,
+    assert_same_gradients,
+    assert_training_step_compiles_to_one_graph,
+    gradients,
+    loss_and_gradients,
+    padded_batch,
+    randomize,
+    tiny_config,
+    tiny_model,
+    tokens,
+)
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -34,9 +49,7 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-VOCABULARY = 40
-PAD, START, EOS = 0, 1, 2
-SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 30}
+START, EOS = 1, 2
 LAYOUTS = {
     "shared and tied": {},
     "separate vocabularies": SEPARATE,
@@ -44,65 +57,6 @@ LAYOUTS = {
     "separate and untied": {**SEPARATE, "tie_word_embeddings": False},
 }
 every_layout = pytest.mark.parametrize("changes", LAYOUTS.values(), ids=LAYOUTS.keys())
-
-
-def tiny_config(**changes):
-    sizes = {
-        "vocab_size": VOCABULARY,
-        "d_model": 16,
-        "encoder_layers": 2,
-        "decoder_layers": 3,
-        "encoder_attention_heads": 2,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 24,
-        "decoder_ffn_dim": 32,
-        "dropout": 0.0,
-    }
-    return VanillaTransformerConfig(**{**sizes, **changes})
-
-
-# For compiled and exported models: tracing one layer takes half the time of tracing two.
-SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}
-
-
-def randomize(module):
-    """Add noise to all weights, so that zero biases and unit norm weights do not hide errors; return the module."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            if parameter.requires_grad:  # Marian stores its sinusoids in a frozen parameter
-                parameter.add_(torch.randn_like(parameter) * 0.3)
-    return module
-
-
-def tiny_model(**changes):
-    torch.manual_seed(0)
-    return randomize(VanillaTransformerForConditionalGeneration(tiny_config(**changes))).eval()
-
-
-def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
-    """Return random tokens `(batch_size, length)` without special tokens."""
-    return torch.randint(3, vocabulary, (batch_size, length), generator=torch.Generator().manual_seed(seed))
-
-
-def padded_batch(rows, side="right"):
-    """Pad rows of different lengths; return ids and mask (1 for tokens), both `(batch_size, longest)`."""
-    longest = max(len(row) for row in rows)
-    ids = torch.full((len(rows), longest), PAD)
-    mask = torch.zeros(len(rows), longest, dtype=torch.long)
-    for i, row in enumerate(rows):
-        place = slice(longest - len(row), None) if side == "left" else slice(None, len(row))
-        ids[i, place], mask[i, place] = row, 1
-    return ids, mask
-
-
-def gradients(model):
-    return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
-
-
-def assert_same_gradients(one, other, **tolerance):
-    assert one.keys() == other.keys() and one
-    for name in one:
-        torch.testing.assert_close(one[name], other[name], msg=lambda text, name=name: f"{name}: {text}", **tolerance)
 
 
 # -------------------------------------------------------------------------------------------- positions (section 3.5)
@@ -543,14 +497,6 @@ def test_generate_reads_inputs_embeds_with_mask(beams):
 # ------------------------------------------------------------------------------------------ attention implementations
 
 
-def loss_and_gradients(model, forward=None, **inputs):
-    """Return logits and gradients of a training step with `forward`: `model` or a compiled version of it."""
-    model.zero_grad()
-    output = (model if forward is None else forward)(**inputs)
-    output.loss.backward()
-    return output.logits.detach(), gradients(model)
-
-
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_eager_attention_matches_sdpa_in_logits_and_gradients(side):
     model = tiny_model()
@@ -580,17 +526,6 @@ def test_is_causal_only_in_decoder_self_attention():
 
 
 # ------------------------------------------------------------------------------------------------- compile and export
-
-
-def assert_training_step_compiles_to_one_graph(implementation, backend):
-    torch.compiler.reset()
-    model = tiny_model(attn_implementation=implementation, **SHALLOW)
-    source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
-    inputs = {"input_ids": source, "attention_mask": mask, "labels": tokens(2, 5)}
-    expected = loss_and_gradients(model, **inputs)
-    compiled = loss_and_gradients(model, torch.compile(model, fullgraph=True, backend=backend), **inputs)
-    torch.testing.assert_close(compiled[0], expected[0], atol=1e-5, rtol=1e-5)
-    assert_same_gradients(compiled[1], expected[1], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])

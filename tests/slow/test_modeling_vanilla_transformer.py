@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.integration.test_modeling_vanilla_transformer import (
+from tests.random_models import (
     SEPARATE,
     SHALLOW,
     assert_training_step_compiles_to_one_graph,

@@ -114,3 +114,14 @@ def test_ci_runs_make_test_and_nothing_else():
     lines = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")]
     assert lines[-1] == "make test"
     assert all(line.startswith(("set ", "cd ")) for line in lines[:-1])
+
+
+def test_tests_import_helpers_only():
+    tests = [path for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_")]
+    imported = re.compile(r"from tests\.(unit|integration|slow)\b|from tests\.?\S*\btest_")
+    assert [path.name for path in tests if imported.search(path.read_text())] == []
+
+
+def test_slow_tests_are_in_one_folder():
+    others = [path for tier in ("unit", "integration") for path in (ROOT / "tests" / tier).rglob("*.py")]
+    assert [path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())] == []

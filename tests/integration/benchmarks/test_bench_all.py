@@ -1,8 +1,6 @@
 """Integration tests of `bench_all` and of benchmarks that start processes or write corpora."""
 
-import json
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -120,27 +118,3 @@ def test_bench_startup_compares_first_and_second_translation():
     assert bench_startup.markdown({"first translation": 3.0, "second translation": 2.0})[-1].startswith(
         "The first translation takes 1.50 times"
     )
-
-
-@pytest.mark.slow
-def test_bench_scaling_measures_both_systems(tmp_path):
-    bench_scaling.main(
-        ["--curves", "beams,pairs of text", "--points", "1", "--rounds", "1", "--output_dir", str(tmp_path)]
-    )
-    found = json.loads((tmp_path / "scaling.json").read_text())
-    assert found.keys() == {"beams", "pairs of text"}
-    assert all(
-        point[side]["seconds"] > 0 for points in found.values() for point in points for side in bench_scaling.SIDES
-    )
-
-
-def test_memory_usage_peak_excludes_the_parent_process():
-    """The parent of a measurement may have held models in memory."""
-    parent = "import subprocess, sys; held = bytearray(b'1') * 2**30; subprocess.run([sys.executable, *sys.argv[1:]])"
-    child = "import sys; sys.path.insert(0, sys.argv[1]); from benchmarks.memory_usage import peak_bytes"
-    child += "; print(peak_bytes())"
-    child += "; import torch; from vanilla_transformer.training.metrics import peak_memory_gib"
-    child += "; print(int(2**30 * peak_memory_gib(torch.device('cpu'))))"
-    command = [sys.executable, "-c", parent, "-c", child, str(harness.ROOT)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
-    assert [int(peak) < 2**30 for peak in said] == [True, True]

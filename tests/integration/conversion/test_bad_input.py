@@ -4,10 +4,10 @@ import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from tests.integration.conversion.test_fairseq import fairseq_folder, fsmt
-from tests.integration.conversion.test_joeynmt import joey_folder
-from tests.integration.conversion.test_marian_npz import marian_folder
-from tests.integration.conversion.test_opennmt import eole_folder, opennmt_checkpoint, text_folder  # noqa: F401
+from tests.fairseq_files import fairseq_folder, fsmt
+from tests.joeynmt_files import joey_folder
+from tests.marian_files import marian_folder
+from tests.opennmt_files import eole_folder, opennmt_checkpoint
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion import READERS, WRITERS
 
@@ -80,7 +80,7 @@ def test_makers_cover_every_reader():
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("form", MAKERS)
-def test_readers_refuse_damaged_weights(form, damage, text_folder, tmp_path, capsys):  # noqa: F811
+def test_readers_refuse_damaged_weights(form, damage, text_folder, tmp_path, capsys):
     path = MAKERS[form](tmp_path / "theirs", text_folder)
     damage(path)
     source = path if form == "opennmt-py" else path.parent

@@ -1,77 +1,9 @@
-"""Distributed translation: the same translations, in the same order, as on one process."""
+"""Distributed translation with one process."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
 import torch
 
-from vanilla_transformer import TranslationPipeline
+from tests.translation import SENTENCES, translate_alone
 from vanilla_transformer.evaluation.decoding import translate_on_all_processes
-from vanilla_transformer.file_utils import save_model_folder
-
-ROOT = Path(__file__).parents[3]
-SENTENCES = ["A man is sleeping.", "Two dogs.", "Two dogs run across the green grass.", "", "A man."]
-# Every process writes its results for five sentences, one (fewer than processes) and none, and the number of sentences
-# that it translated itself.
-PROGRAM = """
-import json, sys
-from pathlib import Path
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
-from vanilla_transformer.evaluation.scores import translate_and_score
-
-translate, shares = TranslationPipeline.__call__, []
-
-def count(self, texts, **kwargs):
-    shares.append(len(texts))
-    return translate(self, texts, **kwargs)
-
-TranslationPipeline.__call__ = count
-folder, output = sys.argv[1:]
-model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-sentences = json.loads((Path(output) / "sentences.json").read_text())
-found = [translate_on_all_processes(model, tokenizer, sentences[:number]) for number in (5, 1, 0)]
-found.append(translate_and_score(model, tokenizer, [(text, "Ein Mann.") for text in sentences], num_beams=2))
-state = process_state()
-(Path(output) / f"{state.process_index}-of-{state.num_processes}.json").write_text(json.dumps([found, shares]))
-state.destroy_process_group()
-"""
-
-
-@pytest.fixture
-def folder(tiny_model, tiny_tokenizer, tmp_path):
-    return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
-
-
-def alone(model, tokenizer, sentences, **kwargs):
-    translate = TranslationPipeline(model, tokenizer, task="translation", device=model.device)
-    return [answer["translation_text"] for answer in translate(sentences, **kwargs)]
-
-
-@pytest.mark.slow
-def test_translate_on_all_processes_equals_one_process(tiny_model, tiny_tokenizer, folder, tmp_path):
-    (tmp_path / "program.py").write_text(PROGRAM)
-    (tmp_path / "sentences.json").write_text(json.dumps(SENTENCES))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(tmp_path / "program.py")]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
-    finished = subprocess.run(
-        [*command, str(folder), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=180
-    )
-    assert finished.returncode == 0, finished.stderr
-    written = [json.loads((tmp_path / f"{rank}-of-2.json").read_text()) for rank in range(2)]
-    (found, shares), (other_found, other_shares) = written
-    assert found == other_found
-    assert (shares, other_shares) == ([3, 1, 0, 3], [2, 0, 0, 2])
-    five, one, none, (scored, scores) = found
-    assert five == alone(tiny_model, tiny_tokenizer, SENTENCES) and len(set(five)) > 2 and five[3] == ""
-    assert (one, none) == (five[:1], [])
-    assert scored == alone(tiny_model, tiny_tokenizer, SENTENCES, num_beams=2)
-    assert "tok:13a" in scores[2]
 
 
 def test_translate_on_all_processes_alone_uses_no_process_group(tiny_model, tiny_tokenizer, monkeypatch):
@@ -80,6 +12,6 @@ def test_translate_on_all_processes_alone_uses_no_process_group(tiny_model, tiny
 
     for name in ("init_process_group", "all_gather_object", "barrier"):
         monkeypatch.setattr(torch.distributed, name, refuse)
-    expected = alone(tiny_model, tiny_tokenizer, SENTENCES)
+    expected = translate_alone(tiny_model, tiny_tokenizer, SENTENCES)
     assert translate_on_all_processes(tiny_model, tiny_tokenizer, SENTENCES) == expected
     assert not torch.distributed.is_initialized()

@@ -1,12 +1,9 @@
 """ONNX export of architectures that differ from the paper's."""
 
-import pytest
-
 from tests.onnx_parity import assert_onnx_parity
 from vanilla_transformer import VanillaTransformerConfig
 
 
-@pytest.mark.slow
 def test_onnx_translates_as_pytorch_with_pre_norm_learned_positions_and_biases(tiny_config, tiny_tokenizer, tmp_path):
     changes = {"normalize_before": True, "position_embedding_type": "learned", "attention_bias": True}
     config = VanillaTransformerConfig(**tiny_config.to_dict() | changes)

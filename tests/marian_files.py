@@ -1,0 +1,104 @@
+"""Files in Marian's own layout, with random weights."""
+
+import numpy as np
+import sentencepiece
+import yaml
+
+from tests.marian_models import MARIAN_SENTENCES
+
+OPTIONS = {
+    "type": "transformer",
+    "dim-emb": 16,
+    "enc-depth": 2,
+    "dec-depth": 1,
+    "transformer-heads": 2,
+    "transformer-dim-ffn": 32,
+    "transformer-ffn-activation": "swish",
+    "transformer-ffn-depth": 2,
+    "transformer-preprocess": "",
+    "transformer-postprocess": "dan",
+    "transformer-postprocess-emb": "d",
+    "transformer-postprocess-top": "",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-guided-alignment-layer": "last",
+}
+
+PRE_NORM = {"transformer-preprocess": "n", "transformer-postprocess": "da", "transformer-postprocess-top": "n"}
+# Changes of `marian_folder`.
+MARIAN_VARIANTS = {
+    "OPUS-MT": {},
+    "untied": {"tied": False, "transformer-ffn-activation": "relu"},
+    "pre-norm": PRE_NORM | {"transformer-ffn-activation": "gelu"},
+}
+
+
+def marian_folder(folder, tied=True, single=False, **options):
+    folder.mkdir()
+    (folder / "text").write_text("\n".join(MARIAN_SENTENCES * 3))
+    for side in ("source", "target"):
+        sentencepiece.SentencePieceTrainer.train(
+            input=str(folder / "text"),
+            model_prefix=str(folder / side),
+            vocab_size=40,
+            hard_vocab_limit=False,
+            eos_id=0,
+            unk_id=1,
+            bos_id=-1,
+            minloglevel=2,
+        )
+        (folder / f"{side}.model").rename(folder / f"{side}.spm")
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    tokens = [model.id_to_piece(index) for index in range(len(model))]
+    if single:
+        (folder / "source.spm").rename(folder / "vocab.spm")
+        (folder / "target.spm").unlink()
+    else:
+        lines = [
+            f"? {token}\n: {index}\n" if index % 5 == 4 else f'"{token}": {index}\n'
+            for index, token in enumerate(tokens)
+        ]
+        (folder / "model.vocab.yml").write_text("".join(lines))
+        (folder / "decoder.yml").write_text("beam-size: 6\n")
+    options = OPTIONS | {"dim-vocabs": [len(tokens)] * 2} | options
+    config = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", dtype=np.int8)
+    np.savez(folder / "model.npz", **{"special:model.yml": config}, **weights(options, tied))
+    return folder
+
+
+def weights(options, tied):
+    draw = np.random.default_rng(0)
+    width, inner, size = options["dim-emb"], options["transformer-dim-ffn"], options["dim-vocabs"][0]
+    pre = "_pre" if options["transformer-preprocess"] else ""
+    found = {}
+
+    def normal(name, *shape):
+        found[name] = draw.normal(size=shape, scale=0.3).astype(np.float32)
+
+    def norm(prefix, suffix=""):
+        found[f"{prefix}_ln_scale{suffix}"] = 1 + draw.normal(size=(1, width), scale=0.2).astype(np.float32)
+        normal(f"{prefix}_ln_bias{suffix}", 1, width)
+
+    for name in ["Wemb"] if tied else ["encoder_Wemb", "decoder_Wemb"]:
+        normal(name, size, width)
+    if not tied:
+        normal("decoder_ff_logit_out_W", width, size)
+    normal("decoder_ff_logit_out_b", 1, size)
+    for stack, depth, attentions in (
+        ("encoder", "enc-depth", ["self"]),
+        ("decoder", "dec-depth", ["self", "context"]),
+    ):
+        for layer in range(1, options[depth] + 1):
+            for attention in attentions:
+                for letter in "qkvo":
+                    normal(f"{stack}_l{layer}_{attention}_W{letter}", width, width)
+                    normal(f"{stack}_l{layer}_{attention}_b{letter}", 1, width)
+                norm(f"{stack}_l{layer}_{attention}_Wo", pre)
+            normal(f"{stack}_l{layer}_ffn_W1", width, inner)
+            normal(f"{stack}_l{layer}_ffn_b1", 1, inner)
+            normal(f"{stack}_l{layer}_ffn_W2", inner, width)
+            normal(f"{stack}_l{layer}_ffn_b2", 1, width)
+            norm(f"{stack}_l{layer}_ffn_ffn", pre)
+        if pre:
+            norm(f"{stack}_top")
+    return found

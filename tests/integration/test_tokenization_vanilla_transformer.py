@@ -157,7 +157,7 @@ def test_tokenizer_loads_without_this_package(any_tokenizer, tiny_config, tmp_pa
     assert len(output.splitlines()) == 2
 
 
-def test_wordpiece_splits_long_words():
+def test_wordpiece_tokenizer_splits_long_words():
     tokenizer = train_tokenizer(TEXTS, vocab_size=300, model="wordpiece")
     ids = tokenizer("schläft" * 2000)["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "schläft" * 2000
@@ -234,7 +234,7 @@ def test_train_tokenizer_refuses_an_unknown_model():
         train_tokenizer(TEXTS, vocab_size=300, model="sentencepiece")
 
 
-def test_wordpiece_takes_the_longest_piece_and_bpe_the_first_merge():
+def test_wordpiece_tokenizer_takes_the_longest_piece_and_bpe_the_first_merge():
     texts = ["dbc ebc fbc gbc ab ab ab"] * 2
     tokens = {}
     for model in ("bpe", "wordpiece"):
@@ -244,7 +244,7 @@ def test_wordpiece_takes_the_longest_piece_and_bpe_the_first_merge():
     assert tokens["wordpiece"] == ["Ġab", "c"]
 
 
-def test_unigram_gives_the_most_probable_segmentation():
+def test_unigram_tokenizer_gives_the_most_probable_segmentation():
     tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300, model="unigram")
     scores = dict(json.loads(tokenizer.backend_tokenizer.to_str())["model"]["vocab"])
     word = "Ġlaufen"
@@ -256,7 +256,7 @@ def test_unigram_gives_the_most_probable_segmentation():
     assert len(possible) > 1 and len(best) < len(word)
 
 
-def test_unigram_probabilities_fit_the_corpus_better_than_equal_ones():
+def test_unigram_tokenizer_probabilities_fit_the_corpus_better_than_equal_ones():
     words = {"Ġab": 6, "Ġa": 2, "Ġb": 1}
     candidates = Counter(dict.fromkeys(["Ġa", "ab", *"Ġab"], 1))
     fitted = {piece: math.exp(score) for piece, score in _fit_unigram(words, candidates, 258)}
@@ -268,7 +268,7 @@ def test_unigram_probabilities_fit_the_corpus_better_than_equal_ones():
     assert likelihood["fitted"] > likelihood["equal"]
 
 
-def test_unigram_segments_as_sentencepiece_does(monkeypatch):
+def test_unigram_tokenizer_segments_as_sentencepiece_does(monkeypatch):
     processors, load = [], sentencepiece.SentencePieceProcessor
     monkeypatch.setattr(
         sentencepiece, "SentencePieceProcessor", lambda **options: processors.append(load(**options)) or processors[0]

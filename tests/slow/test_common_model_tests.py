@@ -138,20 +138,20 @@ def test_common_tests_pass_for_every_family(results, family):
     assert len(reasons_of("passed", results[family])) > 70
 
 
-def test_common_tests_that_marian_passes_pass_for_ours(results):
+def test_common_tests_of_marian_pass_for_ours(results):
     marian = reasons_of("passed", results["MarianTest"]).keys()
     assert len(marian) > 100
     assert marian - reasons_of("passed", results["VanillaTransformerTest"]).keys() == set()
 
 
 @our_families
-def test_skipped_common_tests_have_a_known_reason(results, family):
+def test_common_tests_are_skipped_for_a_known_reason(results, family):
     known = re.compile("|".join([*NOT_FOR_THIS_ARCHITECTURE, *NOT_ON_EVERY_MACHINE]))
     skipped = reasons_of("skipped", results[family])
     assert {name: reasons for name, reasons in skipped.items() if not all(map(known.search, reasons))} == {}
 
 
-def test_known_reasons_each_occur(results):
+def test_common_tests_give_every_known_reason(results):
     families = [results[name] for name in FAMILIES]
     given = [reason for family in families for reasons in reasons_of("skipped", family).values() for reason in reasons]
     assert [text for text in NOT_FOR_THIS_ARCHITECTURE if not any(re.search(text, reason) for reason in given)] == []

@@ -74,7 +74,7 @@ def assert_refused(command, capsys, tmp_path):
     return message
 
 
-def test_makers_cover_every_reader():
+def test_readers_are_all_tested_with_damaged_weights():
     assert MAKERS.keys() == READERS.keys()
 
 

@@ -20,7 +20,7 @@ from vanilla_transformer.conversion.opennmt import (
 )
 
 
-def test_source_eos_is_masked(text_folder, tmp_path):
+def test_from_opennmt_py_masks_source_eos(text_folder, tmp_path):
     from_opennmt_py(opennmt_checkpoint(text_folder, tmp_path), tmp_path / "ours", [])
     model, tokenizer = (kind.from_pretrained(tmp_path / "ours") for kind in (AutoModelForSeq2SeqLM, AutoTokenizer))
     inputs = tokenizer(["The man sleeps.", "The old woman buys a red apple."], padding=True, return_tensors="pt")
@@ -42,7 +42,7 @@ def test_source_eos_is_masked(text_folder, tmp_path):
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_source_eos_alone_gives_finite_logits(attention):
+def test_model_without_source_eos_gives_finite_logits_for_eos_alone(attention):
     sizes = {"vocab_size": 9, "d_model": 8, "encoder_layers": 1, "decoder_layers": 1}
     config = VanillaTransformerConfig(**sizes, source_eos=False, attn_implementation=attention)
     model = Model(config).eval()

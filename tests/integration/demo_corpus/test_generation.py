@@ -63,7 +63,7 @@ def held_out(sentence: GeneratedSentence, split: str) -> list[Combination]:
 # Generation is deterministic.
 
 
-def test_the_same_request_gives_the_same_pairs_in_another_process() -> None:
+def test_generate_pairs_gives_the_same_pairs_in_another_process() -> None:
     program = "from tools.demo_corpus import *; print(generate_pairs('test', 40, 3))"
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": str(PACKAGE)}
     printed = subprocess.run(
@@ -72,17 +72,17 @@ def test_the_same_request_gives_the_same_pairs_in_another_process() -> None:
     assert printed.stdout.strip() == str(generate_pairs("test", 40, 3))
 
 
-def test_a_draw_is_the_same_in_every_version_of_python() -> None:
+def test_draw_is_the_same_in_every_version_of_python() -> None:
     draw = Draw("train:0")
     assert [draw.whole(1, 100) for _ in range(6)] == [67, 72, 48, 72, 68, 96]
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_a_shorter_list_is_the_beginning_of_a_longer_one(split: str) -> None:
+def test_generate_pairs_gives_the_beginning_of_a_longer_list(split: str) -> None:
     assert generate_pairs(split, 30, 5) == generate_pairs(split, 90, 5)[:30]
 
 
-def test_other_seeds_and_splits_give_other_sentences() -> None:
+def test_generate_pairs_differs_by_seed_and_split() -> None:
     lists = [tuple(generate_pairs(split, 20, seed)) for split in SPLITS for seed in range(4)]
     assert len(set(lists)) == len(lists)
 
@@ -90,7 +90,7 @@ def test_other_seeds_and_splits_give_other_sentences() -> None:
 # English determines German, and nothing is twice.
 
 
-def test_an_english_sentence_has_one_german_translation_over_all_splits_and_seeds() -> None:
+def test_generate_pairs_translates_a_sentence_alike_in_all_splits_and_seeds() -> None:
     translations: dict[str, str] = {}
     for split, count, seed in [
         ("train", 30_000, 0),
@@ -106,13 +106,13 @@ def test_an_english_sentence_has_one_german_translation_over_all_splits_and_seed
 
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(SPLITS), st.integers(1, 60), st.integers(-(2**40), 2**40))
-def test_any_request_gives_that_many_distinct_pairs(split: str, count: int, seed: int) -> None:
+def test_generate_pairs_gives_the_requested_number_of_distinct_pairs(split: str, count: int, seed: int) -> None:
     sources = [pair.source for pair in generate_pairs(split, count, seed)]
     assert len(set(sources)) == len(sources) == count
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_sentences_are_written_with_capitals_and_marks(split: str) -> None:
+def test_generate_sentences_writes_capitals_and_marks(split: str) -> None:
     for pair in pairs(split):
         for text in pair:
             assert re.fullmatch(r"[A-ZÄÖÜ][A-Za-zÄÖÜäöüß' -]*(, [A-Za-zÄÖÜäöüß' -]+)*[.?]", text), text
@@ -120,7 +120,7 @@ def test_sentences_are_written_with_capitals_and_marks(split: str) -> None:
         assert pair.source[-1] == pair.target[-1]
 
 
-def test_german_clauses_with_dass_have_their_finite_verb_last() -> None:
+def test_generate_sentences_puts_the_finite_verb_last_after_dass() -> None:
     """The last word of a clause with dass agrees with he or she: no infinitive, participle or noun stands there."""
     endings = Counter(pair.target.split()[-1].rstrip(".") for pair in pairs("train") if ", dass er " in pair.target)
     assert sum(endings.values()) > 20
@@ -133,7 +133,7 @@ def test_german_clauses_with_dass_have_their_finite_verb_last() -> None:
 # The splits.
 
 
-def test_no_sentence_is_in_two_splits() -> None:
+def test_generate_sentences_puts_no_sentence_into_two_splits() -> None:
     sources = {split: {pair.source for pair in pairs(split)} for split in SPLITS}
     assert {split: len(found) for split, found in sources.items()} == SIZES
     assert not sources["train"] & sources["validation"]
@@ -142,21 +142,21 @@ def test_no_sentence_is_in_two_splits() -> None:
 
 
 @pytest.mark.parametrize("split", ["validation", "test"])
-def test_every_held_out_sentence_has_a_combination_that_no_training_sentence_has(split: str) -> None:
+def test_generate_sentences_holds_out_a_combination_of_every_test_sentence(split: str) -> None:
     seen = {found for sentence in corpus("train") for found in sentence.combinations}
     assert len(seen) > 1000
     for sentence in corpus(split):
         assert sentence.combinations - seen, sentence.pair
 
 
-def test_validation_and_test_hold_out_different_combinations() -> None:
+def test_generate_sentences_holds_out_different_combinations_for_validation_and_test() -> None:
     validation = {found for sentence in corpus("validation") for found in sentence.combinations}
     for sentence in corpus("test"):
         assert held_out(sentence, "test") and not held_out(sentence, "validation")
         assert not validation.intersection(held_out(sentence, "test"))
 
 
-def test_held_out_adjectives_stand_before_their_nouns_in_no_training_text() -> None:
+def test_generate_sentences_holds_out_adjectives_before_their_nouns() -> None:
     """Read from the text alone: the words next to each other, whatever the structures say."""
     training = " ".join(f" {pair.source.lower()} " for pair in pairs("train"))
     nouns = {thing.german: thing for thing in NOUNS}
@@ -171,7 +171,7 @@ def test_held_out_adjectives_stand_before_their_nouns_in_no_training_text() -> N
     assert checked > 20
 
 
-def test_held_out_numbers_stand_in_no_training_text() -> None:
+def test_generate_sentences_holds_out_numbers() -> None:
     """Read from the text alone: maximal runs of number words."""
     pattern = re.compile(rf"\b{NUMBER_WORD}(?: (?:and )?{NUMBER_WORD})*\b")
     training = {run for pair in pairs("train") for run in pattern.findall(pair.source.lower())}
@@ -181,7 +181,7 @@ def test_held_out_numbers_stand_in_no_training_text() -> None:
         assert set(pattern.findall(sentence.pair.source.lower())) - training, sentence.pair
 
 
-def test_every_word_of_the_lexicon_occurs_in_training() -> None:
+def test_generate_sentences_uses_every_word_of_the_lexicon_in_training() -> None:
     words = {word for pair in pairs("train") for word in re.findall(r"[\w'-]+", pair.source)}
     german = {word for pair in pairs("train") for word in re.findall(r"\w+", pair.target)}
     assert {thing.english for thing in NOUNS} - words == set()
@@ -198,7 +198,7 @@ def test_every_word_of_the_lexicon_occurs_in_training() -> None:
 UNSAID = {"gewesen", "gewusst", "geglaubt", "gehofft", "gesagt", "gefragt", "gekostet"}
 
 
-def test_every_word_form_of_the_test_set_is_known_from_training() -> None:
+def test_generate_sentences_uses_word_forms_of_training_in_test() -> None:
     """All but a few forms; number words are compounds, held out as such."""
     known = {word for pair in pairs("train") for word in re.findall(r"\w+", pair.target)}
     unknown = Counter(
@@ -210,7 +210,7 @@ def test_every_word_form_of_the_test_set_is_known_from_training() -> None:
     assert sum(unknown.values()) < 10, unknown
 
 
-def test_all_kinds_of_sentences_are_in_training_and_test() -> None:
+def test_generate_sentences_has_all_kinds_in_training_and_test() -> None:
     training, test = (Counter(sentence.frame for sentence in corpus(split)) for split in ("train", "test"))
     assert set(training) >= set(test)
     assert len(training) == 21 and min(training.values()) > 100
@@ -224,11 +224,13 @@ def test_all_kinds_of_sentences_are_in_training_and_test() -> None:
         (frozenset([Combination("number", "3421", "")]), split_of_combination(Combination("number", "3421", ""))),
     ],
 )
-def test_a_sentence_without_held_out_combinations_is_for_training(found: frozenset[Combination], split: str) -> None:
+def test_split_of_sends_a_sentence_without_held_out_combinations_to_training(
+    found: frozenset[Combination], split: str
+) -> None:
     assert split_of(found) == split
 
 
-def test_a_sentence_with_combinations_of_two_held_out_splits_is_in_none() -> None:
+def test_split_of_drops_a_sentence_with_combinations_of_two_held_out_splits() -> None:
     numbers = [Combination("number", str(number), "") for number in range(21, 400)]
     test = next(number for number in numbers if split_of_combination(number) == "test")
     validation = next(number for number in numbers if split_of_combination(number) == "validation")
@@ -242,7 +244,7 @@ def test_split_of_combination_gives_the_declared_shares() -> None:
     assert 0.07 < shares["test"] / 9979 < 0.09
 
 
-def test_combinations_are_found_wherever_they_stand() -> None:
+def test_combinations_finds_each_wherever_it_stands() -> None:
     read, be = (next(verb for verb in VERBS if verb.infinitive == infinitive) for infinitive in ("lesen", "sein"))
     boy = NounPhrase(noun("boy"), DEFINITE, adjectives=(adjective("sad"),))
     book = noun("book")
@@ -270,23 +272,23 @@ def test_combinations_are_found_wherever_they_stand() -> None:
 
 
 @pytest.mark.parametrize("generate", [generate_pairs, generate_sentences])
-def test_an_unknown_split_is_refused_by_name(generate: Callable[[str, int], object]) -> None:
+def test_generate_pairs_and_sentences_refuse_an_unknown_split(generate: Callable[[str, int], object]) -> None:
     with pytest.raises(ValueError, match="train, validation, test; got 'dev'"):
         generate("dev", 10)
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_count_below_one_is_refused(count: int) -> None:
+def test_generate_pairs_refuses_a_count_below_one(count: int) -> None:
     with pytest.raises(ValueError, match=f"got count {count} for test.*Ask for 1 or more"):
         generate_pairs("test", count)
 
 
-def test_the_training_grammar_is_declared_to_have_more_than_a_million_pairs() -> None:
+def test_smallest_grammar_of_training_has_more_than_a_million_pairs() -> None:
     assert SMALLEST_GRAMMAR["train"] > 1_000_000
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_more_pairs_than_the_grammar_surely_has_are_refused(split: str) -> None:
+def test_generate_pairs_refuses_more_pairs_than_the_grammar_surely_has(split: str) -> None:
     limit = SMALLEST_GRAMMAR[split]
     with pytest.raises(
         ValueError, match=f"{limit} distinct pairs for {split}; got count {limit + 1}.*at most {limit}"

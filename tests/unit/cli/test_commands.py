@@ -11,7 +11,7 @@ from vanilla_transformer.cli.resources import find_recipe
 ROOT = Path(__file__).parents[3]
 
 
-def test_every_command_has_a_script_of_the_same_name():
+def test_commands_have_scripts_of_the_same_name():
     scripts = {path.stem for path in (ROOT / "scripts").glob("*.py")} - {"benchmark"}  # which is not in the wheel
     assert scripts == {name.replace("-", "_") for name in COMMANDS}
 

@@ -89,21 +89,21 @@ def one_phrase(determiner: Determiner, thing: Noun, case: Case, plural: bool) ->
 
 
 @pytest.mark.parametrize(("determiner", "table"), TABLES, ids=["weak", "this", "kein", "unser", "strong"])
-def test_articles_adjectives_and_nouns_agree_in_all_cases_and_genders(determiner: Determiner, table: str) -> None:
+def test_noun_phrase_words_agree_in_all_cases_and_genders(determiner: Determiner, table: str) -> None:
     assert [declined(determiner, case) for case in CASES] == rows(table)
 
 
-def test_the_indefinite_article_has_no_ending_where_kein_has_none() -> None:
+def test_indefinite_article_has_no_ending_where_kein_has_none() -> None:
     words = [determiner_word(INDEFINITE, case, form) for case in CASES for form in ("masculine", "feminine", "neuter")]
     assert " ".join(words) == "ein eine ein einen eine ein einem einer einem eines einer eines"
 
 
 @pytest.mark.parametrize(("determiner", "expected"), [(MANY, "viele"), (SOME, "einige"), (WHICH, "welche")])
-def test_words_of_quantity_end_like_der(determiner: Determiner, expected: str) -> None:
+def test_determiner_word_of_quantity_ends_like_der(determiner: Determiner, expected: str) -> None:
     assert determiner_word(determiner, "accusative", "plural") == expected
 
 
-def test_adjectives_are_strong_after_many_and_mixed_after_possessives() -> None:
+def test_declension_after_many_is_strong_and_after_possessives_mixed() -> None:
     assert declension_after(MANY) == "strong"
     assert declension_after(MY) == "mixed"
 
@@ -112,7 +112,7 @@ def test_adjectives_are_strong_after_many_and_mixed_after_possessives() -> None:
     ("english", "inflected"),
     [("expensive", "teures"), ("dark", "dunkles"), ("tired", "müdes"), ("big", "großes"), ("hot", "heißes")],
 )
-def test_adjectives_change_their_stem_before_endings(english: str, inflected: str) -> None:
+def test_adjective_word_changes_its_stem_before_endings(english: str, inflected: str) -> None:
     assert adjective_word(adjective(english), "strong", "nominative", "neuter") == inflected
 
 
@@ -130,7 +130,7 @@ def test_adjectives_change_their_stem_before_endings(english: str, inflected: st
         ("girl", "Mädchen Mädchen Mädchen Mädchens Mädchen Mädchen Mädchen Mädchen"),
     ],
 )
-def test_nouns_decline_as_written_by_hand(english: str, forms: str) -> None:
+def test_noun_word_declines_as_written_by_hand(english: str, forms: str) -> None:
     assert [noun_word(noun(english), case, plural) for plural in (False, True) for case in CASES] == forms.split()
 
 
@@ -147,7 +147,7 @@ def test_nouns_decline_as_written_by_hand(english: str, forms: str) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_pronouns_have_three_cases(pronoun: Pronoun, forms: str) -> None:
+def test_pronoun_word_has_three_cases(pronoun: Pronoun, forms: str) -> None:
     assert [pronoun_word(pronoun, case) for case in CASES[:3]] == forms.split()
 
 
@@ -177,7 +177,7 @@ def verb(infinitive: str) -> Verb:
         ("vergessen", "vergesse vergisst vergisst vergessen"),
     ],
 )
-def test_verbs_conjugate_as_written_by_hand(infinitive: str, forms: str) -> None:
+def test_finite_verb_conjugates_as_written_by_hand(infinitive: str, forms: str) -> None:
     found = [finite_verb(verb(infinitive), person, False) for person in (1, 2, 3)]
     assert [*found, finite_verb(verb(infinitive), 3, True)] == forms.split()
 
@@ -193,11 +193,11 @@ def test_verbs_conjugate_as_written_by_hand(infinitive: str, forms: str) -> None
         ("einladen", "lade"),
     ],
 )
-def test_the_imperative_changes_e_to_i_and_keeps_a(infinitive: str, imperative: str) -> None:
+def test_imperative_verb_changes_e_to_i_and_keeps_a(infinitive: str, imperative: str) -> None:
     assert imperative_verb(verb(infinitive)) == imperative
 
 
-def test_zu_stands_inside_a_separable_verb() -> None:
+def test_zu_infinitive_puts_zu_inside_a_separable_verb() -> None:
     assert zu_infinitive(verb("aufmachen")) == ["aufzumachen"]
     assert zu_infinitive(verb("verkaufen")) == ["zu", "verkaufen"]
 
@@ -215,6 +215,6 @@ def test_zu_stands_inside_a_separable_verb() -> None:
         ("besuchen", "visiting", "visits"),
     ],
 )
-def test_english_verbs_have_their_spelling(infinitive: str, ing: str, third: str) -> None:
+def test_present_participle_and_third_person_have_their_spelling(infinitive: str, ing: str, third: str) -> None:
     assert present_participle(verb(infinitive)) == ing
     assert third_person(verb(infinitive).english) == third

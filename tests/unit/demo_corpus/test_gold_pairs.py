@@ -450,11 +450,11 @@ def test_spell_out_gives_the_pairs_written_by_hand(sentence: Sentence, english: 
     assert spell_out(sentence) == (english, german)
 
 
-def test_there_are_enough_gold_pairs_and_none_twice() -> None:
+def test_gold_pairs_are_distinct_and_more_than_100() -> None:
     assert len({english for _, english, _ in GOLD}) == len(GOLD) > 100
 
 
-def test_where_question_needs_a_verb_with_a_place() -> None:
+def test_spell_out_asks_where_with_a_verb_of_place() -> None:
     where = Adverb("where", "wo", "complement")
     clause = doing(np("key"), "liegen", None, where, progressive=True, mood="question", front="complement")
     assert spell_out(Sentence("", clause)) == ("Where is the key lying?", "Wo liegt der Schlüssel?")

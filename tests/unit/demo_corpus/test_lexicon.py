@@ -24,7 +24,7 @@ def adverbs() -> set[Adverb]:
     return found
 
 
-def test_every_adverbial_has_one_translation() -> None:
+def test_lexicon_has_one_translation_of_every_adverbial() -> None:
     """Save "where", which the verb decides: wohin with going, else wo."""
     found = adverbs() - set(lexicon.QUESTION_WORDS.values())
     translations = {(adverb.english, adverb.german) for adverb in found}
@@ -32,12 +32,12 @@ def test_every_adverbial_has_one_translation() -> None:
     assert len({english for english, _ in translations}) == len(translations)
 
 
-def test_nouns_differ_and_show_their_number() -> None:
+def test_lexicon_nouns_differ_and_show_their_number() -> None:
     words = [word for thing in NOUNS + UNITS for word in (thing.english, thing.english_plural)]
     assert len(set(words)) == len(words)
 
 
-def test_adjectives_have_one_translation_and_suit_some_nouns() -> None:
+def test_lexicon_adjectives_have_one_translation_and_suit_some_nouns() -> None:
     assert len({word.english for word in ADJECTIVES}) == len(ADJECTIVES)
     for word in ADJECTIVES:
         assert sum(word in adjectives_for(thing) for thing in NOUNS) >= 2, word.english
@@ -51,7 +51,7 @@ def takes(kinds: tuple[str, ...]) -> set[Noun]:
     return set(nouns_of(kinds))
 
 
-def test_verbs_that_are_alike_in_english_go_with_different_nouns() -> None:
+def test_lexicon_verbs_alike_in_english_go_with_different_nouns() -> None:
     """People essen and animals fressen; one knows (kennen) somebody, but knows (wissen) that."""
     alike = [pair for pair in itertools.combinations(VERBS, 2) if english_verb(pair[0]) == english_verb(pair[1])]
     different = [pair for pair in alike if pair[0].infinitive != pair[1].infinitive]
@@ -63,7 +63,7 @@ def test_verbs_that_are_alike_in_english_go_with_different_nouns() -> None:
         assert not (subjects and objects and both_have_objects), (first.infinitive, second.infinitive)
 
 
-def test_every_verb_finds_subjects_and_objects() -> None:
+def test_lexicon_verbs_find_subjects_and_objects() -> None:
     for verb in VERBS:
         assert not verb.subjects or takes(verb.subjects), verb.infinitive
         assert len(takes(verb.objects)) >= (2 if verb.objects else 0), verb.infinitive

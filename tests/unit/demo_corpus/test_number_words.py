@@ -40,16 +40,16 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_numbers_match_the_words_written_by_hand(number: int) -> None:
+def test_number_words_match_the_words_written_by_hand(number: int) -> None:
     assert (english_number(number), german_number(number)) == NUMBERS[number]
 
 
 @pytest.mark.parametrize("spell", [english_number, german_number])
-def test_numbers_have_distinct_words(spell: Callable[[int], str]) -> None:
+def test_number_words_are_distinct(spell: Callable[[int], str]) -> None:
     assert len({spell(number) for number in range(1, 10000)}) == 9999
 
 
-def test_every_german_number_reads_back_as_itself() -> None:
+def test_german_number_reads_back_as_itself() -> None:
     for number in range(1, 10000):
         assert read_german_number(german_number(number)) == number
 
@@ -77,7 +77,7 @@ def read_below_hundred(word: str) -> int:
 
 
 @pytest.mark.parametrize("number", [0, -3, 10000])
-def test_a_number_out_of_range_is_refused_by_name(number: int) -> None:
+def test_number_words_refuse_a_number_out_of_range(number: int) -> None:
     for spell in (english_number, german_number):
         with pytest.raises(ValueError, match=f"got {number}"):
             spell(number)
@@ -96,5 +96,5 @@ def test_a_number_out_of_range_is_refused_by_name(number: int) -> None:
         (12, 3, "at a quarter to one", "um Viertel vor eins"),
     ],
 )
-def test_times_of_day_are_said_as_written_by_hand(hour: int, quarter: int, english: str, german: str) -> None:
+def test_clock_words_match_the_words_written_by_hand(hour: int, quarter: int, english: str, german: str) -> None:
     assert (english_clock(hour, quarter), german_clock(hour, quarter)) == (english, german)

@@ -68,7 +68,7 @@ def test_estimate_scores_refuses_zero_resamples():
         estimate_scores(GOOD, REFERENCES, samples=0)
 
 
-def test_report_has_lines_and_json():
+def test_build_report_has_lines_and_json():
     found = build_report(GOOD, REFERENCES, BAD, "de", samples=50)
     lines = list(found.lines())
     labels = ["BLEU", "chrF", "paper's BLEU", "tokenized BLEU"]
@@ -83,7 +83,7 @@ def test_report_has_lines_and_json():
     assert 0 < data["comparison"]["chrf"]["p_value"] < 1
 
 
-def test_report_without_baseline_has_no_comparison():
+def test_build_report_without_baseline_has_no_comparison():
     found = build_report(GOOD, REFERENCES, samples=50)
     assert found.as_dict()["comparison"] is None and found.as_dict()["scores"].keys() == {"bleu", "chrf"}
     assert not [line for line in found.lines() if "p = " in line]

@@ -76,7 +76,7 @@ def render_card(
         ValueError, OSError: the folder holds no model.
     """
     folder, run = Path(folder), Path(run or folder)
-    config = AutoConfig.from_pretrained(folder)
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     recorded, recipe = _last_validation(run), _read_json(run / _RECIPE)
     evaluations = [_read_json(path) for path in sorted((run / _EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]

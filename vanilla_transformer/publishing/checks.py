@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import site
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from vanilla_transformer.inference import TranslationPipeline
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, run_check
 from .card import hashes_in_card
+from .code_references import foreign_code
 from .staging import (
     CARD_NAME,
     INSTALLED_CODE,
@@ -32,6 +34,10 @@ from .staging import (
 )
 
 _SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein Mann schläft.", "1 2 3")
+# The environment of the checks in a new process. All other variables may be secrets.
+_KEPT_VARIABLES = {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
+_KEPT_VARIABLES |= {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "CUDA_VISIBLE_DEVICES"}
+_KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS"}
 # Metadata of the card that the Hub needs to list the model.
 _METADATA = ("language", "license", "library_name", "pipeline_tag")
 
@@ -56,10 +62,8 @@ def check_folder(folder: str | Path, trust_remote_code: bool = False) -> list[Ch
     folder = Path(folder)
     publishable_files(folder)
     results = [CheckResult(**run_check(name, check, folder)) for name, check in _FILE_CHECKS.items()]
-    code = CheckResult(**run_check("code", _check_code, folder, trust_remote_code))
-    if not code.passed:
-        return [*results, code, *_skipped("the folder's code")]
-    return [*results, code, *_check_in_new_process(folder)]
+    results.append(CheckResult(**run_check("code", _check_code, folder, trust_remote_code)))
+    return [*results, *(_check_in_new_process(folder) if results[-1].passed else _skipped("the folder's code"))]
 
 
 def failed_checks(results: Sequence[CheckResult]) -> list[CheckResult]:
@@ -116,7 +120,7 @@ def _tensors(path: Path) -> Any:
 def _expected_shapes(folder: Path) -> dict[str, torch.Size]:
     """Return the shapes of the tensors that the configuration needs, tied ones once."""
     with torch.device("meta"):
-        model = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder))
+        model = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False))
     tied = model.all_tied_weights_keys
     return {name: tensor.shape for name, tensor in model.state_dict().items() if name not in tied}
 
@@ -169,8 +173,13 @@ def _check_generation_config(folder: Path) -> str:
 
 
 def _check_code(folder: Path, trust_remote_code: bool) -> str:
-    """Check that the folder's code, which the next checks run, is this package's or trusted."""
-    differing = [
+    """Check that the code which the next checks run is this package's, or trusted and in the folder."""
+    references = foreign_code(folder)
+    outside = [reference.text for reference in references if not reference.is_inside]
+    if outside:
+        raise CheckFailed(f"the folder runs code or loads models from elsewhere: {', '.join(outside)}")
+    differing = [reference.text for reference in references]
+    differing += [
         name
         for name in code_names(folder)
         if not (folder / name).exists() or (folder / name).read_bytes() != (INSTALLED_CODE / name).read_bytes()
@@ -202,8 +211,7 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
             capture_output=True,
             text=True,
             cwd=modules,
-            # transformers copies the folder's code there before importing it. The user's cache might hold older code.
-            env={**os.environ, "HF_MODULES_CACHE": modules, "HF_HUB_OFFLINE": "1"},
+            env=_environment_without_secrets(Path(modules)),
         )
     if process.returncode:
         last = process.stderr.strip().splitlines()[-1:] or [f"exit status {process.returncode}"]
@@ -216,12 +224,22 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
     return [*results, CheckResult(**same)]
 
 
+def _environment_without_secrets(home: Path) -> dict[str, str]:
+    """Return the variables of a process that may run untrusted code: no tokens, and a home folder without any."""
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT_VARIABLES}
+    # transformers copies the folder's code into the cache before it imports it. The user's cache may hold older code.
+    own = {"HOME": str(home), "HF_HOME": str(home), "PYTHONUSERBASE": site.getuserbase(), "HF_HUB_OFFLINE": "1"}
+    return kept | own
+
+
 def _check_translations(folder: Path, translations: Sequence[str]) -> str:
     """Check that this package translates as the folder's own code does."""
     library_logging.disable_progress_bar()
     try:
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder)
-        translate = TranslationPipeline(model, AutoTokenizer.from_pretrained(folder), task="translation")
+        model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False)
+        translate = TranslationPipeline(
+            model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False), task="translation"
+        )
     finally:
         library_logging.enable_progress_bar()
     expected = [answer["translation_text"] for answer in translate(list(_SENTENCES))]

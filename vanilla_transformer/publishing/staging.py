@@ -6,7 +6,9 @@ import json
 import re
 import shutil
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import (
@@ -17,8 +19,25 @@ from transformers.utils import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+from vanilla_transformer.configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
+from vanilla_transformer.configuration_vanilla_transformer_long import (
+    VanillaTransformerLongConfig,
+    VanillaTransformerLongDecoderConfig,
+)
 
 CARD_NAME = "README.md"
+# The entries of each model type's config.json that name its code.
+REMOTE_CODE: dict[str, dict[str, Any]] = {
+    config.model_type: config.remote_code
+    for config in (
+        VanillaTransformerConfig,
+        VanillaTransformerDecoderConfig,
+        VanillaTransformerEncoderConfig,
+        VanillaTransformerLongConfig,
+        VanillaTransformerLongDecoderConfig,
+    )
+}
 # The folder of the modules that are saved with a checkpoint.
 INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
 # A model folder needs all of the first names, and one name of each of the other two groups: sharded weights have an
@@ -37,19 +56,27 @@ _OPTIONAL_NAMES = (
 
 
 def code_names(folder: Path) -> tuple[str, ...]:
-    """Return the names of the modules that transformers saves with the model of `folder`.
+    """Return the names of the modules that this package saves with a model of the type of `folder`.
 
-    These are the modules of its `auto_map` and their relative imports. A folder without an `auto_map` counts as an
-    encoder-decoder.
+    A folder of an unknown type counts as an encoder-decoder.
     """
-    code = VanillaTransformerConfig.remote_code
-    with suppress(OSError, ValueError):
+    return _code_of_type(_model_type(folder))
+
+
+def _model_type(folder: Path) -> str:
+    with suppress(OSError, ValueError, RecursionError):
         config = json.loads((folder / CONFIG_NAME).read_text(encoding="utf-8"))
-        code = config if "auto_map" in config else code
+        if isinstance(config, dict) and config.get("model_type") in [*REMOTE_CODE]:
+            return str(config["model_type"])
+    return VanillaTransformerConfig.model_type
+
+
+@cache
+def _code_of_type(model_type: str) -> tuple[str, ...]:
+    code = REMOTE_CODE[model_type]
     classes = [*code["auto_map"].values(), *(each["impl"] for each in code.get("custom_pipelines", {}).values())]
     modules = {INSTALLED_CODE / f"{path.split('.')[0]}.py" for path in classes}
-    known = [module for module in modules if module.exists()]
-    return tuple(sorted({Path(path).name for each in known for path in (each, *get_relative_import_files(each))}))
+    return tuple(sorted({Path(path).name for each in modules for path in (each, *get_relative_import_files(each))}))
 
 
 def publishable_files(folder: str | Path) -> list[Path]:

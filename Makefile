@@ -30,7 +30,7 @@ $(READY_DEV): $(READY)
 	$(INSTALL) --editable ".[dev]"
 	touch $@
 
-# uv, unlike pip, can resolve to the lowest releases that the requirements admit.
+# uv, unlike pip, can resolve to the lowest releases that the requirements admit, and it installs faster.
 $(OLDEST)/.ready: setup.py
 	$(PYTHON) -m venv --clear $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet uv
@@ -39,7 +39,8 @@ $(OLDEST)/.ready: setup.py
 
 $(NEWEST)/.ready: setup.py
 	$(PYTHON) -m venv --clear $(NEWEST)
-	$(NEWEST)/bin/python -m pip install --quiet --upgrade --editable ".[test]"
+	$(NEWEST)/bin/python -m pip install --quiet uv
+	$(NEWEST)/bin/uv pip install --python $(NEWEST)/bin/python --upgrade --editable ".[test]"
 	touch $@
 
 demo: $(READY) ## Train on the bundled English-German corpus, score, translate and plot (less than five minutes)

@@ -42,7 +42,7 @@ setup(
     install_requires=[
         "torch>=2.11",
         "transformers>=5.23,<6",
-        "accelerate>=1.1",
+        "accelerate>=1.2",
         "tokenizers>=0.22",
         "datasets>=3.0",
         "filelock>=3.12",

@@ -399,7 +399,7 @@ def _find_columns(names: Iterable[str], nested: bool, spec: CorpusSpec, location
     for sides in (languages, ["source", "target"]):
         if len(sides) == 2 and set(sides) <= set(names):
             return sides[0], sides[1]
-    found = ", ".join(map(repr, names))
+    found = ", ".join(map(repr, sorted(names) if nested else names))
     if nested and len(languages) < 2:
         raise ValueError(f"{location} needs `source_language` and `target_language`, two of {found}.")
     if nested:

@@ -21,7 +21,6 @@ from tests.tiny_runs import (
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.metrics import MetricsLogger
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 
@@ -51,19 +50,6 @@ def test_train_logs_validations(corpus, tmp_path, caplog):
     messages = [record.getMessage() for record in caplog.records]
     assert [text.split(",")[0] for text in messages if "bleu" in text] == ["Validation: step 4", "Validation: step 6"]
     assert "The final model is the mean of 2 checkpoints." in messages
-
-
-def test_train_max_minutes_sets_progress_bar(corpus, tmp_path, monkeypatch):
-    bars = []
-    exit_block = MetricsLogger.__exit__
-    monkeypatch.setattr(
-        MetricsLogger, "__exit__", lambda logger, *error: bars.append(logger.bar) or exit_block(logger, *error)
-    )
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05))
-    folder = train(recipe, evaluate=no_scores)
-    steps = entries(folder)[-1]["step"]
-    assert 10 < steps < 100_000
-    assert bars[0].total == pytest.approx(steps, rel=0.2)
 
 
 def test_train_averages_last_checkpoints(corpus, tmp_path):

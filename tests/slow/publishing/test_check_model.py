@@ -1,4 +1,4 @@
-"""The checks before publishing, on the attentions that the default tests leave out."""
+"""The checks before publishing, on long models with each attention."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 
 
-@pytest.mark.parametrize("layer_type", ["linear_attention", "full_attention"])
+@pytest.mark.parametrize("layer_type", ["full_attention", "linear_attention", "lsh_attention", "transfo_xl_attention"])
 def test_check_model_passes_long_translation_models(layer_type, tiny_tokenizer, tmp_path, capsys):
     model = build_variant(f"AutoModelForSeq2SeqLM-{layer_type}")
     folder = add_card(save_model_folder(model, tiny_tokenizer, tmp_path / "model"))

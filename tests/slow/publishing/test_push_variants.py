@@ -2,14 +2,10 @@
 
 from pathlib import Path
 
-import pytest
 import torch
 
 from tests.hub_client import read_answer, run_with_hub
 from tests.model_variants import MODEL_VARIANTS, build_variant
-from tests.publishable import add_card
-from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
 
 SCRIPT = Path(__file__).parents[2] / "push_variants.py"
 
@@ -29,10 +25,3 @@ def test_push_to_hub_of_every_model_class_loads_without_this_package(hub, tmp_pa
         torch.testing.assert_close(torch.tensor(output), expected.flatten(), atol=1e-5, rtol=1e-4)
         if model.can_generate():
             assert generated == model.generate(ids, max_new_tokens=4, do_sample=False).tolist()
-
-
-@pytest.mark.parametrize("layer_type", ["lsh_attention", "transfo_xl_attention"])
-def test_check_model_passes_long_translation_models(layer_type, tiny_tokenizer, tmp_path, capsys):
-    model = build_variant(f"AutoModelForSeq2SeqLM-{layer_type}")
-    folder = add_card(save_model_folder(model, tiny_tokenizer, tmp_path / "model"))
-    assert main(["check-model", str(folder)]) == 0, capsys.readouterr().out

@@ -98,7 +98,7 @@ def test_read_pairs_reads_a_saved_dataset(dataset):
 def test_read_pairs_names_a_missing_split_or_language(dataset):
     with pytest.raises(ValueError, match="split 'test', it has 'train'"):
         parse(CorpusSpec(dataset=dataset, split="test", **LANGUAGES))
-    with pytest.raises(ValueError, match="no language 'fr', it has 'en', 'de'"):
+    with pytest.raises(ValueError, match="no language 'fr', it has 'de', 'en'"):
         parse(CorpusSpec(dataset=dataset, **LANGUAGES | {"target_language": "fr"}))
 
 

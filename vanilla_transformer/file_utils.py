@@ -1,9 +1,11 @@
-"""Atomic writes: a reader sees the old or the new content of a file or folder, never part of it."""
+"""Atomic writes, and hashes that show damage: a reader sees the old or the new content, never part of it."""
 
+import hashlib
+import json
 import logging
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,29 +13,37 @@ from pathlib import Path
 from filelock import FileLock
 from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 logger = logging.getLogger(__name__)
+
+HASHES_FILE = "sha256.json"
+_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 
 
 @contextmanager
 def atomic_folder(folder: str | Path) -> Iterator[Path]:
-    """Yield a temporary folder beside `folder` and move its files into `folder` if the block succeeds.
+    """Yield a temporary folder and move its files into `folder` if the block succeeds.
 
-    Files of the same name are replaced, other files in `folder` stay. If the block fails, `folder` is not touched.
+    Files of the same name are replaced, other files in `folder` stay. The weights of a model are removed first and
+    moved last, so a process that is killed leaves all files of one model or a folder without weights. If the block
+    fails, `folder` is not touched. All files follow the umask.
 
     Raises:
         OSError: a file cannot be written, for example because the disk is full.
     """
     folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    # A mount point has another file system than its parent, which may also be read-only.
+    parent = folder if folder.exists() else folder.parent
+    parent.mkdir(parents=True, exist_ok=True)
+    temporary = parent / f"{temporary_prefix(folder)}{secrets.token_hex(4)}"
+    temporary.mkdir()
     try:
         yield temporary
+        follow_umask(temporary)
         if folder.exists():
-            for path in sorted(temporary.iterdir()):
-                os.replace(path, folder / path.name)
+            _move_files(temporary, folder)
         else:
-            temporary.chmod(0o755)  # mkdtemp creates folders that only their owner can read
             os.replace(temporary, folder)
     except SafetensorError as error:
         raise OSError(f"Cannot write the weights to {folder}: {error}") from error
@@ -41,11 +51,53 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def save_model_folder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
-    """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically."""
+def temporary_prefix(folder: Path) -> str:
+    """Return how the names of the temporary folders of `atomic_folder(folder)` begin."""
+    return f".{folder.absolute().name}.tmp-"
+
+
+def follow_umask(folder: Path) -> None:
+    """Give the files of `folder` the mode of ordinary new files: libraries create some that only their owner reads."""
+    mode = folder.stat().st_mode & 0o666
+    for path in folder.rglob("*"):
+        if path.is_file():
+            path.chmod(mode)
+
+
+def _move_files(temporary: Path, folder: Path) -> None:
+    new = {path.name for path in temporary.iterdir()}
+    if not new.isdisjoint(_WEIGHTS):
+        delete_weights(folder)
+    for name in sorted(new, key=lambda name: (name in _WEIGHTS, name)):
+        os.replace(temporary / name, folder / name)
+
+
+def has_weights(folder: Path) -> bool:
+    """Return whether `folder` holds a model that transformers can load."""
+    return any((folder / name).exists() for name in _WEIGHTS)
+
+
+def delete_weights(folder: Path) -> None:
+    """Delete the weights of the model in `folder`, the files that make it a model first."""
+    for name in _WEIGHTS:
+        (folder / name).unlink(missing_ok=True)
+    for shard in folder.glob("model-*-of-*.safetensors"):
+        shard.unlink()
+
+
+def save_model_folder(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path, **texts: str
+) -> Path:
+    """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically.
+
+    Args:
+        texts: More files of the folder: JSON text by name, without the suffix `.json`.
+    """
     with atomic_folder(folder) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
+        for name, text in texts.items():
+            (temporary / f"{name}.json").write_text(text, encoding="utf-8")
     return Path(folder)
 
 
@@ -71,8 +123,35 @@ def write_text_atomically(path: str | Path, text: str) -> Path:
     return path
 
 
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_hashes(folder: Path) -> None:
+    """Write the SHA-256 of every file of `folder` to `HASHES_FILE` in it, for `find_damage`."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    hashes = {path.relative_to(folder).as_posix(): hash_file(path) for path in paths}
+    (folder / HASHES_FILE).write_text(json.dumps(hashes, indent=2) + "\n", encoding="utf-8")
+
+
+def find_damage(folder: Path) -> str | None:
+    """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None."""
+    try:
+        hashes = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))
+        damaged = [name for name, value in hashes.items() if hash_file(folder / name) != value]
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).relative_to(folder)} is missing"
+    except (ValueError, AttributeError):
+        return f"{HASHES_FILE} is damaged"
+    except OSError as error:
+        return f"{error.filename} cannot be read: {error.strerror}"
+    return f"{damaged[0]} is damaged" if damaged else None
+
+
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None]) -> Path:
-    """Return the folder `name` of a cache, filled by `write` if it does not exist yet.
+    """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is damaged.
 
     If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once
     it is complete, so a killed process leaves no incomplete entry.
@@ -81,7 +160,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
         OSError: `cache_dir` cannot be written.
     """
     folder = Path(cache_dir) / name
-    if folder.is_dir():
+    if folder.is_dir() and find_damage(folder) is None:
         return folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -90,10 +169,16 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
     with FileLock(f"{folder}.lock"):
-        for leftover in folder.parent.glob(f".{name}.*"):  # its writer is dead, or it would hold the lock
-            logger.info(f"Removing the unfinished {leftover}.")
+        for leftover in folder.parent.glob(f"{temporary_prefix(folder)}*"):  # its writer is dead: we hold the lock
+            logger.info("Removing the unfinished %s.", leftover)
             shutil.rmtree(leftover, ignore_errors=True)
-        if not folder.is_dir():
-            with atomic_folder(folder) as temporary:
-                write(temporary)
+        if folder.exists():
+            damage = find_damage(folder) if folder.is_dir() else "it is a file"
+            if damage is None:  # written while this process waited
+                return folder
+            logger.warning("The cache entry %s is damaged (%s). It is built again.", folder, damage)
+            shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
+        with atomic_folder(folder) as temporary:
+            write(temporary)
+            write_hashes(temporary)
     return folder

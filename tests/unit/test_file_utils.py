@@ -8,7 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from vanilla_transformer.file_utils import atomic_folder, cached_folder, write_text_atomically
+from vanilla_transformer.file_utils import (
+    HASHES_FILE,
+    atomic_folder,
+    cached_folder,
+    find_damage,
+    has_weights,
+    save_model_folder,
+    write_hashes,
+    write_text_atomically,
+)
 
 
 def test_atomic_folder_leaves_nothing_after_an_error(tmp_path):
@@ -118,3 +127,85 @@ def test_cached_folder_is_written_by_one_of_several_threads(tmp_path):
         entries = [threads.submit(cached_folder, tmp_path, "entry", write) for _ in range(4)]
         assert [(entry.result() / "a").read_text() for entry in entries] == ["whole"] * 4
     assert len(written) == 1
+
+
+def test_atomic_folder_needs_nothing_beside_existing_folder(tmp_path):
+    folder = tmp_path / "mounted"
+    folder.mkdir()
+    with atomic_folder(folder) as temporary:  # the parent may be read-only or another file system
+        assert temporary.parent == folder
+        (temporary / "notes").write_text("new")
+    assert [path.name for path in folder.iterdir()] == ["notes"]
+
+
+def test_atomic_folder_moves_weights_last(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text("old")
+    (tmp_path / "model.safetensors").write_text("old")
+    moved = []
+
+    def replace(source, target):
+        assert not has_weights(tmp_path)  # no mixture of two models, whenever the process is killed
+        moved.append(target.name)
+
+    monkeypatch.setattr("vanilla_transformer.file_utils.os.replace", replace)
+    with atomic_folder(tmp_path) as temporary:
+        for name in ("config.json", "model.safetensors", "model-00001-of-00002.safetensors", "tokenizer.json"):
+            (temporary / name).write_text("new")
+    assert moved == ["config.json", "model-00001-of-00002.safetensors", "tokenizer.json", "model.safetensors"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_save_model_folder_follows_umask(tiny_model, tiny_tokenizer, tmp_path, umask):
+    previous = os.umask(umask)
+    try:
+        folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~umask
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o666 & ~umask}
+
+
+def flip_bit(path, place):
+    content = bytearray(path.read_bytes())
+    content[place * (len(content) - 1) // 100] ^= 1
+    path.write_bytes(content)
+
+
+# Ways to damage a folder of the files "a" and "inner/b".
+DAMAGE = {
+    **{f"bit of {name} at {place} %": (name, lambda path, place=place: flip_bit(path, place))
+       for name in ("a", "inner/b", HASHES_FILE) for place in (0, 50, 100)},
+    **{f"{name} is truncated": (name, lambda path: os.truncate(path, 1)) for name in ("a", "inner/b", HASHES_FILE)},
+    **{f"{name} is empty": (name, lambda path: path.write_text("")) for name in ("a", "inner/b", HASHES_FILE)},
+    **{f"{name} is missing": (name, lambda path: path.unlink()) for name in ("a", "inner/b", HASHES_FILE)},
+    "no hashes": (HASHES_FILE, lambda path: path.write_text("[]")),
+}  # fmt: skip
+
+
+def write_entry(folder):
+    (folder / "inner").mkdir()
+    (folder / "a").write_text("first text")
+    (folder / "inner" / "b").write_text("second text")
+
+
+@pytest.mark.parametrize("name, damage", DAMAGE.values(), ids=DAMAGE)
+def test_find_damage_notices(tmp_path, name, damage):
+    write_entry(tmp_path)
+    write_hashes(tmp_path)
+    assert find_damage(tmp_path) is None
+    damage(tmp_path / name)
+    assert find_damage(tmp_path) is not None
+
+
+@pytest.mark.parametrize("name, damage", DAMAGE.values(), ids=DAMAGE)
+def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
+    damage(cached_folder(tmp_path, "entry", write_entry) / name)
+    folder = cached_folder(tmp_path, "entry", write_entry)
+    assert (folder / "a").read_text() + (folder / "inner" / "b").read_text() == "first textsecond text"
+    assert find_damage(folder) is None
+    assert "is damaged" in caplog.text
+
+
+def test_cached_folder_replaces_file_of_its_name(tmp_path):
+    (tmp_path / "entry").write_text("a file")
+    assert (cached_folder(tmp_path, "entry", write_entry) / "a").read_text() == "first text"

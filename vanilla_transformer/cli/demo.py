@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     from .train import draw_pictures, show_progress, validation_scores
 
     folder = Path(options.output_dir)
-    check_output_dir(folder, options.overwrite_output_dir)
+    check_output_dir(folder)
     show_progress()
     print("Writing the corpus ...")
     corpus = folder / "corpus"

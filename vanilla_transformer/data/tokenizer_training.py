@@ -273,6 +273,15 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
     return tokenizer
 
 
+def hash_data(texts: Texts) -> dict[str, str]:
+    """Return hashes of the text and of the tokenizer that the recipe names, by what they are."""
+    name = texts.data.tokenizer
+    hashes = {"training text": texts.training.key, "validation text": hash_json(texts.validation)}
+    if name is not None and Path(name).is_dir():  # one of the Hub may be unreachable when a run resumes
+        hashes["tokenizer"] = hash_tokenizer(_load(name))
+    return hashes
+
+
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)

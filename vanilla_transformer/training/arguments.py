@@ -119,7 +119,10 @@ class OutputArguments:
 
     output_dir: str = field(default="", metadata={"help": "Folder for the model, its checkpoints and metrics."})
     overwrite_output_dir: bool = field(
-        default=False, metadata={"help": "Replace a finished model or an unfinished run."}
+        default=False,
+        metadata={
+            "help": "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes."
+        },
     )
     logging_steps: int = field(default=50, metadata={"help": "Steps between lines of metrics.jsonl."})
     eval_steps: int = field(default=1000, metadata={"help": "Steps between validations."})
@@ -134,6 +137,9 @@ class OutputArguments:
     )
     keep_last: int | None = field(
         default=None, metadata={"help": "Number of last checkpoints to keep; by default as many as are averaged."}
+    )
+    allow_changed_data: bool = field(
+        default=False, metadata={"help": "Resume although texts or tokenizer have changed since the run began."}
     )
     sharded_checkpoints: bool = field(
         default=False, metadata={"help": "Let each process write its shards of the optimizer state; only with --fsdp."}
@@ -210,7 +216,9 @@ def flatten(recipe: Recipe) -> dict[str, Any]:
 _MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes"}
 _MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
 _MAY_CHANGE |= {"early_stopping_patience", "torch_compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
-_MAY_CHANGE |= {"gradient_accumulation_steps", "max_steps", "dry_run"}
+_MAY_CHANGE |= {"gradient_accumulation_steps", "max_steps", "dry_run", "allow_changed_data"}
+# Arguments that end a run.
+LIMITS = ("max_steps", "max_minutes", "early_stopping_patience")
 # Schedules whose rate depends on the last step.
 _NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
 
@@ -226,7 +234,7 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     refused = [name for name in names if name not in allowed]
     if refused:
         raise ValueError(
-            f"The unfinished run in {now['output_dir']} cannot resume with different values of "
+            f"The run in {now['output_dir']} cannot resume with different values of "
             f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
             "--overwrite_output_dir."
         )

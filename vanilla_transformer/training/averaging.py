@@ -6,11 +6,10 @@ from pathlib import Path
 import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
-from transformers.utils import SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.file_utils import HASHES_FILE, find_damage, has_weights, save_model_folder
 
-from .checkpoint import StateDict, load_model_weights, weight_files
+from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
 
 
 def average_state_dicts(state_dicts: Iterable[StateDict]) -> StateDict:
@@ -63,8 +62,12 @@ def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None
     """Load the mean of the weights in `folders` into `model`.
 
     Raises:
-        ValueError: the weights belong to another model.
+        ValueError: the weights belong to another model, or a checkpoint is damaged.
     """
+    for folder in folders:
+        damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
+        if damage is not None:
+            raise damaged_error(folder, damage)
     load_weights(model, average_state_dicts(load_model_weights(folder) for folder in folders))
 
 
@@ -78,7 +81,7 @@ def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path)
     paths = [Path(folder) for folder in folders]
     for path in paths:
         weight_files(path)
-    if (Path(output_dir) / SAFE_WEIGHTS_NAME).exists():
+    if has_weights(Path(output_dir)):
         raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
     model = AutoModelForSeq2SeqLM.from_pretrained(paths[-1])
     average_checkpoints(model, paths)

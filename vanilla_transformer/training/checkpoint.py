@@ -1,7 +1,7 @@
 """Read and write model folders and checkpoints.
 
 A checkpoint is a model folder that training can resume from. Beside the model it holds `training_state.json`, which
-describes the run and lists the size of every file, and the tensors of the optimizer and the EMA: in
+describes the run, the tensors of the optimizer and the EMA, and the SHA-256 of every file. The tensors are in
 `optimizer.safetensors` and `ema.safetensors`, or in `shards/`, which all processes write with
 `torch.distributed.checkpoint`.
 """
@@ -22,11 +22,11 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.file_utils import atomic_folder, find_damage, follow_umask, write_hashes
 
 logger = logging.getLogger(__name__)
 
-_METADATA_FILE = "training_state.json"  # written last
+_METADATA_FILE = "training_state.json"
 _SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 
@@ -92,6 +92,7 @@ def save_sharded_checkpoint(
     dcp.save({"optimizer": state.optimizer, "ema": state.ema}, checkpoint_id=temporary / _SHARDS)
     if accelerator.is_main_process:
         _write_metadata(temporary, state)
+        follow_umask(temporary)
         if folder.exists():
             delete_folder(folder)
         os.replace(temporary, folder)
@@ -100,13 +101,9 @@ def save_sharded_checkpoint(
 
 
 def _write_metadata(folder: Path, state: ResumeState) -> None:
-    sizes = {str(path.relative_to(folder)): path.stat().st_size for path in _files(folder)}
-    record = {"progress": state.progress, "param_groups": state.param_groups, "bytes": sizes}
+    record = {"progress": state.progress, "param_groups": state.param_groups}
     (folder / _METADATA_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    write_hashes(folder)
 
 
 def load_progress(folder: Path) -> dict[str, Any]:
@@ -168,21 +165,6 @@ def weight_files(folder: str | Path) -> list[Path]:
     return files
 
 
-def find_damage(folder: Path) -> str | None:
-    """Compare the files of a checkpoint with their recorded sizes. Return the first mismatch, or None."""
-    try:
-        sizes = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))["bytes"]
-    except FileNotFoundError:
-        return f"{_METADATA_FILE} is missing"
-    except (ValueError, KeyError):
-        return f"{_METADATA_FILE} is truncated"
-    for name, size in sizes.items():
-        found = (folder / name).stat().st_size if (folder / name).exists() else None
-        if found != size:
-            return f"{name} is missing" if found is None else f"{name} has {found} bytes instead of {size}"
-    return None
-
-
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:
     """Return the folder of the checkpoint of `step`."""
     return Path(output_dir) / f"checkpoint-{step}"
@@ -200,13 +182,28 @@ def step_of(folder: Path) -> int:
 
 
 def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
-    """Return the newest complete checkpoint, or None. Warn of each truncated one (after a crash or a broken copy)."""
+    """Return the newest complete checkpoint, or None. Warn of each damaged one that is newer.
+
+    Raises:
+        ValueError: an older checkpoint, which the final average may need, is damaged.
+    """
+    found = None
     for folder in reversed(list_checkpoints(output_dir)):
         damage = find_damage(folder)
-        if damage is None:
-            return folder
-        logger.warning("%s is incomplete (%s). Falling back to the checkpoint before it.", folder, damage)
-    return None
+        if damage is not None and found is not None:
+            raise damaged_error(folder, damage)
+        if damage is not None:
+            logger.warning("%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage)
+        found = found or (folder if damage is None else None)
+    return found
+
+
+def damaged_error(folder: Path, damage: str) -> ValueError:
+    """Return the error for a damaged checkpoint."""
+    return ValueError(
+        f"{folder} is damaged ({damage}), and the final model is the mean of the last checkpoints. Restore the "
+        "folder from a copy, or delete it to average the others."
+    )
 
 
 def delete_folder(path: Path) -> None:

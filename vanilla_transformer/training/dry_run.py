@@ -8,6 +8,7 @@ from typing import Any
 from .arguments import Recipe
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
+from .run_folder import RunFolder
 from .train_step import train_step
 from .trainer import PreparedRun, prepare_run
 
@@ -24,7 +25,7 @@ def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
-    run = prepare_run(recipe)
+    run = prepare_run(recipe, RunFolder(recipe))
     options, batches = recipe.optimization, run.batches
     parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())
     pairs = batches.corpus.epoch(batches.epoch)

@@ -5,16 +5,24 @@ import logging
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from transformers.utils import SAFE_WEIGHTS_NAME
+from filelock import FileLock, Timeout
 
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.corpus import Corpus
-from vanilla_transformer.file_utils import save_model_folder, write_text_atomically
+from vanilla_transformer.file_utils import (
+    delete_weights,
+    has_weights,
+    save_model_folder,
+    temporary_prefix,
+    write_text_atomically,
+)
 
-from .arguments import Recipe, check_same_run, flatten
+from .arguments import LIMITS, Recipe, check_same_run, flatten
 from .checkpoint import (
     checkpoint_folder,
     delete_folder,
@@ -34,6 +42,8 @@ from .train_state import TrainState
 logger = logging.getLogger(__name__)
 
 _BEST = "best-"
+_LOCK = ".lock"
+_RECIPE = "recipe"
 
 
 class RunFolder:
@@ -43,23 +53,56 @@ class RunFolder:
 
     Attributes:
         checkpoint: The checkpoint that the run resumes from, or None for a new run.
+        finished: Whether the folder holds the final model of this very run.
     """
 
     def __init__(self, recipe: Recipe):
-        """Find the checkpoint of an unfinished run of the same recipe.
+        """Find the run of the same recipe that the folder holds.
+
+        A finished run continues if the recipe has other limits, such as a larger `max_steps`. With
+        `overwrite_output_dir` a finished run and a run of another recipe start over; an unfinished one resumes.
 
         Raises:
-            ValueError: the folder holds a finished model, or a run of another recipe; or the path is a file.
+            ValueError: the folder holds another model or another run; the path is a file; a checkpoint is damaged.
             PermissionError: the folder cannot be written.
         """
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
-        check_output_dir(self.path, self.options.overwrite_output_dir)
-        self.checkpoint = None if self.options.overwrite_output_dir else find_latest_checkpoint(self.path)
-        if self.checkpoint is not None:
-            check_same_run(load_progress(self.checkpoint)["recipe"], flatten(recipe))
         self._temporary_step: int | None = None
         self._last_saved = time.monotonic()
+        check_output_dir(self.path)
+        trained = has_weights(self.path)
+        starts_over = trained and self.options.overwrite_output_dir
+        self.finished = trained and not starts_over and self._has_same_limits(flatten(recipe))
+        self.checkpoint = None if starts_over or self.finished else self._find_checkpoint(flatten(recipe))
+        if trained and not (starts_over or self.finished or self.checkpoint):
+            raise self._cannot_continue("its checkpoints have been deleted")
+
+    def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
+        """Compare the limits of a recipe with those of the run that has written the final model."""
+        try:
+            before = json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise self._cannot_continue("training has not written it") from None
+        check_same_run(before, recipe)
+        return all(before.get(name) == recipe[name] for name in LIMITS)
+
+    def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
+        checkpoint = find_latest_checkpoint(self.path)
+        if checkpoint is not None:
+            try:
+                check_same_run(load_progress(checkpoint)["recipe"], recipe)
+            except ValueError:
+                if not self.options.overwrite_output_dir:
+                    raise
+                return None
+        return checkpoint
+
+    def _cannot_continue(self, reason: str) -> ValueError:
+        return ValueError(
+            f"{self.path} already holds a model that training cannot continue from: {reason}. Choose another "
+            "--output_dir, or replace the model with --overwrite_output_dir."
+        )
 
     def restore(self, state: TrainState, batches: StatefulBatchSampler) -> None:
         """Load the checkpoint into `state` and `batches`, if there is one. The model has its weights already."""
@@ -67,8 +110,9 @@ class RunFolder:
             return
         like = state.resume_state(full=False)
         saved = load_resume_state(self.checkpoint, like)
-        state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         progress = saved.progress
+        self._check_same_data(progress["data"], state.progress.data)
+        state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._log(
@@ -81,13 +125,29 @@ class RunFolder:
                 f"and {batches.batches_per_step} batches per step. It continues at the same place in the data.",
             )
 
+    def _check_same_data(self, before: dict[str, str], now: dict[str, str]) -> None:
+        """Refuse data that has changed since the run began, unless `allow_changed_data` is given.
+
+        Raises:
+            ValueError: the text names what has changed.
+        """
+        changed = [name for name in now if before.get(name) != now[name]]
+        if changed and not self.options.allow_changed_data:
+            raise ValueError(
+                f"The run in {self.path} must resume with the data it began with, but these have changed: "
+                f"{', '.join(changed)}. Restore the files, or continue with the new ones by --allow_changed_data."
+            )
+
     def start(self, state: TrainState, corpus: Corpus) -> None:
         """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         state.accelerator.wait_for_everyone()  # all processes have read what they resume from
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
-            for leftover in [*self.path.glob(".checkpoint-*"), *self.path.glob(f".{_BEST}*")]:
-                shutil.rmtree(leftover, ignore_errors=True)
+            for leftovers in (".checkpoint-*", f".{_BEST}*", f"{temporary_prefix(self.path)}*"):
+                for leftover in self.path.glob(leftovers):
+                    shutil.rmtree(leftover, ignore_errors=True)
+            if self.checkpoint is None:
+                delete_weights(self.path)  # of the run that this one replaces, so that the folder holds no mixture
             prune_after(self.path, state.step)
             truncate_metrics(self.path, state.step)
             self._log(state, str(corpus))
@@ -154,8 +214,8 @@ class RunFolder:
         """Write `state.full_model` with the recipe, to the run's folder or a folder in it."""
         folder = self.path / name
         if state.accelerator.is_main_process:
-            save_model_folder(state.full_model, state.tokenizer, folder)
-            self._write_json(f"{name}/recipe.json", state.progress.recipe)
+            recipe = json.dumps(state.progress.recipe, indent=2) + "\n"
+            save_model_folder(state.full_model, state.tokenizer, folder, **{_RECIPE: recipe})
         state.accelerator.wait_for_everyone()
         return folder
 
@@ -168,11 +228,42 @@ class RunFolder:
             logger.info(message)
 
 
-def check_output_dir(output_dir: str | Path, overwrite: bool) -> None:
+@contextmanager
+def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
+    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it.
+
+    Raises:
+        ValueError: another process holds it, or the path is a file.
+        PermissionError: the folder cannot be written.
+    """
+    if os.environ.get("RANK", "0") != "0":  # the main process holds it for all
+        yield
+        return
+    check_output_dir(output_dir)
+    folder = Path(output_dir)
+    created = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(
+            f"Only one run may use {folder} at a time, but another one is. Wait for it, stop it, or choose another "
+            "--output_dir."
+        ) from None
+    try:
+        yield
+    finally:
+        if created and [path.name for path in folder.iterdir()] == [_LOCK]:  # nothing was written
+            shutil.rmtree(folder)
+        lock.release()
+
+
+def check_output_dir(output_dir: str | Path) -> None:
     """Refuse a folder that a run cannot use, before anything is read.
 
     Raises:
-        ValueError: the folder holds a finished model that must not be overwritten, or the path is a file.
+        ValueError: the path is a file.
         PermissionError: the folder cannot be written.
     """
     folder = Path(output_dir)
@@ -182,10 +273,6 @@ def check_output_dir(output_dir: str | Path, overwrite: bool) -> None:
     if not os.access(existing, os.W_OK):
         raise PermissionError(
             f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
-        )
-    if (folder / SAFE_WEIGHTS_NAME).exists() and not overwrite:
-        raise ValueError(
-            f"{folder} already holds a model. Choose another --output_dir, or replace it with --overwrite_output_dir."
         )
 
 

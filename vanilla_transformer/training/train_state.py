@@ -37,6 +37,8 @@ class TrainProgress:
     validations_without_improvement: int = 0
     num_processes: int = 1
     recipe: dict[str, Any] = field(default_factory=dict)
+    # Hashes of the data that must not change while the run is interrupted.
+    data: dict[str, str] = field(default_factory=dict)
     # Whether the checkpoint exists only because the run was interrupted. The next one replaces it, so that the final
     # average covers the checkpoints that an uninterrupted run would have written.
     temporary: bool = False
@@ -76,6 +78,7 @@ class TrainState:
         model: VanillaTransformerForConditionalGeneration,
         tokenizer: PreTrainedTokenizerBase,
         accelerator: Accelerator,
+        data_hashes: dict[str, str],
     ):
         options = recipe.optimization
         self.recipe = recipe
@@ -94,7 +97,9 @@ class TrainState:
         self.ema: ExponentialMovingAverage | None = None
         if options.ema_decay is not None:
             self.ema = ExponentialMovingAverage(dict(self.unwrapped_model.named_parameters()), options.ema_decay)
-        self.progress = TrainProgress(num_processes=accelerator.num_processes, recipe=flatten(recipe))
+        self.progress = TrainProgress(
+            num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
+        )
         self.step_metrics = StepMetrics()
         self._started = time.monotonic()
 
@@ -212,8 +217,8 @@ class TrainState:
         if self.ema is not None and state.ema:
             average = self.ema.state_dict()
             self.ema.load_state_dict({name: shard_like(t, average[name]) for name, t in state.ema.items()})
-        recipe, self.progress = self.progress.recipe, TrainProgress(**state.progress)
-        self.progress.recipe, self.progress.temporary = recipe, False
+        recipe, data, self.progress = self.progress.recipe, self.progress.data, TrainProgress(**state.progress)
+        self.progress.recipe, self.progress.data, self.progress.temporary = recipe, data, False
         self.progress.num_processes = self.accelerator.num_processes
         self.lr_scheduler.load_state_dict(self.progress.lr_scheduler)
         self.step_metrics.load_state_dict(self.progress.step_metrics)

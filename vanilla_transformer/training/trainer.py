@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
-from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
@@ -14,7 +14,7 @@ from .averaging import average_checkpoints, load_weights
 from .checkpoint import checkpoint_folder, list_checkpoints
 from .environment import limit_onednn_cache
 from .metrics import MetricsLogger
-from .run_folder import RunFolder
+from .run_folder import RunFolder, lock_output_dir
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .train_state import TrainState
@@ -28,7 +28,8 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
     The final model is the mean of the last checkpoints (section 6.1), and `generate()` decodes as the paper does.
-    Training resumes from the last checkpoint if the folder holds an unfinished run of the same recipe.
+    Training resumes from the last checkpoint if the folder holds a run of the same recipe, and returns at once if that
+    run is finished.
 
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.
@@ -38,7 +39,16 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
-    run, state, batches, validation = prepare_run(recipe, evaluate)
+    with lock_output_dir(recipe.output.output_dir):
+        run = RunFolder(recipe)
+        if run.finished:
+            logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
+            return run.path
+        return _train(recipe, prepare_run(recipe, run, evaluate))
+
+
+def _train(recipe: Recipe, prepared: "PreparedRun") -> Path:
+    run, state, batches, validation = prepared
     run.start(state, batches.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
     with StopSignal(state.accelerator) as stop, metrics:
@@ -68,10 +78,9 @@ class PreparedRun(NamedTuple):
     validation: Validation
 
 
-def prepare_run(recipe: Recipe, evaluate: Evaluator = loss_only) -> PreparedRun:
-    """Read the data and create the model of a recipe, and restore an unfinished run of its folder."""
+def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only) -> PreparedRun:
+    """Read the data and create the model of a recipe, and restore the run that its folder holds."""
     limit_onednn_cache()
-    run = RunFolder(recipe)
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint)
@@ -86,7 +95,7 @@ def prepare_run(recipe: Recipe, evaluate: Evaluator = loss_only) -> PreparedRun:
         accelerator.num_processes,
         accelerator.process_index,
     )
-    state = TrainState(recipe, model, tokenizer, accelerator)
+    state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)

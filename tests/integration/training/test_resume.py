@@ -118,7 +118,7 @@ def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatc
     last = tmp_path / "killed" / "checkpoint-6"
     (last / file).write_bytes((last / file).read_bytes()[:-40])
     assert find_latest_checkpoint(tmp_path / "killed").name == "checkpoint-5"
-    assert "checkpoint-6 is incomplete" in caplog.text and file in caplog.text
+    assert "checkpoint-6 is damaged" in caplog.text and file in caplog.text
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 

@@ -36,7 +36,7 @@ def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     names = {path.name for path in folder.iterdir()}
     assert names >= {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.json"}
     assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
-    assert not [name for name in names if name.startswith(".")]
+    assert [name for name in names if name.startswith(".")] == [".lock"]
 
 
 def test_train_validates_greedily_and_finally_as_paper(corpus, tmp_path):

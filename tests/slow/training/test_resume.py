@@ -84,7 +84,7 @@ def test_sharded_checkpoint_resumes_bit_for_bit_after_damage(corpus, tmp_path, s
     assert not (tmp_path / "killed" / "model.safetensors").exists()
     last = list_checkpoints(tmp_path / "killed")[-1]
     (last / "shards" / "__1_0.distcp").unlink()
-    assert f"{last.name} is incomplete (shards/__1_0.distcp is missing)" in finish(start(2, killed))
+    assert f"{last.name} is damaged (shards/__1_0.distcp is missing)" in finish(start(2, killed))
     assert_same_run(tmp_path / "sharded", tmp_path / "killed")
     assert not list((tmp_path / "killed").glob(".*"))
 

@@ -27,22 +27,19 @@ def test_prune_checkpoints_deletes_oldest_steps(tmp_path):
     assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-900", "checkpoint-1000"]
 
 
-def test_check_output_dir_protects_finished_model(tmp_path):
-    check_output_dir(tmp_path, overwrite=False)
+def test_check_output_dir_refuses_file(tmp_path):
     (tmp_path / "model.safetensors").write_text("weights")
-    with pytest.raises(ValueError, match="already holds a model"):
-        check_output_dir(tmp_path, overwrite=False)
-    check_output_dir(tmp_path, overwrite=True)
+    check_output_dir(tmp_path)
     with pytest.raises(ValueError, match="must be a folder"):
-        check_output_dir(tmp_path / "model.safetensors", overwrite=True)
+        check_output_dir(tmp_path / "model.safetensors")
     with pytest.raises(ValueError, match=r"must be a folder, but .*model\.safetensors is a file"):
-        check_output_dir(tmp_path / "model.safetensors" / "below", overwrite=True)
+        check_output_dir(tmp_path / "model.safetensors" / "below")
 
 
 def test_check_output_dir_refuses_read_only_folder(tmp_path, monkeypatch):
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
     with pytest.raises(PermissionError, match=f"but {tmp_path} is not writable"):
-        check_output_dir(tmp_path / "new" / "run", overwrite=False)
+        check_output_dir(tmp_path / "new" / "run")
 
 
 def test_average_state_dicts_is_mean_of_each_parameter():

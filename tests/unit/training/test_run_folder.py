@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from vanilla_transformer.training.checkpoint import find_damage, find_latest_checkpoint
+from vanilla_transformer.file_utils import write_hashes
+from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
 
@@ -14,27 +15,9 @@ def write_checkpoint(output_dir, step):
     (folder / "shards").mkdir(parents=True)
     (folder / "model.safetensors").write_text("weights")
     (folder / "shards" / "__0_0.distcp").write_text("tensors")
-    sizes = {"model.safetensors": 7, "shards/__0_0.distcp": 7}
-    (folder / "training_state.json").write_text(json.dumps({"progress": {}, "param_groups": [], "bytes": sizes}))
+    (folder / "training_state.json").write_text(json.dumps({"progress": {}, "param_groups": []}))
+    write_hashes(folder)
     return folder
-
-
-@pytest.mark.parametrize(
-    "name, content, damage",
-    [
-        ("model.safetensors", "wei", "model.safetensors has 3 bytes instead of 7"),
-        ("shards/__0_0.distcp", None, "shards/__0_0.distcp is missing"),
-        ("training_state.json", '{"progress": {', "training_state.json is truncated"),
-        ("training_state.json", None, "training_state.json is missing"),
-    ],
-)
-def test_find_damage_names_file(tmp_path, name, content, damage):
-    folder = write_checkpoint(tmp_path, 5)
-    assert find_damage(folder) is None
-    (folder / name).unlink()
-    if content is not None:
-        (folder / name).write_text(content)
-    assert find_damage(folder) == damage
 
 
 def test_find_latest_checkpoint_warns_and_falls_back(tmp_path, caplog):
@@ -44,7 +27,15 @@ def test_find_latest_checkpoint_warns_and_falls_back(tmp_path, caplog):
     assert find_latest_checkpoint(tmp_path).name == "checkpoint-10"
     (tmp_path / "checkpoint-10" / "model.safetensors").unlink()
     assert find_latest_checkpoint(tmp_path).name == "checkpoint-5"
-    assert "checkpoint-10 is incomplete (model.safetensors is missing)" in caplog.text
+    assert "checkpoint-10 is damaged (model.safetensors is missing)" in caplog.text
+
+
+def test_find_latest_checkpoint_refuses_damage_of_older_one(tmp_path):
+    for step in (5, 10):
+        write_checkpoint(tmp_path, step)
+    (tmp_path / "checkpoint-5" / "model.safetensors").write_text("Weights")
+    with pytest.raises(ValueError, match=r"checkpoint-5 is damaged \(model.safetensors is damaged\)"):
+        find_latest_checkpoint(tmp_path)
 
 
 def test_prune_after_deletes_later_checkpoints_and_best_models(tmp_path):

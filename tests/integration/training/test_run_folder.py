@@ -1,0 +1,180 @@
+"""Finish, continue, protect and lock the folder of a run."""
+
+import os
+
+import pytest
+from filelock import FileLock
+
+from tests.tiny_runs import assert_same_run, entries, flags, no_scores
+from vanilla_transformer import file_utils
+from vanilla_transformer.training import train_state, trainer
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.trainer import train
+
+RUN = {"max_steps": 4, "save_steps": 2, "eval_steps": 2, "ema_decay": 0.9}
+
+
+class Killed(BaseException):
+    """Stand for `kill -9` in a single process."""
+
+
+@pytest.fixture
+def finished(corpus, tmp_path):
+    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+
+
+def kill_at_move(patch, folder, number):
+    """Kill the process at move `number` of a model into the existing folder `folder`."""
+    replace, moved = os.replace, []
+
+    def killing(source, target):
+        if source.parent.name.startswith(file_utils.temporary_prefix(folder)):
+            moved.append(target)
+            if len(moved) == number:
+                raise Killed
+        replace(source, target)
+
+    patch.setattr(file_utils.os, "replace", killing)
+
+
+@pytest.mark.parametrize("number", [1, 5, 10])
+def test_train_finishes_run_killed_between_moves_of_final_model(corpus, tmp_path, monkeypatch, finished, number):
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        kill_at_move(patch, tmp_path / "killed", number)
+        train(recipe, evaluate=no_scores)
+    assert not file_utils.has_weights(tmp_path / "killed")
+    assert_same_run(finished, train(recipe, evaluate=no_scores))
+    assert not list((tmp_path / "killed").glob(".*tmp*"))
+
+
+def test_train_has_finished_run_killed_after_final_model(corpus, tmp_path, monkeypatch, finished):
+    def killing(_):
+        raise Killed
+
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(train_state.TrainState, "close", killing)
+        train(recipe, evaluate=no_scores)
+    assert_same_run(finished, train(recipe, evaluate=no_scores))
+
+
+def test_train_returns_finished_run_at_once(corpus, finished, monkeypatch, caplog):
+    monkeypatch.setattr(trainer, "train_step", None)
+    before = {path: path.stat().st_mtime_ns for path in finished.iterdir()}
+    with caplog.at_level("INFO", "vanilla_transformer"):
+        assert train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores) == finished
+    assert {path: path.stat().st_mtime_ns for path in finished.iterdir()} == before
+    assert "is finished. Raise max_steps or max_minutes" in caplog.text
+
+
+def test_train_continues_finished_run_bit_for_bit(corpus, tmp_path, finished):
+    longer = RUN | {"max_steps": 7}
+    straight = train(parse_recipe(flags(corpus, tmp_path / "longer", **longer)), evaluate=no_scores)
+    assert_same_run(straight, train(parse_recipe(flags(corpus, finished, **longer)), evaluate=no_scores))
+
+
+def test_train_refuses_model_that_it_has_not_written(corpus, tiny_model, tiny_tokenizer, tmp_path):
+    folder = file_utils.save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    with pytest.raises(ValueError, match=r"already holds a model .* training has not written it"):
+        train(parse_recipe(flags(corpus, folder, **RUN)))
+
+
+def test_train_refuses_to_continue_without_checkpoints(corpus, finished):
+    for folder in list_checkpoints(finished):
+        file_utils.shutil.rmtree(folder)
+    with pytest.raises(ValueError, match="its checkpoints have been deleted"):
+        train(parse_recipe(flags(corpus, finished, **RUN | {"max_steps": 9})))
+
+
+def stop_at(step, recipe, monkeypatch):
+    train_step = trainer.train_step
+
+    def killing(state, batches):
+        if state.step == step:
+            raise Killed
+        return train_step(state, batches)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(trainer, "train_step", killing)
+        train(recipe, evaluate=no_scores)
+
+
+def test_train_with_overwrite_resumes_its_own_run(corpus, tmp_path, monkeypatch, finished):
+    train(parse_recipe(flags(corpus, tmp_path / "run", **RUN, seed=1)), evaluate=no_scores)
+    overwriting = parse_recipe(flags(corpus, tmp_path / "run", **RUN, overwrite_output_dir=True))
+    stop_at(3, overwriting, monkeypatch)
+    monkeypatch.setattr(trainer.RunFolder, "start", checking_step(trainer.RunFolder.start, 2))
+    assert_same_run(finished, train(overwriting, evaluate=no_scores))
+
+
+def checking_step(start, step):
+    """Wrap `RunFolder.start` in a check of the step from which it resumes."""
+
+    def checked(run, state, corpus):
+        assert state.step == step
+        start(run, state, corpus)
+
+    return checked
+
+
+def test_train_with_overwrite_replaces_run_of_other_recipe(corpus, tmp_path, monkeypatch, finished):
+    stop_at(3, parse_recipe(flags(corpus, tmp_path / "run", **RUN, seed=1)), monkeypatch)
+    overwriting = parse_recipe(flags(corpus, tmp_path / "run", **RUN, overwrite_output_dir=True))
+    assert_same_run(finished, train(overwriting, evaluate=no_scores))
+
+
+def test_train_refuses_folder_of_running_process(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN))
+    (tmp_path / "run").mkdir()
+    with FileLock(tmp_path / "run" / ".lock"), pytest.raises(ValueError, match="Only one run may use"):
+        train(recipe, evaluate=no_scores)
+    train(recipe, evaluate=no_scores)  # the lock is free again
+
+
+def change_training_text(corpus):
+    lines = (corpus / "train.a").read_text().splitlines()
+    (corpus / "train.a").write_text("\n".join([lines[1], *lines[1:]]) + "\n")
+
+
+def change_validation_text(corpus):
+    lines = (corpus / "validation.a").read_text().splitlines()
+    (corpus / "validation.a").write_text("\n".join([*lines[:-1], lines[0]]) + "\n")
+
+
+@pytest.mark.parametrize(
+    "change, name", [(change_training_text, "training text"), (change_validation_text, "validation text")]
+)
+def test_train_refuses_to_resume_with_changed_text(corpus, tmp_path, monkeypatch, change, name):
+    options = flags(corpus, tmp_path / "run", **RUN)
+    stop_at(3, parse_recipe(options), monkeypatch)
+    change(corpus)
+    with pytest.raises(ValueError, match=f"these have changed: {name}. Restore"):
+        train(parse_recipe(options), evaluate=no_scores)
+    folder = train(parse_recipe([*options, "--allow_changed_data"]), evaluate=no_scores)
+    assert entries(folder)[-1]["step"] == 4
+
+
+def test_train_refuses_to_resume_with_changed_tokenizer(corpus, tmp_path, monkeypatch, tiny_tokenizer):
+    tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
+    options = flags(corpus, tmp_path / "run", **RUN | {"vocab_size": None}, tokenizer=tmp_path / "tokenizer")
+    stop_at(3, parse_recipe(options), monkeypatch)
+    path = tmp_path / "tokenizer" / "tokenizer.json"
+    path.write_text(path.read_text().replace('"prepend": " "', '"prepend": "_"'))
+    with pytest.raises(ValueError, match="these have changed: tokenizer"):
+        train(parse_recipe(options), evaluate=no_scores)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "training_state.json", "optimizer.safetensors", "sha256.json"])
+def test_train_falls_back_from_checkpoint_with_flipped_bit(corpus, tmp_path, monkeypatch, caplog, name):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN | {"save_steps": 1}))
+    stop_at(3, recipe, monkeypatch)
+    damaged = list_checkpoints(tmp_path / "run")[-1] / name
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 1
+    damaged.write_bytes(content)
+    with caplog.at_level("INFO", "vanilla_transformer"):
+        train(recipe, evaluate=no_scores)
+    assert "checkpoint-3 is damaged" in caplog.text
+    assert "Resuming from step 2" in caplog.text

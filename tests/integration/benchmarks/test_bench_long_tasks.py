@@ -115,10 +115,11 @@ def test_bench_long_tasks_refuses_unknown_parts_and_lengths(flag, capsys):
 @pytest.mark.parametrize("side", worker.SIDES)
 def test_long_tasks_worker_trains_every_side(side, monkeypatch):
     monkeypatch.setattr(worker, "EVAL_BATCHES", 1)
+    monkeypatch.setattr(worker, "until", lambda minutes: iter([0.0, 0.5]))
     torch.manual_seed(0)
     assert worker.memory_of("copy", side, 64)["mib"] >= 0.0
-    found = worker.run_task("recall", side, 64, 128, minutes=0.01, learning_rate=0.002)
-    assert found["updates"] >= 1 and 0.0 <= found["own"] <= 1.0 and 0.0 <= found["long"] <= 1.0
+    found = worker.run_task("recall", side, 64, 128, minutes=9.0, learning_rate=0.002)
+    assert found["updates"] == 2 and 0.0 <= found["own"] <= 1.0 and 0.0 <= found["long"] <= 1.0
 
 
 def test_long_tasks_worker_reads_the_end_with_the_memory():
@@ -142,9 +143,10 @@ def test_set_attention_fields_reaches_every_layer():
 
 
 @pytest.mark.parametrize("side", ["relative", "softmax"])
-def test_long_tasks_worker_trains_on_consecutive_segments(side):
+def test_long_tasks_worker_trains_on_consecutive_segments(side, monkeypatch):
+    monkeypatch.setattr(worker, "until", lambda minutes: iter([0.0, 0.3, 0.6]))  # the first draws the documents
     torch.manual_seed(0)
-    found = worker.run_context(side, [0, 8], minutes=0.02, learning_rate=0.002)
-    assert found["updates"] > 1 and set(found["perplexity"]) == ({"0", "8"} if side == "relative" else {"0"})
+    found = worker.run_context(side, [0, 8], minutes=9.0, learning_rate=0.002)
+    assert found["updates"] == 2 and set(found["perplexity"]) == ({"0", "8"} if side == "relative" else {"0"})
     assert all(1.0 < value < 600.0 for value in found["perplexity"].values()) and json.dumps(found)
     assert 10.0 < found["counted"] < 40.0

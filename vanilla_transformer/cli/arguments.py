@@ -1,6 +1,7 @@
 """Argument parsing shared by all commands."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from vanilla_transformer.data.arguments import check_names
@@ -43,3 +44,19 @@ def require_no_words(words: Sequence[str]) -> None:
     """
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+
+
+def read_keys(path: str) -> list[str]:
+    """Read secret keys from a file, one per line; blank lines are skipped. Other users could see flags in `ps`.
+
+    Raises:
+        ValueError: the file has no key, or it is not text.
+        OSError: there is no such file.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
+    if not lines:
+        raise ValueError(f"{path} must hold a key, but it is empty.")
+    return lines

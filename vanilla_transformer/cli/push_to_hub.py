@@ -7,7 +7,7 @@ from typing import Any
 
 import vanilla_transformer
 
-from .arguments import parse
+from .arguments import parse, read_keys
 from .resources import resource_folder
 
 
@@ -24,8 +24,11 @@ class PushArguments:
         default=None, metadata={"help": "Branch to push to, created if missing; by default main."}
     )
     message: str | None = field(default=None, metadata={"help": "Commit message."})
-    token: str | None = field(
-        default=None, metadata={"help": "Access token; by default the one stored by `hf auth login`."}
+    token_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "File with the access token; by default the variable HF_TOKEN or the token of `hf auth login`."
+        },
     )
     trust_remote_code: bool = field(
         default=False,
@@ -48,11 +51,18 @@ def main(arguments: Sequence[str]) -> None:
         private=options.private,
         revision=options.revision,
         message=options.message,
-        token=options.token,
+        token=None if options.token_file is None else _read_token(options.token_file),
         trust_remote_code=options.trust_remote_code,
         report=lambda results: print(format_results(results)),
     )
     print(f"Published: {url}")
+
+
+def _read_token(path: str) -> str:
+    keys = read_keys(path)
+    if len(keys) != 1:
+        raise ValueError(f"{path} must hold one access token, got {len(keys)} lines.")
+    return keys[0]
 
 
 def _card_renderer(run: str, repo_id: str, facts_file: str) -> Callable[[Path], Any]:

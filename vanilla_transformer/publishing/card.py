@@ -19,6 +19,8 @@ from .staging import CARD_NAME, publishable_files, sha256
 # Records of training and evaluation in a run's folder.
 _METRICS, _RECIPE, _CORPUS, _MACHINE = "metrics.jsonl", "recipe.json", "corpus.json", "machine.json"
 _EVALUATIONS = "evaluations"
+# Entries of a recipe that say nothing about the model.
+_OUTPUT_FOLDERS = ("output_dir", "cache_dir")
 
 _UNKNOWN = "unknown"
 _FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
@@ -70,7 +72,7 @@ def render_card(
         template: A Jinja template such as `model_card/template.md`.
         version: The version of the package that trained the model.
         run: The folder with the records of training and evaluation; by default `folder`.
-        location: The model's name on the Hub, such as `"user/name"`; by default `folder`.
+        location: The model's name on the Hub, such as `"user/name"`; by default the name of `folder`.
 
     Raises:
         ValueError, OSError: the folder holds no model.
@@ -85,7 +87,7 @@ def render_card(
         template_path=str(template),
         **{**facts, "limits": facts["limits"].strip()},
         version=version,
-        location=location or str(folder),
+        location=location or folder.resolve().name,
         parameters=f"{_count_parameters(folder):,}",
         shape=_shape(config),
         vocab_size=f"{config.vocab_size:,}",
@@ -99,9 +101,24 @@ def render_card(
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)),
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
-        recipe=json.dumps(recipe, indent=2) if recipe else _UNKNOWN,
+        recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
         hashes=[(path.name, sha256(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )
+
+
+def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recipe without the user's folders: absolute paths are reduced to the names of their files."""
+    return {name: _without_folders(value) for name, value in recipe.items() if name not in _OUTPUT_FOLDERS}
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _without_folders(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(each) for each in value]
+    if isinstance(value, str) and (value.startswith(("/", "~", "file:")) or ".." in Path(value).parts):
+        return Path(value).name
+    return value
 
 
 def hashes_in_card(text: str) -> dict[str, str]:

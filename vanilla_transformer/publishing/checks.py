@@ -22,7 +22,7 @@ from vanilla_transformer.inference import TranslationPipeline
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, run_check
 from .card import hashes_in_card
-from .code_references import foreign_code
+from .code_references import foreign_code, walk_json
 from .staging import (
     CARD_NAME,
     INSTALLED_CODE,
@@ -40,6 +40,12 @@ _KEPT_VARIABLES |= {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFI
 _KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS"}
 # Metadata of the card that the Hub needs to list the model.
 _METADATA = ("language", "license", "library_name", "pipeline_tag")
+# Access tokens of the Hub, GitHub, AWS and OpenAI, and private keys.
+_SECRET = re.compile(
+    r"\b(?:hf_|api_org_|gh[pousr]_|sk-)[A-Za-z0-9_-]{30,}|\bAKIA[0-9A-Z]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----"
+)
+_SECRET_KEYS = {"token", "hub_token", "auth_token", "use_auth_token", "access_token", "api_key", "password", "secret"}
+_PRIVATE_FOLDER = re.compile(r"(?<![\w.:/])/(?:home|Users|root|tmp|mnt)/[^\s\"'`]*|[^\s\"'`]*\.cache/[^\s\"'`]*")
 
 
 class CheckResult(NamedTuple):
@@ -167,6 +173,29 @@ def _check_card(folder: Path) -> str:
     return f"{', '.join(card.data.language)}; {len(card.data.eval_results or [])} scores"
 
 
+def _check_private_data(folder: Path) -> str:
+    """Check that the texts to publish hold no access tokens and no folders of the user's machine."""
+    for path in publishable_files(folder):
+        if path.suffix in (".json", ".md", ".py"):
+            text = path.read_text(encoding="utf-8")
+            if _SECRET.search(text):  # the finding must not repeat the secret
+                raise CheckFailed(f"{path.name} holds an access token or a private key; revoke and delete it")
+            _check_folders(path.name, text)
+        if path.suffix == ".json":
+            for key, value in walk_json(json.loads(text)):
+                if key in _SECRET_KEYS and value and isinstance(value, str):
+                    raise CheckFailed(f"{path.name} has the entry {key!r}, which may be a secret; delete it")
+    return "none"
+
+
+def _check_folders(name: str, text: str) -> None:
+    if name != "tokenizer.json" and not name.startswith("vocab"):  # whose entries may look like paths
+        home = os.path.expanduser("~")
+        found = _PRIVATE_FOLDER.search(text)
+        if found or (home.count("/") > 1 and home in text):
+            raise CheckFailed(f"{name} names the folder {found.group() if found else home} of your machine; remove it")
+
+
 def _check_generation_config(folder: Path) -> str:
     GenerationConfig.from_pretrained(folder).validate(strict=True)
     return "valid"
@@ -197,6 +226,7 @@ _FILE_CHECKS: dict[str, Callable[[Path], str]] = {
     "no pickle": _check_pickle,
     "weights": _check_weights,
     "generation config": _check_generation_config,
+    "private data": _check_private_data,
     "card": _check_card,
     "hashes": _check_hashes,
 }

@@ -54,7 +54,7 @@ def _read_references(path: Path) -> Iterator[CodeReference]:
         if own is None:
             yield CodeReference(f"{path.name} (model_type: {content.get('model_type')!r})", True)
         content = {key: value for key, value in content.items() if own is None or own.get(key) != value}
-    for key, value in _walk(content):
+    for key, value in walk_json(content):
         text = json.dumps(value)
         if key in _CODE_KEYS and isinstance(value, str | list | dict):
             yield CodeReference(f"{path.name} ({key}: {text[:200]})", not any(mark in text for mark in ("--", "/")))
@@ -62,7 +62,7 @@ def _read_references(path: Path) -> Iterator[CodeReference]:
             yield CodeReference(f"{path.name} ({key}: {text[:200]})", False)
 
 
-def _walk(content: Any) -> Iterator[tuple[str, Any]]:
+def walk_json(content: Any) -> Iterator[tuple[str, Any]]:
     """Yield each key of a JSON value and of all values in it, with its value."""
     left = [content]
     while left:

@@ -86,14 +86,19 @@ def publishable_files(folder: str | Path) -> list[Path]:
 
     Raises:
         NotADirectoryError: there is no such folder.
+        ValueError: one of the files is a link to a file outside the folder.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise NotADirectoryError(f"There is no model folder {folder}.")
     code = code_names(folder)
-    return [
+    files = [
         path for path in sorted(folder.iterdir()) if path.is_file() and (path.name in code or _is_known(path.name))
     ]
+    for path in files:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ValueError(f"{path} must be a file of the folder, but it is a link out of it. Copy the file there.")
+    return files
 
 
 def missing_files(folder: str | Path) -> list[str]:

@@ -210,7 +210,7 @@ def test_check_model_prints_a_table_and_returns_a_status(folder, without_new_pro
     assert main(["check-model", str(folder)]) == 0
     assert "ok    weights" in capsys.readouterr().out
     (folder / "pytorch_model.bin").touch()
-    with pytest.raises(SystemExit, match="cannot be published: 1 of 7 checks failed"):
+    with pytest.raises(SystemExit, match="cannot be published: 1 of 8 checks failed"):
         main(["check-model", str(folder)])
     assert "FAIL  no pickle" in capsys.readouterr().out
 

@@ -1,0 +1,137 @@
+"""Nothing private is published: links, access tokens, folders of the user's machine."""
+
+import json
+import os
+
+import pytest
+
+from tests.publishable import CARDS
+from vanilla_transformer.cli import main
+from vanilla_transformer.publishing import checks, push
+from vanilla_transformer.publishing.card import read_facts, render_card
+from vanilla_transformer.publishing.staging import publishable_files, stage
+
+TOKEN = "hf_" + "aB3" * 12
+
+
+def change_json(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def append(path, text):
+    path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
+
+
+@pytest.fixture
+def without_new_process(monkeypatch):
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
+
+
+@pytest.mark.parametrize("name", ["LICENSE", "model.safetensors", "README.md"])
+def test_stage_refuses_a_link_out_of_the_folder(name, folder, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(secret)
+    with pytest.raises(ValueError, match=f"{name} must be a file of the folder, but it is a link out of it"):
+        stage(folder, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_stage_follows_links_within_the_folder(folder, tmp_path):
+    (folder / "checkpoint-1").mkdir()
+    (folder / "model.safetensors").rename(folder / "checkpoint-1" / "model.safetensors")
+    (folder / "model.safetensors").symlink_to("checkpoint-1/model.safetensors")
+    (tmp_path / "link").symlink_to(folder)
+    assert (stage(tmp_path / "link", tmp_path / "copy") / "model.safetensors").stat().st_size > 1000
+
+
+PRIVATE = {
+    "a token in the configuration": (lambda folder: change_json(folder / "config.json", hub_token=TOKEN), TOKEN),
+    "a token of another form": (lambda folder: change_json(folder / "config.json", hub_token="abc"), "'hub_token'"),
+    "a token in a nested entry": (
+        lambda folder: change_json(folder / "tokenizer_config.json", init_kwargs={"use_auth_token": "abc"}),
+        "'use_auth_token'",
+    ),
+    "a token in the card": (lambda folder: append(folder / "README.md", TOKEN), "README.md holds an access token"),
+    "a home folder in the card": (lambda folder: append(folder / "README.md", "\n/home/alice/x\n"), "/home/alice/x"),
+    "a cache folder in the card": (lambda folder: append(folder / "README.md", "a/.cache/b"), "a/.cache/b"),
+    "a path in the tokenizer": (
+        lambda folder: change_json(folder / "tokenizer_config.json", tokenizer_file="/root/a/tokenizer.json"),
+        "/root/a/tokenizer.json",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PRIVATE)
+def test_push_folder_refuses_private_data(kind, folder, without_new_process):
+    add, said = PRIVATE[kind]
+    add(folder)
+    with pytest.raises(ValueError, match="was not published") as refusal:
+        push.push_folder(folder, "user/name")
+    assert "private data (" in str(refusal.value)
+    assert TOKEN not in str(refusal.value) and (said == TOKEN or said in str(refusal.value))
+
+
+def test_check_folder_names_the_home_folder(folder, without_new_process, monkeypatch):
+    monkeypatch.setenv("HOME", "/srv/people/alice")
+    append(folder / "README.md", "\n`/srv/people/alice/model`\n")
+    found = {result.name: result.detail for result in checks.check_folder(folder)}
+    assert "names the folder /srv/people/alice of your machine" in found["private data"]
+
+
+def test_push_folder_refuses_an_auto_map_to_another_repository(folder, without_new_process):
+    change_json(folder / "config.json", auto_map={"AutoConfig": "somebody/model--configuration.Config"})
+    with pytest.raises(ValueError, match="from elsewhere: config.json .*somebody/model"):
+        push.push_folder(folder, "user/name", trust_remote_code=True)
+
+
+def test_render_card_shows_no_folders_of_the_machine(folder):
+    recipe = {
+        "train_source": "/home/alice/corpus/train.en",
+        "train_target": ["~/corpus/train.de", "../alice/more.de"],
+        "corpora": {"news": {"source": "file:///home/alice/news.en", "weight": 2}},
+        "validation_source": "data/valid.en",
+        "dataset": "user/corpus",
+        "output_dir": "/home/alice/runs/mine",
+        "cache_dir": "/home/alice/.cache/texts",
+        "dropout": 0.3,
+    }
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    card = render_card(folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3")
+    for hidden in ("alice", "~/", ".cache", "output_dir", str(folder), str(folder.parent)):
+        assert hidden not in card.content
+    shown = json.loads(card.text.split("```json\n")[1].split("```")[0])
+    assert shown == {
+        "train_source": "train.en",
+        "train_target": ["train.de", "more.de"],
+        "corpora": {"news": {"source": "news.en", "weight": 2}},
+        "validation_source": "data/valid.en",
+        "dataset": "user/corpus",
+        "dropout": 0.3,
+    }
+    assert f'model="{folder.name}"' in card.text
+
+
+def test_push_to_hub_reads_the_token_from_a_file(folder, tmp_path, monkeypatch, capsys):
+    used = []
+    monkeypatch.setattr(push, "push_folder", lambda *names, token, **options: used.append(token) or "url")
+    command = ["push-to-hub", str(folder), "user/name"]
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    assert main([*command, "--token_file", str(tmp_path / "token")]) == 0
+    assert main(command) == 0
+    assert used == [TOKEN, None]
+    capsys.readouterr()
+    assert main([*command, "--token", TOKEN]) == 2, "other users see the flags of a process"
+    assert "token_file" in capsys.readouterr().err
+    for content, said in ((b" \n", "must hold a key"), (b"a\nb", "one access token, got 2"), (b"\xff", "not UTF-8")):
+        (tmp_path / "token").write_bytes(content)
+        assert main([*command, "--token_file", str(tmp_path / "token")]) == 2
+        assert said in capsys.readouterr().err
+    assert main([*command, "--token_file", str(tmp_path / "none")]) == 2
+
+
+def test_publishable_files_ignores_pipes_and_dangling_links(folder):
+    os.mkfifo(folder / "LICENSE")
+    (folder / "vocab.json").symlink_to("/nowhere")
+    assert not {"LICENSE", "vocab.json"} & {path.name for path in publishable_files(folder)}

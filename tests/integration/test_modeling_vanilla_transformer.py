@@ -23,7 +23,7 @@ from transformers import (
     StaticCache,
 )
 
-from tests.random_models import (
+from tests.uneven_models import (
     PAD,
     SEPARATE,
     SHALLOW,
@@ -34,9 +34,9 @@ from tests.random_models import (
     loss_and_gradients,
     padded_batch,
     randomize,
-    tiny_config,
-    tiny_model,
     tokens,
+    uneven_config,
+    uneven_model,
 )
 from vanilla_transformer import (
     VanillaTransformerConfig,
@@ -104,14 +104,14 @@ def test_sinusoidal_positions_in_halves_reorder_interleaved_layout():
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_model_trains_beyond_max_position_embeddings(side):
-    model = tiny_model(max_position_embeddings=8)
+    model = uneven_model(max_position_embeddings=8)
     source, labels = tokens(2, 50 if side == "source" else 5), tokens(2, 50 if side == "target" else 5)
     model(input_ids=source, labels=labels).loss.backward()
     assert all(gradient.isfinite().all() for gradient in gradients(model).values())
 
 
 def test_model_generates_beyond_max_position_embeddings():
-    model = tiny_model(max_position_embeddings=8)
+    model = uneven_model(max_position_embeddings=8)
     for beams in (1, 2):
         generated = model.generate(tokens(2, 30), min_new_tokens=20, max_new_tokens=20, num_beams=beams)
         assert generated.shape[1] == 21
@@ -119,7 +119,7 @@ def test_model_generates_beyond_max_position_embeddings():
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_learned_positions_reject_positions_beyond_table(side):
-    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    model = uneven_model(position_embedding_type="learned", max_position_embeddings=8)
     lengths = {"source": (9, 8), "target": (8, 9)}[side]
     model(input_ids=tokens(1, 8), decoder_input_ids=tokens(1, 8))
     with pytest.raises(ValueError, match=r"`position_ids` must be from 0 to 7, got 8\. .*`max_position_embeddings`=8"):
@@ -129,7 +129,7 @@ def test_learned_positions_reject_positions_beyond_table(side):
 
 
 def test_learned_positions_receive_gradients():
-    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
+    model = uneven_model(position_embedding_type="learned", max_position_embeddings=8)
     model(input_ids=tokens(1, 5), labels=tokens(1, 6)).loss.backward()
     used = {
         stack: getattr(model.model, stack).embed_positions.weight.grad.abs().sum(-1)
@@ -200,7 +200,7 @@ def reference_embeddings(model, ids):
 @pytest.mark.parametrize("normalize_before", [False, True])
 def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
     same_on_both_sides = {"decoder_attention_heads": 2, "decoder_ffn_dim": 24}
-    model = tiny_model(normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides)
+    model = uneven_model(normalize_before=normalize_before, attention_bias=bias, **same_on_both_sides)
     rows = [tokens(1, 7, seed=1)[0], tokens(1, 4, seed=2)[0]]
     source, mask = padded_batch(rows)
     target = tokens(2, 6, seed=3)
@@ -218,7 +218,7 @@ def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
 def marian_and_copy(**changes):
     """Return a `MarianMTModel` with random weights and our model with the same weights, whose names are equal."""
     torch.manual_seed(0)
-    shape = tiny_config(**{"activation_function": "swish", **changes})
+    shape = uneven_config(**{"activation_function": "swish", **changes})
     common = {field: getattr(shape, field) for field in MarianConfig.__annotations__ if hasattr(shape, field)}
     marian_config = MarianConfig(**{**common, "init_std": 0.02, "forced_eos_token_id": None})
     marian = randomize(MarianMTModel(marian_config)).eval()
@@ -305,7 +305,7 @@ def test_model_parameter_count_matches_paper(changes, dimensions, expected):
 
 
 def test_init_weights_are_glorot_uniform_with_unit_scale_embeddings():
-    model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500))
+    model = VanillaTransformerModel(uneven_config(d_model=64, encoder_ffn_dim=256, vocab_size=500))
     embeddings = model.encoder.embed_tokens.weight
     assert embeddings[PAD].abs().sum() == 0
     assert embeddings[3:].std().item() == pytest.approx(64**-0.5, rel=0.05)
@@ -316,13 +316,13 @@ def test_init_weights_are_glorot_uniform_with_unit_scale_embeddings():
 
 
 def test_init_std_sets_standard_deviation_of_all_weights():
-    model = VanillaTransformerModel(tiny_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3))
+    model = VanillaTransformerModel(uneven_config(d_model=64, encoder_ffn_dim=256, vocab_size=500, init_std=0.3))
     for weight in (model.encoder.embed_tokens.weight[3:], model.encoder.layers[0].fc1.weight):
         assert weight.std().item() == pytest.approx(0.3, rel=0.05)
 
 
 def test_embedding_scales_by_square_root_of_d_model():
-    scaled, plain = tiny_model(), tiny_model(scale_embedding=False)
+    scaled, plain = uneven_model(), uneven_model(scale_embedding=False)
     ids = tokens(1, 3)
     torch.testing.assert_close(
         scaled.get_input_embeddings()(ids), plain.get_input_embeddings()(ids) * math.sqrt(16), atol=0, rtol=0
@@ -333,7 +333,7 @@ def test_embedding_scales_by_square_root_of_d_model():
 
 
 def test_decoder_does_not_see_future_tokens():
-    model = tiny_model()
+    model = uneven_model()
     source, target = tokens(2, 5), tokens(2, 8, seed=1)
     before = model(input_ids=source, decoder_input_ids=target).logits
     for position in range(1, 8):
@@ -348,7 +348,7 @@ def test_decoder_does_not_see_future_tokens():
 @pytest.mark.parametrize("target_side", ["left", "right"])
 @pytest.mark.parametrize("source_side", ["left", "right"])
 def test_model_logits_do_not_depend_on_padding_or_batch(source_side, target_side, implementation):
-    model = tiny_model(attn_implementation=implementation)
+    model = uneven_model(attn_implementation=implementation)
     sources = [tokens(1, length, seed=length)[0] for length in (7, 3, 5)]
     targets = [tokens(1, length, seed=9 + length)[0] for length in (2, 6, 4)]
     source, source_mask = padded_batch(sources, source_side)
@@ -362,7 +362,7 @@ def test_model_logits_do_not_depend_on_padding_or_batch(source_side, target_side
 
 
 def test_decoder_needs_no_mask_for_right_padding():
-    model = tiny_model()
+    model = uneven_model()
     target, mask = padded_batch([tokens(1, 6)[0], tokens(1, 3)[0]])
     source = tokens(2, 5)
     given = model(input_ids=source, decoder_input_ids=target, decoder_attention_mask=mask).logits
@@ -372,7 +372,7 @@ def test_decoder_needs_no_mask_for_right_padding():
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_model_derives_source_mask_from_padding_tokens(side):
-    model = tiny_model()
+    model = uneven_model()
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
     target = tokens(2, 4)
     given = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
@@ -387,7 +387,7 @@ def test_model_derives_source_mask_from_padding_tokens(side):
 
 def test_cross_attention_ignores_padding():
     """Fill the encoder outputs with arbitrary values at padding."""
-    model = tiny_model()
+    model = uneven_model()
     source, mask = padded_batch([tokens(1, 6)[0], tokens(1, 3)[0]])
     states = model.model.encoder(source).last_hidden_state
     inputs = {"attention_mask": mask, "decoder_input_ids": tokens(2, 4)}
@@ -411,7 +411,7 @@ def test_cross_attention_ignores_padding():
     ],
 )
 def test_model_rejects_ids_outside_vocabulary_with_argument_and_value(argument, wrong):
-    model = tiny_model(**SEPARATE)
+    model = uneven_model(**SEPARATE)
     inputs = {"input_ids": tokens(2, 5), "decoder_input_ids": tokens(2, 4, 30), "labels": tokens(2, 4, 30)}
     inputs[argument][1, 2] = wrong
     with pytest.raises(ValueError, match=rf"`{argument}`.*got {wrong}\."):
@@ -419,7 +419,7 @@ def test_model_rejects_ids_outside_vocabulary_with_argument_and_value(argument, 
 
 
 def test_model_accepts_and_ignores_masked_labels():
-    model = tiny_model()
+    model = uneven_model()
     source, labels = tokens(2, 5), tokens(2, 4)
     padded = torch.cat([labels, torch.full((2, 3), -100)], dim=1)
     torch.testing.assert_close(
@@ -429,7 +429,7 @@ def test_model_accepts_and_ignores_masked_labels():
 
 @pytest.mark.parametrize("name", ["input", "decoder_input"])
 def test_model_rejects_both_or_neither_of_ids_and_embeddings(name):
-    model = tiny_model()
+    model = uneven_model()
     given = {"input_ids": tokens(1, 3), "decoder_input_ids": tokens(1, 3)}
     both = {**given, f"{name}s_embeds": torch.zeros(1, 3, 16)}
     neither = {key: value for key, value in given.items() if key != f"{name}_ids"}
@@ -440,11 +440,11 @@ def test_model_rejects_both_or_neither_of_ids_and_embeddings(name):
 
 def test_decoder_rejects_missing_encoder_hidden_states():
     with pytest.raises(ValueError, match="`encoder_hidden_states`"):
-        tiny_model().model.decoder(input_ids=tokens(1, 3))
+        uneven_model().model.decoder(input_ids=tokens(1, 3))
 
 
 def test_model_rejects_labels_without_decoder_start_token():
-    model = tiny_model(decoder_start_token_id=None)
+    model = uneven_model(decoder_start_token_id=None)
     with pytest.raises(ValueError, match="`decoder_start_token_id` must be set, got 0 and None"):
         model(input_ids=tokens(1, 3), labels=tokens(1, 3))
 
@@ -453,7 +453,7 @@ def test_model_rejects_labels_without_decoder_start_token():
 
 
 def test_inputs_embeds_of_token_embeddings_match_input_ids():
-    model = tiny_model()
+    model = uneven_model()
     source, target = tokens(2, 5), tokens(2, 4)
     embed = model.get_input_embeddings()
     by_ids = model(input_ids=source, decoder_input_ids=target).logits
@@ -463,7 +463,7 @@ def test_inputs_embeds_of_token_embeddings_match_input_ids():
 
 @pytest.mark.parametrize("side", ["source", "target", "both"])
 def test_inputs_embeds_of_projected_time_series_receive_gradients(side):
-    model, project = tiny_model(), nn.Linear(3, 16)
+    model, project = uneven_model(), nn.Linear(3, 16)
     series = {"source": torch.randn(2, 9, 3), "target": torch.randn(2, 6, 3)}
     inputs = {"input_ids": tokens(2, 9), "decoder_input_ids": tokens(2, 6)}
     if side in ("source", "both"):
@@ -478,7 +478,7 @@ def test_inputs_embeds_of_projected_time_series_receive_gradients(side):
 
 @pytest.mark.parametrize("beams", [1, 2])
 def test_generate_reads_inputs_embeds_with_mask(beams):
-    model = tiny_model()
+    model = uneven_model()
     series = torch.randn(2, 9, 16)
     mask = torch.ones(2, 9, dtype=torch.long)
     mask[1, 6:] = 0
@@ -499,7 +499,7 @@ def test_generate_reads_inputs_embeds_with_mask(beams):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_eager_attention_matches_sdpa_in_logits_and_gradients(side):
-    model = tiny_model()
+    model = uneven_model()
     source, source_mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]], side)
     target, target_mask = padded_batch([tokens(1, 5)[0], tokens(1, 2)[0]], side)
     labels = target.masked_fill(target_mask == 0, -100)
@@ -521,7 +521,7 @@ def test_model_declares_attention_implementations():
 
 def test_is_causal_only_in_decoder_self_attention():
     """Check `is_causal`, on which flash attention relies: without padding it receives no mask."""
-    causal = {name for name, module in tiny_model().named_modules() if getattr(module, "is_causal", False)}
+    causal = {name for name, module in uneven_model().named_modules() if getattr(module, "is_causal", False)}
     assert causal == {f"model.decoder.layers.{layer}.self_attn" for layer in range(3)}
 
 
@@ -535,7 +535,7 @@ def test_torch_compile_takes_training_step_as_one_graph(implementation):
 
 def test_torch_compile_needs_two_graphs_for_any_lengths():
     torch.compiler.reset()
-    model, graphs = tiny_model(**SHALLOW), []
+    model, graphs = uneven_model(**SHALLOW), []
     compiled = torch.compile(model, fullgraph=True, backend=lambda graph, _: graphs.append(graph) or graph.forward)
     for source_length, target_length in ((5, 4), (7, 6), (11, 3), (30, 20)):
         inputs = {"input_ids": tokens(2, source_length), "decoder_input_ids": tokens(2, target_length)}
@@ -545,7 +545,7 @@ def test_torch_compile_needs_two_graphs_for_any_lengths():
 
 def test_torch_compile_takes_static_cache_step_as_one_graph():
     torch.compiler.reset()
-    model = tiny_model(**SHALLOW)
+    model = uneven_model(**SHALLOW)
     source, target = tokens(2, 6), tokens(2, 5, seed=1)
     encoded = model.model.encoder(source)
     expected = model(encoder_outputs=encoded, decoder_input_ids=target).logits
@@ -576,7 +576,7 @@ class LogitsModule(nn.Module):
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 def test_torch_export_allows_dynamic_batch_source_and_target_sizes(implementation):
     batch, source, target = (torch.export.Dim(name, min=2, max=64) for name in ("batch", "source", "target"))
-    wrapped = LogitsModule(tiny_model(attn_implementation=implementation, **SHALLOW)).eval()
+    wrapped = LogitsModule(uneven_model(attn_implementation=implementation, **SHALLOW)).eval()
     sizes = {"input_ids": {0: batch, 1: source}, "attention_mask": {0: batch, 1: source}}
     example = (tokens(2, 5), torch.ones(2, 5, dtype=torch.long), tokens(2, 4))
     exported = torch.export.export(
@@ -609,7 +609,7 @@ def keys_and_values(cache):
 
 
 def test_torch_export_takes_cached_decoder_step_with_dynamic_sizes():
-    model = tiny_model(**SHALLOW)
+    model = uneven_model(**SHALLOW)
     wrapped = CachedStepModule(model).eval()
 
     def step_inputs(batch_size, source_length, past):
@@ -654,7 +654,7 @@ def stored_names(folder):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @every_layout
 def test_save_pretrained_stores_tied_weights_once(tmp_path, changes, dtype, shard_size):
-    model = tiny_model(**changes).to(dtype)
+    model = uneven_model(**changes).to(dtype)
     model.save_pretrained(tmp_path, max_shard_size=shard_size)
     names = stored_names(tmp_path)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "4KB")
@@ -678,7 +678,7 @@ def embedding_matrices(model):
 
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 def test_from_pretrained_restores_sinusoids(tmp_path, layout):
-    tiny_model(sinusoid_layout=layout).to(torch.bfloat16).save_pretrained(tmp_path)
+    uneven_model(sinusoid_layout=layout).to(torch.bfloat16).save_pretrained(tmp_path)
     loaded = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     positions = torch.arange(9)[None]
     for stack in (loaded.model.encoder, loaded.model.decoder):
@@ -687,7 +687,7 @@ def test_from_pretrained_restores_sinusoids(tmp_path, layout):
 
 
 def test_auto_classes_load_model(tmp_path):
-    model = tiny_model()
+    model = uneven_model()
     model.save_pretrained(tmp_path)
     assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path)) is VanillaTransformerForConditionalGeneration
     base = AutoModel.from_pretrained(tmp_path)
@@ -696,7 +696,7 @@ def test_auto_classes_load_model(tmp_path):
 
 
 def test_from_pretrained_ties_weights_of_base_checkpoint(tmp_path):
-    base = tiny_model().model
+    base = uneven_model().model
     base.save_pretrained(tmp_path)
     whole = VanillaTransformerForConditionalGeneration.from_pretrained(tmp_path)
     encoder, decoder, head = embedding_matrices(whole)
@@ -705,7 +705,7 @@ def test_from_pretrained_ties_weights_of_base_checkpoint(tmp_path):
 
 @pytest.mark.parametrize("damage", ["truncated", "header"])
 def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
-    tiny_model().save_pretrained(tmp_path)
+    uneven_model().save_pretrained(tmp_path)
     file = tmp_path / "model.safetensors"
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"\xff" * 64 + content[64:])
@@ -719,7 +719,7 @@ def test_from_pretrained_rejects_corrupt_checkpoint(tmp_path, damage):
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing_enable` is deprecated")
 @pytest.mark.parametrize("use_reentrant", [True, False])
 def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentrant):
-    model = tiny_model(dropout=0.1).train()
+    model = uneven_model(dropout=0.1).train()
     inputs = {"input_ids": tokens(2, 6), "labels": tokens(2, 5)}
     runs = {}
     for layer in (*model.model.encoder.layers, *model.model.decoder.layers):
@@ -738,7 +738,7 @@ def test_gradient_checkpointing_keeps_gradients_and_runs_layers_twice(use_reentr
 
 def test_num_items_in_batch_makes_half_batches_match_full_batch():
     """Use halves with different numbers of labels, for which the mean of two means is a different loss."""
-    model = tiny_model()
+    model = uneven_model()
     sources, labels = tokens(4, 6), tokens(4, 9, seed=1)
     labels[:2, 3:] = -100
     whole_loss = model(input_ids=sources, labels=labels).loss
@@ -755,7 +755,7 @@ def test_num_items_in_batch_makes_half_batches_match_full_batch():
 
 
 def test_loss_is_mean_cross_entropy_over_labels():
-    model = tiny_model()
+    model = uneven_model()
     source, labels = tokens(2, 6), tokens(2, 5)
     labels[1, 3:] = -100
     decoder_inputs = torch.tensor([[START, *labels[0, :4]], [START, *labels[1, :3], PAD]])
@@ -767,13 +767,13 @@ def test_loss_is_mean_cross_entropy_over_labels():
 def test_decoder_input_ids_are_shifted_labels():
     labels = torch.tensor([[5, 6, EOS, -100], [7, 8, 9, EOS]])
     expected = [[START, 5, 6, EOS], [START, 7, 8, 9]]
-    assert tiny_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
+    assert uneven_model().prepare_decoder_input_ids_from_labels(labels).tolist() == expected
     assert shift_tokens_right(torch.tensor([[5, -100, 6]]), PAD, START).tolist() == [[START, 5, PAD]]
     assert labels[0, -1] == -100, "the labels themselves stay as they are"
 
 
 def test_seq2seq_trainer_trains_with_label_smoothing(tmp_path):
-    model = tiny_model()
+    model = uneven_model()
     source, labels = tokens(2, 6), tokens(2, 5)
     labels[1, 3:] = -100
     batch = {"input_ids": source, "labels": labels}
@@ -804,7 +804,7 @@ def with_layer_wildcards(name):
 
 @every_layout
 def test_tp_plan_covers_every_projection(changes):
-    model = tiny_model(**changes)
+    model = uneven_model(**changes)
     assert model.supports_tp_plan
     generic = {with_layer_wildcards(name): module for name, module in model.named_modules()}
     # Up to version 5.22, transformers adds `model.embed_tokens` even without such a module.
@@ -817,14 +817,14 @@ def test_tp_plan_covers_every_projection(changes):
 
 
 def test_pp_plan_names_existing_modules():
-    model = tiny_model()
+    model = uneven_model()
     assert model.supports_pp_plan
     assert set(model.pp_plan) == {"model.encoder", "model.decoder", "lm_head"}
     assert set(model.pp_plan) <= dict(model.named_modules()).keys()
 
 
 def test_fsdp_plan_names_existing_modules():
-    model = tiny_model()
+    model = uneven_model()
     generic = {with_layer_wildcards(name) for name, _ in model.named_modules()}
     assert set(model.fsdp_plan) == {"model.encoder.layers.*", "model.decoder.layers.*"} <= generic
 
@@ -849,7 +849,7 @@ def static_cache(model, target_length, source_length):
 @pytest.mark.parametrize("padding", [False, True], ids=["plain", "left-padded"])
 @pytest.mark.parametrize("make_cache", [dynamic_cache, static_cache])
 def test_cached_decoding_matches_logits_of_full_target(make_cache, padding, implementation, sizes):
-    model = tiny_model(attn_implementation=implementation, **sizes)
+    model = uneven_model(attn_implementation=implementation, **sizes)
     source, source_mask = padded_batch([tokens(1, 6)[0], tokens(1, 4)[0]])
     lengths = (7, 4) if padding else (7, 7)
     target, mask = padded_batch([tokens(1, length, seed=length)[0] for length in lengths], side="left")
@@ -867,7 +867,7 @@ def test_cached_decoding_matches_logits_of_full_target(make_cache, padding, impl
 
 @pytest.mark.parametrize("cache", [None, "static"])
 def test_greedy_search_with_cache_matches_without_for_left_padded_prompts(cache):
-    model = tiny_model()
+    model = uneven_model()
     prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
     inputs = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
     settings = {"num_beams": 1, "max_new_tokens": 8, "min_new_tokens": 8, "disable_compile": True}
@@ -881,7 +881,7 @@ def test_greedy_search_with_cache_matches_without_for_left_padded_prompts(cache)
 
 @pytest.mark.parametrize("cache", [None, "static"])
 def test_beam_search_with_cache_matches_without_for_left_padded_prompts(cache):
-    model = tiny_model()
+    model = uneven_model()
     prompts, mask = padded_batch([torch.tensor([START, 7, 9, 8]), torch.tensor([START, 5])], side="left")
     inputs = {"decoder_input_ids": prompts, "decoder_attention_mask": mask}
     settings = {"num_beams": 3, "max_new_tokens": 8, "min_new_tokens": 8, "disable_compile": True}
@@ -893,7 +893,7 @@ def test_beam_search_with_cache_matches_without_for_left_padded_prompts(cache):
 
 
 def test_generate_projects_source_keys_once():
-    model, calls = tiny_model(), []
+    model, calls = uneven_model(), []
     model.model.decoder.layers[0].encoder_attn.k_proj.register_forward_hook(lambda *_: calls.append(1))
     model.generate(tokens(2, 6), num_beams=2, min_new_tokens=8, max_new_tokens=8)
     assert len(calls) == 1
@@ -923,7 +923,7 @@ def tied_matrices(model):
 @pytest.mark.parametrize("new_size", [VOCABULARY + 5, VOCABULARY - 5])
 @every_layout
 def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, new_size, bias):
-    model = tiny_model(lm_head_bias=bias, **changes)
+    model = uneven_model(lm_head_bias=bias, **changes)
     before = copy.deepcopy(model.state_dict())
     tied = (changes == {}, "tie_word_embeddings" not in changes)
     returned = model.resize_token_embeddings(new_size)
@@ -947,7 +947,7 @@ def test_resize_token_embeddings_resizes_every_source_weight(tmp_path, changes, 
 @pytest.mark.parametrize("new_size", [35, 25])
 @pytest.mark.parametrize("tied", [True, False])
 def test_resize_decoder_token_embeddings_keeps_source_vocabulary(tied, new_size, bias):
-    model = tiny_model(**SEPARATE, tie_word_embeddings=tied, lm_head_bias=bias)
+    model = uneven_model(**SEPARATE, tie_word_embeddings=tied, lm_head_bias=bias)
     before = copy.deepcopy(model.state_dict())
     assert model.resize_decoder_token_embeddings(new_size) is model.model.decoder.embed_tokens
     assert_vocabulary_sizes(model, VOCABULARY, new_size)
@@ -960,17 +960,17 @@ def test_resize_decoder_token_embeddings_keeps_source_vocabulary(tied, new_size,
 
 def test_resize_decoder_token_embeddings_rejects_shared_vocabulary():
     with pytest.raises(ValueError, match="Call `resize_token_embeddings`"):
-        tiny_model().resize_decoder_token_embeddings(50)
+        uneven_model().resize_decoder_token_embeddings(50)
 
 
 def test_resize_token_embeddings_pads_to_multiple():
-    model = tiny_model()
+    model = uneven_model()
     model.resize_token_embeddings(VOCABULARY + 1, pad_to_multiple_of=8)
     assert_vocabulary_sizes(model, 48, 48)
 
 
 def test_resize_token_embeddings_resizes_base_model():
-    model = tiny_model().model
+    model = uneven_model().model
     model.resize_token_embeddings(50)
     assert model.encoder.embed_tokens.weight is model.decoder.embed_tokens.weight
     assert model.config.vocab_size == model.config.decoder_vocab_size == len(model.encoder.embed_tokens.weight) == 50

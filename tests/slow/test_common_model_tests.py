@@ -49,7 +49,7 @@ NOT_FOR_THIS_ARCHITECTURE = {
     "not (output|support) (output_)?attentions": "Linear and LSH attention compute no matrix of probabilities.",
     "does not have a TP plan": "LSH attention shares keys with queries; Transformer-XL attention adds a projection.",
     "neither causal_lm_class nor": "Those tests feed a decoder-only model. Our test with two processes is "
-    "`test_two_tensor_parallel_processes_compute_the_logits_of_one`.",
+    "`test_tensor_parallel_logits_match_single_process`.",
     "embeds both sides|expects the target vocabulary": "Explained in `common_model_tests.py`: separate vocabularies.",
 }
 NOT_ON_EVERY_MACHINE = {

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.random_models import (
+from tests.uneven_models import (
     SEPARATE,
     SHALLOW,
     assert_training_step_compiles_to_one_graph,
     padded_batch,
-    tiny_model,
     tokens,
+    uneven_model,
 )
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile writes C++ on this machine, which has no g++")
 def test_flex_attention_matches_eager_attention():
-    model = tiny_model(attn_implementation="eager", **SHALLOW)
+    model = uneven_model(attn_implementation="eager", **SHALLOW)
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
     inputs = {"input_ids": source, "attention_mask": mask, "decoder_input_ids": tokens(2, 5)}
     with torch.no_grad():  # flex attention has no backward on the CPU
@@ -55,7 +55,7 @@ torch.testing.assert_close(logits, saved["logits"], atol=1e-5, rtol=1e-5)
 
 @pytest.mark.parametrize("changes", [{}, {"attention_bias": True, "lm_head_bias": True}, SEPARATE], ids=str)
 def test_tensor_parallel_logits_match_single_process(tmp_path, changes):
-    model = tiny_model(**changes)
+    model = uneven_model(**changes)
     model.save_pretrained(tmp_path)
     inputs = {"input_ids": tokens(2, 6), "decoder_input_ids": tokens(2, 5, 30)}
     torch.save({"inputs": inputs, "logits": model(**inputs).logits.detach()}, tmp_path / "inputs.pt")

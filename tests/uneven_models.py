@@ -11,7 +11,7 @@ SEPARATE = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": 30}
 SHALLOW = {"encoder_layers": 1, "decoder_layers": 1}
 
 
-def tiny_config(**changes):
+def uneven_config(**changes):
     sizes = {
         "vocab_size": VOCABULARY,
         "d_model": 16,
@@ -35,9 +35,9 @@ def randomize(module):
     return module
 
 
-def tiny_model(**changes):
+def uneven_model(**changes):
     torch.manual_seed(0)
-    return randomize(VanillaTransformerForConditionalGeneration(tiny_config(**changes))).eval()
+    return randomize(VanillaTransformerForConditionalGeneration(uneven_config(**changes))).eval()
 
 
 def tokens(batch_size, length, vocabulary=VOCABULARY, seed=0):
@@ -76,7 +76,7 @@ def assert_same_gradients(one, other, **tolerance):
 
 def assert_training_step_compiles_to_one_graph(implementation, backend):
     torch.compiler.reset()
-    model = tiny_model(attn_implementation=implementation, **SHALLOW)
+    model = uneven_model(attn_implementation=implementation, **SHALLOW)
     source, mask = padded_batch([tokens(1, 7)[0], tokens(1, 3)[0]])
     inputs = {"input_ids": source, "attention_mask": mask, "labels": tokens(2, 5)}
     expected = loss_and_gradients(model, **inputs)

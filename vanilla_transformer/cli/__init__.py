@@ -49,6 +49,9 @@ def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | Non
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {_on_one_line(error)}\n")
         return 2
+    except RecursionError:
+        sys.stderr.write("error: Files and flags must not be nested as deeply as one that was given.\n")
+        return 2
     except FloatingPointError as error:
         sys.stderr.write(f"error: {_on_one_line(error)}\n")
         return 3

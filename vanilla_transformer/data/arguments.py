@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import yaml
+from vanilla_transformer.yaml_utils import load_yaml
 
 from .readers import CorpusSpec
 
@@ -102,8 +102,8 @@ class DataArguments:
 def _parse_corpora(text: str) -> list[dict[str, Any]]:
     """Parse the value of `--corpora`: YAML, which includes JSON."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        return load_yaml(text)
+    except ValueError as error:
         raise ValueError(f"`corpora` must be a list in YAML or JSON: {error}") from error
 
 

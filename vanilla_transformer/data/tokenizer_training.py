@@ -30,7 +30,7 @@ _MAX_WORDPIECE_WORD_LENGTH = 100
 # Unigram: SentencePiece's limit of a piece, and how many candidates there are for each piece.
 _MAX_PIECE_LENGTH = 16
 _CANDIDATES_PER_PIECE = 4
-_MAX_TRAINING_WORD_LENGTH = 256  # SentencePiece skips words of more than 4,192 bytes; longer ones are split
+_MAX_TRAINING_WORD_LENGTH = 256  # BPE and unigram split longer words while they train
 
 
 def train_tokenizer(
@@ -132,7 +132,11 @@ def _train_bpe(texts: Iterable[str], vocab_size: int, min_frequency: int, show_p
     """
     tokenizer = _byte_level(models.BPE())
     options = _trainer_options(vocab_size, min_frequency, show_progress)
+    words = tokenizer.pre_tokenizer
+    # The time of training grows with the square of a word's length, and text without spaces is one word.
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(_MAX_TRAINING_WORD_LENGTH)])
     tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**options))
+    tokenizer.pre_tokenizer = words
     return tokenizer
 
 

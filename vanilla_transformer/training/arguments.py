@@ -217,6 +217,7 @@ _MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_step
 _MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
 _MAY_CHANGE |= {"early_stopping_patience", "torch_compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
 _MAY_CHANGE |= {"gradient_accumulation_steps", "max_steps", "dry_run", "allow_changed_data"}
+_LARGEST_NUMBER = 10**12
 # Arguments that end a run.
 LIMITS = ("max_steps", "max_minutes", "early_stopping_patience")
 # Schedules whose rate depends on the last step.
@@ -274,12 +275,14 @@ def _check_numbers(recipe: Recipe) -> None:
     for part in (recipe.data, recipe.optimization, recipe.output):
         for item in fields(part):
             value = getattr(part, item.name)
-            if item.type not in (int, float, float | None) or value is None:
+            if item.type not in (int, int | None, float, float | None) or value is None:
                 continue
-            if not math.isfinite(value):
+            if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"`{item.name}` must be a finite number, got {value}.")
             if value < 0:
                 raise ValueError(f"`{item.name}` must not be negative, got {value}.")
+            if value > _LARGEST_NUMBER:
+                raise ValueError(f"`{item.name}` must be at most {_LARGEST_NUMBER:,}, got {value}.")
     if recipe.optimization.seed >= 2**32:
         raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
     for part, names in (

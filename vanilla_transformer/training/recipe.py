@@ -5,8 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
 from transformers import HfArgumentParser
+
+from vanilla_transformer.yaml_utils import load_yaml
 
 # Old names of flags and recipe keys, and what they are called now.
 RENAMED = {
@@ -43,16 +44,19 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
 
     Raises:
         OSError: the file does not exist.
-        ValueError: the file is not YAML, is not a mapping, or has a key twice.
+        ValueError: the file is not YAML, is not a mapping of names, has a key twice, or has an alias.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"There is no recipe {path}. Recipes are YAML files such as recipes/demo.yaml.")
     try:
-        recipe = yaml.load(Path(path).read_text(encoding="utf-8"), _UniqueKeyLoader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        recipe = load_yaml(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
         raise ValueError(f"The recipe {path} must be YAML: {error}") from error
     if not isinstance(recipe, dict):
         raise ValueError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
+    wrong = next((key for key in recipe if not isinstance(key, str)), None)
+    if wrong is not None:
+        raise ValueError(f"Every key of the recipe {path} must be a name, got {wrong!r}.")
     return recipe
 
 
@@ -71,14 +75,3 @@ def as_flags(recipe: Mapping[str, Any]) -> list[str]:
 
 def _as_word(value: Any) -> str:
     return json.dumps(value) if isinstance(value, list | dict) else str(value)
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """Refuse a key that a mapping has twice, as the YAML specification does. PyYAML would use the last one."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
-        if twice is not None:
-            raise yaml.constructor.ConstructorError(problem=f"the key {twice!r} is there twice{node.start_mark}")
-        return super().construct_mapping(node, deep)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
+from transformers import PreTrainedModel
 
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.corpus import Corpus
@@ -79,7 +80,7 @@ class RunFolder:
             raise self._cannot_continue("its checkpoints have been deleted")
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
-        """Compare the limits of a recipe with those of the run that has written the final model."""
+        """Return whether the run that has written the final model had the same limits."""
         try:
             before = json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -129,7 +130,7 @@ class RunFolder:
         """Refuse data that has changed since the run began, unless `allow_changed_data` is given.
 
         Raises:
-            ValueError: the text names what has changed.
+            ValueError: the text names the changed data.
         """
         changed = [name for name in now if before.get(name) != now[name]]
         if changed and not self.options.allow_changed_data:
@@ -175,7 +176,7 @@ class RunFolder:
         state.progress.temporary = temporary
         state.progress.batch_sampler = batches.state_dict()
         folder, accelerator = checkpoint_folder(self.path, state.step), state.accelerator
-        model = state.gather_model()
+        model = state.gather_model(to_save=True)
         resume_state = state.resume_state(full=not self.options.sharded_checkpoints)
         if self.options.sharded_checkpoints:
             save_sharded_checkpoint(accelerator, model, state.tokenizer, resume_state, folder)
@@ -201,7 +202,7 @@ class RunFolder:
         if score is None:
             return
         steps = state.progress.record_score(score, self.options.keep_best)
-        model = state.gather_model()
+        model = state.gather_model(to_save=True)
         if state.accelerator.is_main_process:
             if state.step in steps:
                 save_model_folder(model, state.tokenizer, self.path / f"{_BEST}{state.step}")
@@ -210,12 +211,12 @@ class RunFolder:
                     delete_folder(folder)
         state.accelerator.wait_for_everyone()
 
-    def save_model(self, state: TrainState, name: str = ".") -> Path:
-        """Write `state.full_model` with the recipe, to the run's folder or a folder in it."""
+    def save_model(self, state: TrainState, model: PreTrainedModel, name: str = ".") -> Path:
+        """Write `model` with tokenizer and recipe, to the run's folder or a folder in it."""
         folder = self.path / name
         if state.accelerator.is_main_process:
             recipe = json.dumps(state.progress.recipe, indent=2) + "\n"
-            save_model_folder(state.full_model, state.tokenizer, folder, **{_RECIPE: recipe})
+            save_model_folder(model, state.tokenizer, folder, **{_RECIPE: recipe})
         state.accelerator.wait_for_everyone()
         return folder
 

@@ -19,14 +19,25 @@ from .arguments import LongArguments, Recipe
 from .averaging import load_weights
 from .checkpoint import load_model_weights
 
+# Plugins of `accelerate launch` and `accelerate config`, which would be ignored, and what to do instead.
+_PLUGINS = {
+    "FSDP": "Give `fsdp: true` in the recipe or --fsdp instead of --use_fsdp.",
+    "DEEPSPEED": "Launch without --use_deepspeed, and give --fsdp to shard the model.",
+    "MEGATRON_LM": "Launch without --use_megatron_lm, and give --fsdp to shard the model.",
+}
+
 
 def create_accelerator(recipe: Recipe) -> Accelerator:
     """Create Accelerate's view of devices, processes, precision, compilation and trackers.
 
     Raises:
-        ValueError: the recipe asks for fp16 on a CPU, or for `fsdp` without several processes.
+        ValueError: the recipe asks for fp16 on a CPU, or for `fsdp` without several processes; or `accelerate launch`
+            was given a plugin.
     """
     options, output = recipe.optimization, recipe.output
+    for plugin, advice in _PLUGINS.items():
+        if os.environ.get(f"ACCELERATE_USE_{plugin}", "false").lower() in ("1", "true"):
+            raise ValueError(f"Training does not use Accelerate's {plugin} plugin, which was requested. {advice}")
     on_cpu = not torch.accelerator.is_available()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")

@@ -68,7 +68,6 @@ class TrainState:
         unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
         model_with_loss: Computes its loss.
         wrapped_model: `model_with_loss` in DDP or `torch.compile`, the module that is called.
-        full_model: A model that one process can decode with: `unwrapped_model`, or with FSDP2 an unsharded copy.
         step_metrics: Sums over the steps since the last line of the log.
     """
 
@@ -104,9 +103,10 @@ class TrainState:
         self._started = time.monotonic()
 
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
+        self._skeleton: VanillaTransformerForConditionalGeneration | None = None  # without memory, with FSDP2 only
         model_with_loss = ModelWithLoss(model, self.recipe.optimization.label_smoothing)
         if self.recipe.optimization.fsdp:
-            self.full_model = copy.deepcopy(model).to(self.accelerator.device)
+            self._skeleton = copy.deepcopy(model).to("meta")
             shard_model(model_with_loss.to(self.accelerator.device), self.accelerator.num_processes)
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss
@@ -114,7 +114,7 @@ class TrainState:
         else:
             self.wrapped_model = self.accelerator.prepare(model_with_loss)
             self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model, keep_torch_compile=False)
-            self.unwrapped_model = self.full_model = self.model_with_loss.model
+            self.unwrapped_model = self.model_with_loss.model
 
     def _create_optimizer(self) -> torch.optim.Optimizer:
         """Create the paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it."""
@@ -168,13 +168,24 @@ class TrainState:
         entry |= {"gradient_norm": float(gradient_norm), "peak_memory_gib": peak_memory_gib(self.accelerator.device)}
         return entry
 
-    def gather_model(self) -> VanillaTransformerForConditionalGeneration:
-        """Return `full_model` with the current weights. All processes must call it together."""
-        if self.full_model is not self.unwrapped_model:
-            options = StateDictOptions(full_state_dict=True)
-            weights: Any = get_model_state_dict(self.unwrapped_model, options=options)
-            load_weights(self.full_model, weights)
-        return self.full_model
+    def gather_model(self, to_save: bool = False) -> VanillaTransformerForConditionalGeneration:
+        """Return a model with the current weights that one process can decode with.
+
+        With FSDP2 it is a new, unsharded copy; drop it after use. All processes must call this method together.
+
+        Args:
+            to_save: Put the copy on the CPU of the main process; the others get one without weights.
+        """
+        if self._skeleton is None:
+            return self.unwrapped_model
+        options = StateDictOptions(full_state_dict=True, cpu_offload=to_save)
+        weights: Any = get_model_state_dict(self.unwrapped_model, options=options)
+        if to_save and not self.accelerator.is_main_process:
+            return self._skeleton
+        model = copy.deepcopy(self._skeleton).to_empty(device="cpu" if to_save else self.accelerator.device)
+        model.tie_weights()
+        load_weights(model, weights)
+        return model
 
     def gather_ema(self) -> StateDict:
         """Return the EMA as full tensors on the CPU; empty without one. All processes must call it together."""

@@ -134,14 +134,15 @@ def _finish(run: RunFolder, state: TrainState, validation: Validation, metrics: 
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]
     if not checkpoints:
         raise ValueError("Training ended before its first step, so there is no model to save.")
+    model = state.gather_model()
     if state.ema is not None:
-        load_weights(state.full_model, state.gather_ema())
-        run.save_model(state, "ema")
-        _validate(state, validation, metrics, state.full_model, "moving average")
-    average_checkpoints(state.full_model, checkpoints)
+        load_weights(model, state.gather_ema())
+        run.save_model(state, model, "ema")
+        _validate(state, validation, metrics, model, "moving average")
+    average_checkpoints(model, checkpoints)
     if state.accelerator.is_main_process:
         logger.info("The final model is the mean of %d checkpoints.", len(checkpoints))
-    _validate(state, validation, metrics, state.full_model, "mean of checkpoints")
-    run.save_model(state)
+    _validate(state, validation, metrics, model, "mean of checkpoints")
+    run.save_model(state, model)
     state.close()
     return run.path

@@ -106,7 +106,7 @@ def test_fast_search_gives_tokens_of_library(shape, sentences, length, left, tas
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = generate_by_library(model, tokens, **options, return_dict_in_generate=True, output_scores=True)
-        # The scores of hypotheses that can neither go on nor end are equal, and any of them may be returned.
+        # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
         assume(expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all())
         assert torch.equal(model.generate(tokens, **options), expected.sequences)
 

@@ -98,7 +98,16 @@ def test_read_recipe_names_missing_file():
         parse_recipe(["nowhere.yaml", *FILES])
 
 
-@pytest.mark.parametrize(("text", "message"), [("- 1\n", "got list"), ("a: [\n", "must be YAML")])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("- 1\n", "got list"),
+        ("a: [\n", "must be YAML"),
+        ("1: 2\n", "must be a name, got 1"),
+        ("corpora: &all [*all]\n", "must be YAML: aliases are not supported"),
+        ("seed: 1\nseed: 2\n", "the key 'seed' is there twice"),
+    ],
+)
 def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe([recipe_file(text), *FILES])
@@ -108,6 +117,7 @@ def test_read_recipe_refuses_other_than_mapping(recipe_file, text, message):
     ("flags", "message"),
     [
         (["--max_tokens", "0"], "`max_tokens` must be at least 1, got 0"),
+        (["--max_steps", f"1{'0' * 40}"], "`max_steps` must be at most 1,000,000,000,000, got 1000"),
         (["--warmup_steps", "-1"], "`warmup_steps` must not be negative, got -1"),
         (["--label_smoothing", "1"], r"`label_smoothing` must be in \[0, 1\), got 1.0"),
         (["--dataset", "x"], "either `dataset` or text files"),

@@ -1,0 +1,39 @@
+"""FSDP2 in a group of one process: what each device holds, and launchers that would be ignored."""
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch.distributed.tensor import DTensor
+
+from tests.tiny_runs import flags
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.setup import create_accelerator
+from vanilla_transformer.training.train_state import TrainState
+
+
+@pytest.fixture
+def process_group():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    yield
+    torch.distributed.destroy_process_group()
+
+
+def test_train_state_with_fsdp_keeps_no_full_copy(corpus, tmp_path, tiny_model, tiny_tokenizer, process_group):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", fsdp=True))
+    expected = {name: tensor.clone() for name, tensor in tiny_model.state_dict().items()}
+    state = TrainState(recipe, tiny_model, tiny_tokenizer, Accelerator(cpu=True), {})
+    del tiny_model
+    models = [value for value in vars(state).values() if isinstance(value, torch.nn.Module)]
+    tensors = [tensor for model in models for tensor in model.parameters()]
+    assert all(isinstance(tensor, DTensor) or tensor.device.type == "meta" for tensor in tensors)
+    for to_save in (False, True):
+        gathered = state.gather_model(to_save).state_dict()
+        assert gathered.keys() == expected.keys()
+        assert all(torch.equal(gathered[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("plugin", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+def test_create_accelerator_refuses_plugin_by_name(corpus, tmp_path, monkeypatch, plugin):
+    monkeypatch.setenv(f"ACCELERATE_USE_{plugin}", "true")
+    with pytest.raises(ValueError, match=f"{plugin} plugin, which was requested. .*--fsdp"):
+        create_accelerator(parse_recipe(flags(corpus, tmp_path / "run")))

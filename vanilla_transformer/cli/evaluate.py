@@ -132,13 +132,14 @@ def _read_aligned(path: str, references: Sequence[str], options: EvaluateArgumen
 
 
 def _translate(name: str, options: EvaluateArguments) -> list[str]:
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers import AutoModelForSeq2SeqLM
 
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
+    from vanilla_transformer.inference.loading import load_pretrained, load_tokenizer
 
     assert options.source  # see `_check`
-    model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(name), AutoTokenizer.from_pretrained(name)
+    model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name)
     beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
     model = model.to(process_state().device)
     return translate_on_all_processes(model, tokenizer, read_lines(options.source), progress_bar=True, **beams)

@@ -28,19 +28,13 @@ class ServeArguments(Limits):
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]")
     name = require_one_model(words)
-    from transformers import pipeline
-
-    from vanilla_transformer import TranslationPipeline
+    from vanilla_transformer.inference.loading import load_pipeline
 
     with requires_extra("serve", "Serving"):
         import uvicorn
 
         from vanilla_transformer.serving.service import create_service, translate_with
-    translate = (
-        pipeline("translation", model=name)
-        if options.backend is None
-        else TranslationPipeline(name, backend=options.backend)
-    )
+    translate = load_pipeline(name, options.backend)
     service = create_service(translate_with(translate), options)
     if options.page:
         service = _add_page(service, translate, name)

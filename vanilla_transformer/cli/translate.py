@@ -27,9 +27,9 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
     generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
-    from transformers import pipeline
+    from vanilla_transformer.inference.loading import load_pipeline
 
-    translate = pipeline("translation", model=model)
+    translate = load_pipeline(model)
     texts: Iterable[str] = sentences or (line.rstrip("\n") for line in sys.stdin)
     for translations in translate(texts, **generate_kwargs):
         for translation in translations if isinstance(translations, list) else [translations]:

@@ -22,7 +22,7 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .comparison import MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy_translator
-from .utils import check_output_dir_is_empty, check_supported, fairseq_sinusoids
+from .utils import check_output_dir_is_empty, check_supported, check_unpacked_size, fairseq_sinusoids
 
 _CONFIG = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
@@ -103,9 +103,11 @@ def _find_one(folder: Path, pattern: str, exclude: str = "") -> Path:
 
 def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
+        check_unpacked_size(path)
         with np.load(path, allow_pickle=False) as content:
             return dict(content)
-    except (ValueError, EOFError, TypeError, zipfile.BadZipFile) as error:  # TypeError: a single array, not an archive
+    # TypeError: a single array, not an archive. MemoryError: an array declares more values than the archive can hold.
+    except (ValueError, EOFError, TypeError, MemoryError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a complete NumPy archive: {error}") from error
 
 

@@ -3,18 +3,24 @@
 import json
 import math
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
 from transformers import AutoConfig, MarianTokenizer, PreTrainedModel
+
+from vanilla_transformer.inference.loading import load_pretrained
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 # A reason to refuse for every target format, since there the caller passes the source ids.
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+
+# Limits of `check_unpacked_size`.
+_MAX_RATIO = 10
+_HARMLESS_BYTES = 100_000_000
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
@@ -53,17 +59,32 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
 
     Raises:
         ValueError: the model is of another type.
-        OSError: there is no such model, or its weights are truncated or damaged.
+        OSError: there is no such model, or a file of it is damaged or lacks weights.
     """
-    config, wanted = AutoConfig.from_pretrained(name), model_class.config_class.model_type
+    config, wanted = AutoConfig.from_pretrained(name, trust_remote_code=False), model_class.config_class.model_type
     if config.model_type != wanted:
         raise ValueError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
+    return load_pretrained(model_class, name, dtype=torch.float32, **kwargs)
+
+
+def check_unpacked_size(path: Path) -> None:
+    """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to far more than its own size.
+
+    Tensors compress little. An archive that unpacks to a thousand times its size fills the memory.
+
+    Raises:
+        ValueError: it unpacks to more than 10 times its size, and more than 100 MB.
+    """
     try:
-        return model_class.from_pretrained(name, dtype=torch.float32, **kwargs).eval()
-    except SafetensorError as error:
-        raise OSError(
-            f"The weights of {name} are truncated or damaged ({error}). Copy or download them again."
-        ) from error
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    except (OSError, zipfile.BadZipFile):  # no archive; the caller reads it and explains
+        return
+    packed = path.stat().st_size
+    if unpacked > max(_MAX_RATIO * packed, _HARMLESS_BYTES):
+        raise ValueError(
+            f"{path} must unpack to at most {_MAX_RATIO} times its size, got {unpacked:,} bytes from {packed:,}."
+        )
 
 
 def load_pickled_checkpoint(
@@ -78,8 +99,9 @@ def load_pickled_checkpoint(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file contains other objects or has no `entry`.
+        ValueError: the file contains other objects, has no `entry` or unpacks to far more than its size.
     """
+    check_unpacked_size(path)
     try:
         with torch.serialization.safe_globals(list(allowed_types)):
             content = torch.load(path, map_location="cpu", weights_only=True)

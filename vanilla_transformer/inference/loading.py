@@ -1,0 +1,109 @@
+"""Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+from safetensors import SafetensorError
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig, PreTrainedModel
+from transformers.utils import GENERATION_CONFIG_NAME
+
+from .translation_pipeline import TranslationPipeline
+
+Model = TypeVar("Model", bound=PreTrainedModel)
+# Options of a generation config that transformers does not validate.
+_COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", "max_new_tokens_beyond_source"}
+_AGAIN = "Copy or download the model again."
+
+
+def load_pipeline(name: str | Path, backend: str | None = None) -> TranslationPipeline:
+    """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
+
+    Args:
+        backend: See [`TranslationPipeline`].
+    """
+    if backend is not None:
+        return TranslationPipeline(name, backend=backend)
+    return TranslationPipeline(load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name))
+
+
+def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
+    """Load a model for inference, without running code of its folder.
+
+    Args:
+        model_class: A class of models, or an Auto class.
+        name: A folder, or a name on the Hub.
+        kwargs: Passed to `from_pretrained`.
+
+    Raises:
+        OSError: there is no such model, or a file of it is damaged or lacks weights.
+        ValueError: its configuration or generation config is invalid.
+    """
+    _check_name(name)
+    _check_generation_config(name)
+    try:
+        model, found = model_class.from_pretrained(name, trust_remote_code=False, output_loading_info=True, **kwargs)
+    except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise OSError(f"The weights of {name} lack {len(missing)} tensors, such as {missing[0]}. {_AGAIN}")
+    _check_numbers(model, name)
+    _check_generation_config(name)  # now that the files of a name on the Hub are here
+    return model.eval()
+
+
+def load_tokenizer(name: str | Path) -> Any:
+    """Load the tokenizer of a folder or of a name on the Hub, without running code of its folder.
+
+    Raises:
+        OSError: there is no such tokenizer, or a file of it is damaged.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # the tokenizers library raises no other type
+        if isinstance(error, ValueError | OSError) and not isinstance(error, json.JSONDecodeError):
+            raise
+        raise OSError(f"The tokenizer of {name} is damaged ({error}). {_AGAIN}") from error
+
+
+def _check_name(name: str | Path) -> None:
+    if Path(name).is_dir():
+        return
+    try:
+        validate_repo_id(str(name))
+    except HFValidationError as error:
+        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
+
+
+def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:
+    for weight, values in model.state_dict().items():
+        if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
+            raise OSError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
+
+
+def _check_generation_config(name: str | Path) -> None:
+    """Refuse a damaged file, which `from_pretrained` replaces by the settings of the model's configuration."""
+    path = _find_generation_config(name)
+    if path is None:
+        return
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        GenerationConfig.from_dict(content).validate()
+        for option in _COUNTS & content.keys():
+            if content[option] is not None and (type(content[option]) is not int or content[option] < 1):
+                raise ValueError(f"`{option}` must be an integer of 1 or more, got {content[option]!r}")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
+
+
+def _find_generation_config(name: str | Path) -> Path | None:
+    if Path(name).is_dir():
+        path = Path(name) / GENERATION_CONFIG_NAME
+        return path if path.exists() else None
+    cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
+    return Path(cached) if isinstance(cached, str) else None

@@ -32,20 +32,27 @@ _SETTLE_SECONDS = 0.2  # lets the other worker's threads stop waiting for work
 _TEXT_PAIRS = 20_000
 
 
-def _jobs_of(size: str, steps: int) -> dict[str, dict[str, Any]]:
+def _training_jobs(size: str, steps: int) -> dict[str, dict[str, Any]]:
     loop = {"job": "train", "size": size, "steps": steps}
-    jobs: dict[str, dict[str, Any]] = {
-        "training loop, float32": loop | {"mixed_precision": "no"},
-        "training loop, bf16": loop | {"mixed_precision": "bf16"},
-        "forward, backward, Adam": {"job": "step", "size": size, "steps": steps},
+    return {
+        f"{size}: training loop, float32": loop | {"mixed_precision": "no"},
+        f"{size}: training loop, bf16": loop | {"mixed_precision": "bf16"},
+        f"{size}: forward, backward, Adam": {"job": "step", "size": size, "steps": steps},
     }
-    for name, num_beams in (("greedy", 1), ("beam 4", 4)):
-        jobs[f"generate, {name}"] = {"job": "generate", "size": size, "num_beams": num_beams}
-        jobs[f"pipeline, {name}"] = {"job": "pipeline", "size": size, "num_beams": num_beams}
-    return {f"{size}: {name}": job for name, job in jobs.items()}
 
 
-JOBS = _jobs_of("small", 8) | _jobs_of("base", 3)
+def _decoding_jobs(size: str) -> dict[str, dict[str, Any]]:
+    searches = {"greedy": 1, "beam 4": 4}
+    return {
+        f"{size}: {job}, {search}{precision}": {"job": job, "size": size, "num_beams": beams, "int8": bool(precision)}
+        for job in ("generate", "pipeline", "stream")
+        for search, beams in searches.items()
+        for precision in ("", ", int8")
+    }
+
+
+JOBS = _training_jobs("demo", 20) | _training_jobs("small", 4) | _training_jobs("base", 1)
+JOBS |= _decoding_jobs("small") | _decoding_jobs("base")
 
 
 @dataclass
@@ -83,6 +90,7 @@ def main(arguments: Sequence[str]) -> None:
         for name, job in chosen.items():
             print(f"{name} ...", file=sys.stderr)
             results.append({"job": name} | measure(sides, job, Path(folder), options))
+            print(_row(results[-1]), file=sys.stderr)
     report = {"machine": describe_machine(), "old": roots[0], "new": roots[1], **asdict(options), "results": results}
     write_results(options.output_dir, "paired_revisions", report, markdown(report))
 
@@ -183,11 +191,15 @@ def markdown(report: dict[str, Any]) -> Iterator[str]:
     yield "| job | time ratio | CPU time ratio | old, units/s | new, units/s | same outputs |"
     yield "|---|---|---|---|---|---|"
     for row in report["results"]:
-        cells = [_spread(row["ratios"][clock]) for clock in ("seconds", "cpu_seconds")]
-        cells += [f"{_speed(row['rounds'][side]):,.0f}" for side in ("old", "new")]
-        yield f"| {row['job']} | {' | '.join(cells)} | {_same_outputs(row['rounds'])} |"
+        yield _row(row)
     yield ""
     yield "Units are target tokens; for the pipeline, sentences."
+
+
+def _row(result: dict[str, Any]) -> str:
+    cells = [_spread(result["ratios"][clock]) for clock in ("seconds", "cpu_seconds")]
+    cells += [f"{_speed(result['rounds'][side]):,.0f}" for side in ("old", "new")]
+    return f"| {result['job']} | {' | '.join(cells)} | {_same_outputs(result['rounds'])} |"
 
 
 def _spread(values: Sequence[float]) -> str:

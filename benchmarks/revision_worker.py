@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,12 +28,14 @@ from transformers import PreTrainedTokenizerFast
 import vanilla_transformer
 
 SIZES: dict[str, dict[str, int]] = {
+    "demo": {"d_model": 128, "layers": 2, "attention_heads": 4, "ffn_dim": 512},
     "small": {"d_model": 256, "layers": 3, "attention_heads": 4, "ffn_dim": 1024},
     "base": {"d_model": 512, "layers": 6, "attention_heads": 8, "ffn_dim": 2048},
 }
+RECIPES = {"demo": "recipes/demo.yaml", "small": "recipes/small.yaml"}
 VOCAB_SIZE = 8000
 SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
-SENTENCES, SOURCE_TOKENS, TARGET_TOKENS, PIPELINE_SENTENCES = 32, 24, 32, 64
+SENTENCES, SOURCE_TOKENS, TARGET_TOKENS, PIPELINE_SENTENCES, STREAM_SENTENCES = 32, 24, 32, 64, 256
 _WARM_UP_STEPS = 3
 
 Round = Callable[[], tuple[int, Any]]  # returns units of work and the outputs
@@ -64,6 +67,15 @@ def build_model(size: str) -> Any:
     return model
 
 
+def load_int8(model: Any) -> Any:
+    """Save and load a model with 8-bit products, which older revisions request by `dtype`."""
+    int8_config = getattr(vanilla_transformer, "VanillaTransformerInt8Config", None)
+    options = {"dtype": "int8"} if int8_config is None else {"quantization_config": int8_config()}
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return type(model).from_pretrained(folder, **options).eval()
+
+
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """Build a tokenizer of whole words w0, w1, … whose sentences end with EOS."""
     words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(VOCAB_SIZE - len(SPECIAL_TOKENS)))]
@@ -93,9 +105,9 @@ def forward_backward(size: str, steps: int) -> Round:
     return train
 
 
-def generate(size: str, num_beams: int) -> Round:
+def generate(size: str, num_beams: int, int8: bool) -> Round:
     """Decode one batch by `generate()`, with exactly `TARGET_TOKENS` tokens a sentence."""
-    model = build_model(size)
+    model = load_int8(build_model(size)) if int8 else build_model(size)
     source = torch.randint(3, VOCAB_SIZE, (SENTENCES, SOURCE_TOKENS))
     source[:, -1] = model.config.eos_token_id
 
@@ -113,17 +125,41 @@ def generate(size: str, num_beams: int) -> Round:
     return decode
 
 
-def translate(size: str, num_beams: int) -> Round:
+def translate(size: str, num_beams: int, int8: bool) -> Round:
     """Translate `PIPELINE_SENTENCES` texts of 4 to 30 words by the translation pipeline."""
-    pipeline = vanilla_transformer.TranslationPipeline(model=build_model(size), tokenizer=build_tokenizer())
-    lengths = torch.randint(4, 31, (PIPELINE_SENTENCES,)).tolist()
-    texts = [" ".join(f"w{word}" for word in torch.randint(VOCAB_SIZE - 3, (length,)).tolist()) for length in lengths]
+    pipeline = build_pipeline(size, int8)
+    texts = random_texts(PIPELINE_SENTENCES, 4, 30)
 
     def decode() -> tuple[int, Any]:
         answers = pipeline(texts, batch_size=32, num_beams=num_beams, max_new_tokens=TARGET_TOKENS)
         return PIPELINE_SENTENCES, [answer["translation_text"] for answer in answers]
 
     return decode
+
+
+def translate_stream(size: str, num_beams: int, int8: bool) -> Round:
+    """Translate a generator of `STREAM_SENTENCES` captions of 8 to 18 words; each target is as long as its source."""
+    pipeline = build_pipeline(size, int8)
+    texts = random_texts(STREAM_SENTENCES, 8, 18)
+
+    def decode() -> tuple[int, Any]:
+        answers = pipeline(iter(texts), num_beams=num_beams, max_new_tokens_beyond_source=0)
+        return STREAM_SENTENCES, [answer["translation_text"] for answer in answers]
+
+    return decode
+
+
+def build_pipeline(size: str, int8: bool) -> Any:
+    """Build the translation pipeline with the model and the tokenizer of this module."""
+    model = load_int8(build_model(size)) if int8 else build_model(size)
+    return vanilla_transformer.TranslationPipeline(model=model, tokenizer=build_tokenizer())
+
+
+def random_texts(sentences: int, shortest: int, longest: int) -> list[str]:
+    """Return texts of `shortest` to `longest` random words."""
+    lengths = torch.randint(shortest, longest + 1, (sentences,)).tolist()
+    words = (torch.randint(VOCAB_SIZE - len(SPECIAL_TOKENS), (length,)).tolist() for length in lengths)
+    return [" ".join(f"w{word}" for word in sentence) for sentence in words]
 
 
 def run_training_command(size: str, steps: int, mixed_precision: str, folder: str, name: str) -> None:
@@ -148,10 +184,13 @@ def run_training_command(size: str, steps: int, mixed_precision: str, folder: st
     register_optimizer_step_post_hook(after_step)
     flags: dict[str, Any] = {"train_source": f"{folder}/train.a", "train_target": f"{folder}/train.b"}
     flags |= {"tokenizer": f"{folder}/tokenizer", "output_dir": f"{folder}/{name}", "cache_dir": f"{folder}/{name}.c"}
-    flags |= model_fields(size) | {"max_tokens": 2048, "mixed_precision": mixed_precision, "max_steps": 10**6}
-    flags |= {"save_steps": 10**6, "logging_steps": 10**6}
+    flags |= {"max_steps": 10**6, "max_minutes": 10**6, "save_steps": 10**6, "logging_steps": 10**6}
+    flags["mixed_precision"] = mixed_precision
+    # The checkout's own recipe, if the size has one: it may name another attention implementation than the old one.
+    recipe = [RECIPES[size]] if size in RECIPES else []
+    flags |= {} if recipe else model_fields(size) | {"max_tokens": 2048}
     words = [word for flag, value in flags.items() for word in (f"--{flag}", str(value))]
-    sys.exit(_command_line()(["train", *words]))
+    sys.exit(_command_line()(["train", *recipe, *words]))
 
 
 def _command_line() -> Callable[[list[str]], int]:
@@ -208,7 +247,8 @@ def main(job: str, **options: Any) -> None:
     if job == "train":
         run_training_command(**options)
     else:
-        jobs: dict[str, Callable[..., Round]] = {"step": forward_backward, "generate": generate, "pipeline": translate}
+        jobs: dict[str, Callable[..., Round]] = {"step": forward_backward, "generate": generate}
+        jobs |= {"pipeline": translate, "stream": translate_stream}
         serve_rounds(jobs[job](**options))
 
 

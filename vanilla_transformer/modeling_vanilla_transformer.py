@@ -12,7 +12,7 @@ width, F feed-forward width, V target vocabulary.
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from safetensors import SafetensorError
@@ -31,8 +31,7 @@ from transformers.modeling_outputs import (
 )
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
 from transformers.pytorch_utils import apply_chunking_to_forward
-from transformers.utils import can_return_tuple
-from transformers.utils.generic import merge_with_config_defaults
+from transformers.utils.generic import TransformersKwargs, can_return_tuple, merge_with_config_defaults
 from transformers.utils.output_capturing import OutputRecorder, capture_outputs
 
 from .configuration_vanilla_transformer import VanillaTransformerConfig
@@ -498,12 +497,13 @@ class VanillaTransformerSeq2SeqPreTrainedModel(VanillaTransformerPreTrainedModel
 
     def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
         """Resize the source vocabulary, which is the target's too if both share their embeddings."""
-        if not self.config.share_encoder_decoder_embeddings:
-            return self.base_model.encoder.resize_token_embeddings(*args, **kwargs)
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
-        if not self.config.tie_word_embeddings:
+        shared = self.config.share_encoder_decoder_embeddings
+        resized: Any = super() if shared else self.base_model.encoder
+        embeddings: nn.Embedding = resized.resize_token_embeddings(*args, **kwargs)
+        self.vocab_size = embeddings.num_embeddings  # the library sets it on the resized module only
+        if shared and not self.config.tie_word_embeddings:
             self.base_model.decoder.resize_token_embeddings(*args, **kwargs)
-        self.config.decoder_vocab_size = embeddings.num_embeddings
+        self.config.decoder_vocab_size = embeddings.num_embeddings if shared else self.config.decoder_vocab_size
         return embeddings
 
 
@@ -535,7 +535,7 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
         decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
         encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None, past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None, decoder_inputs_embeds: Tensor | None = None,
-        decoder_position_ids: Tensor | None = None, use_cache: bool | None = None, **kwargs: Any,
+        decoder_position_ids: Tensor | None = None, use_cache: bool | None = None, **kwargs: Unpack[TransformersKwargs]
     ) -> Seq2SeqModelOutput:  # fmt: skip
         """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for the arguments."""
         attention_mask = source_mask(self.config, input_ids, attention_mask)
@@ -581,7 +581,7 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None, past_key_values: Cache | None = None,
         inputs_embeds: Tensor | None = None, decoder_inputs_embeds: Tensor | None = None,
         decoder_position_ids: Tensor | None = None, labels: Tensor | None = None, use_cache: bool | None = None,
-        logits_to_keep: int | Tensor = 0, **kwargs: Any,
+        logits_to_keep: int | Tensor = 0, **kwargs: Unpack[TransformersKwargs],
     ) -> Seq2SeqLMOutput:  # fmt: skip
         """
         Compute logits `(B, T, V)` and, given labels, the loss in nats per token.

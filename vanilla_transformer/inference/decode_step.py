@@ -109,9 +109,10 @@ class _Layer:
     def __init__(self, layer: Any, source_states: torch.Tensor):
         self._layer = layer
         self._joined_projection = getattr(layer.self_attn, "qkv_proj", None)  # see `weight_packing`
-        attention = layer.encoder_attn
-        self._source_keys = _split_heads(attention.k_proj(source_states), attention.head_dim)  # (B, H, S, K)
-        self._source_values = _split_heads(attention.v_proj(source_states), attention.head_dim)
+        # (B, H, S, K). Contiguous, or every step would copy them for its products.
+        self._source_keys, self._source_values = (
+            each.contiguous() for each in layer.encoder_attn.project(source_states)
+        )
         self._keys = self._values = self._source_keys[:, :, :0]  # (B, H, room for more than L, K)
         self._length = 0
 

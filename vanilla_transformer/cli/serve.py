@@ -1,5 +1,7 @@
 """Serve a model over HTTP."""
 
+import ipaddress
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -8,40 +10,64 @@ from typing import Any
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.serving.batcher import Limits
+from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.training.environment import limit_onednn_cache
 
-from .arguments import parse, require_one_model
+from .arguments import parse, read_keys, require_one_model
 
 
 @dataclass(frozen=True)
 class ServeArguments(Limits):
-    """Flags of `serve`: the address, the backend and the limits of the service."""
+    """Flags of `serve`: the address, the backend, access and the limits of the service."""
 
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
     backend: str | None = field(
         default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
     )
+    api_key_file: str | None = field(
+        default=None,
+        metadata={"help": "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."},
+    )
     page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the model."})
+    metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
+    docs: bool = field(default=False, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]")
     name = require_one_model(words)
+    keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
+    with requires_extra("serve", "Serving"):
+        from vanilla_transformer.serving.server import bind, run_server
+        from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+    listener = bind(options.host, options.port)
+    limit_onednn_cache()
     from vanilla_transformer.inference.loading import load_pipeline
 
-    with requires_extra("serve", "Serving"):
-        import uvicorn
-
-        from vanilla_transformer.serving.service import create_service, translate_with
     translate = load_pipeline(name, options.backend)
-    service = create_service(translate_with(translate), options)
+    service = create_service(
+        translate_with(translate),
+        options,
+        count_tokens_with(translate.tokenizer),
+        api_keys=keys,
+        metrics=options.metrics,
+        docs=options.docs,
+    )
     if options.page:
-        service = _add_page(service, translate, name)
-    uvicorn.run(service, host=options.host, port=options.port, log_level="info")
+        service = _add_page(service, translate, name, options)
+    host, port = listener.getsockname()[:2]
+    if not keys and not _is_loopback(host):
+        print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
+    print(f"Serving {name} at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it).", flush=True)
+    run_server(service, listener, options)
 
 
-def _add_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
+def _is_loopback(host: str) -> bool:
+    return ipaddress.ip_address(host.split("%")[0]).is_loopback
+
+
+def _add_page(service: Any, translate: TranslationPipeline, name: str, limits: Limits) -> Any:
     """Add the web page, with a plot of the attention unless the backend is CTranslate2, which does not return it."""
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -50,7 +76,7 @@ def _add_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
     draw = None
     if isinstance(translate.model, VanillaTransformerForConditionalGeneration):
         draw = partial(_draw_attention, translate)
-    return add_page(service, Path(name).name, draw)
+    return add_page(service, Path(name).name, draw, limits=limits)
 
 
 def _draw_attention(translate: TranslationPipeline, text: str, picture: Path) -> Path:

@@ -1,122 +1,242 @@
 """Gather the texts of concurrent requests into batches."""
 
 import asyncio
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
+
+from .fair_queue import FairQueue, QueuedRequest, QueuedText
+from .limits import Limits, Refusal
 
 Result = TypeVar("Result")
 # Maps a batch of texts and a number of hypotheses to that many translations of each text, best first.
 Translate = Callable[[Sequence[str], int], list[list[str]]]
+CountTokens = Callable[[Sequence[str]], list[int]]
+
+# A model that cannot translate this after a failure is broken.
+_HARMLESS_TEXT = "1"
+# Texts are counted in groups, so that a large request does not delay the others.
+_TEXTS_TO_COUNT = 16
+# A call that takes this many times as long as a request may take hangs.
+_HANGING = 5
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Limits of one request, of a batch and of the queue."""
-
-    max_batch_size: int = field(default=32, metadata={"help": "Maximum number of texts per batch."})
-    max_waiting: int = field(default=1024, metadata={"help": "Maximum number of texts in the queue."})
-    max_body_bytes: int = field(default=1_000_000, metadata={"help": "Maximum size of a request in bytes."})
-    max_texts: int = field(default=256, metadata={"help": "Maximum number of texts per request."})
-    max_characters: int = field(default=5000, metadata={"help": "Maximum length of a text in characters."})
-    max_hypotheses: int = field(default=8, metadata={"help": "Maximum number of translations per text."})
-
-    def __post_init__(self) -> None:
-        for limit in fields(Limits):
-            value = getattr(self, limit.name)
-            if value < 1:
-                raise ValueError(f"`{limit.name}` must be 1 or more, got {value}.")
-
-
-class QueueFull(Exception):
-    """Raised when more texts wait than allowed."""
-
-
-class _QueuedText(NamedTuple):
-    """A text, the number of translations to return, and the future that receives them."""
-
-    text: str
-    num_hypotheses: int
-    future: asyncio.Future
+class ModelFailure(Exception):
+    """Raised for a text that the model cannot translate, and for all texts once the model is broken."""
 
 
 class Batcher:
     """Translate texts on one thread, batch by batch.
 
     While a batch is translated, the texts of other requests wait in a queue and form the next batch. So a busy server
-    has full batches and an idle one answers at once.
+    has full batches and an idle one answers at once. If a batch fails, its texts are translated one by one.
 
     Args:
         translate: Called on the model thread, one call at a time.
-        limits: Limits of a batch and of the queue.
+        limits: Limits of requests, of a batch and of the queue.
+        count_tokens: Returns the number of tokens of each text. Called on a thread; by default, counts bytes.
 
     Attributes:
         batches: Number of batches so far.
         texts: Number of texts so far.
+        failures: Number of texts that the model failed to translate.
+        last_failure: Type of the last exception of the model, or None.
+        broken: Whether the model cannot translate anymore.
+        on_broken: Called when that happens.
     """
 
-    def __init__(self, translate: Translate, limits: Limits):
-        self.batches = self.texts = 0
+    def __init__(self, translate: Translate, limits: Limits, count_tokens: CountTokens | None = None):
+        self.batches = self.texts = self.failures = 0
+        self.last_failure: str | None = None
+        self.broken = False
+        self.on_broken: Callable[[], None] = lambda: None
         self._translate = translate
         self._limits = limits
-        self._queue: asyncio.Queue[_QueuedText] = asyncio.Queue()
+        self._count_tokens = count_tokens or _count_bytes
+        self._queue = FairQueue(limits.max_batch_size, limits.max_batch_tokens)
+        self._arrived = asyncio.Event()
+        self._accepted: set[asyncio.Future[list[str]]] = set()
+        self._stopped: Exception | None = None
         self._model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
+        self._counting_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="count")
+        self._busy_since: float | None = None
 
     @property
     def waiting(self) -> int:
         """Number of texts in the queue."""
-        return self._queue.qsize()
+        return len(self._queue)
 
-    async def translate(self, texts: Sequence[str], num_hypotheses: int) -> list[list[str]]:
+    @property
+    def busy_seconds(self) -> float:
+        """Time since the model began the current call, 0 if it is idle."""
+        return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
+
+    async def translate(self, texts: Sequence[str], num_hypotheses: int, client: str = "") -> list[list[str]]:
         """Return the `num_hypotheses` best translations of each text, best first.
 
+        If the caller is canceled, its texts leave the queue.
+
         Raises:
-            QueueFull: the queue has no room for all of `texts`.
+            Refusal: the request is beyond a limit, the queue is full, or the time is up.
+            ModelFailure: the model failed.
         """
-        if self.waiting + len(texts) > self._limits.max_waiting:
-            raise QueueFull
-        loop = asyncio.get_running_loop()
-        entries = [_QueuedText(text, num_hypotheses, loop.create_future()) for text in texts]
-        for entry in entries:
-            self._queue.put_nowait(entry)
-        return list(await asyncio.gather(*(entry.future for entry in entries)))
+        self._limits.check_request(texts, num_hypotheses)
+        try:
+            async with asyncio.timeout(self._limits.request_seconds):
+                counts = await self._count(texts)
+                return await self._wait_for_translations(texts, counts, num_hypotheses, client)
+        except TimeoutError as error:
+            raise Refusal(503, f"The request took longer than {self._limits.request_seconds} seconds.") from error
 
     async def run_on_model_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Run `function` on the model thread; no batch is translated meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._model_thread, function, *arguments)
+        """Run `function` on the model thread; no batch is translated meanwhile.
+
+        Raises:
+            ModelFailure: `function` raised an exception, of any kind.
+        """
+        done = asyncio.get_running_loop().run_in_executor(self._model_thread, _guard, function, arguments)
+        result, error = await done
+        if error is not None:
+            raise ModelFailure(f"{type(error).__name__}: {error}") from error
+        return result
 
     async def run(self) -> None:
-        """Translate batches until canceled; the current batch is finished first."""
-        while True:
-            batch = [await self._queue.get()]
-            while len(batch) < self._limits.max_batch_size and not self._queue.empty():
-                batch.append(self._queue.get_nowait())
-            await asyncio.shield(self._translate_batch([entry for entry in batch if not entry.future.done()]))
+        """Translate batches until canceled or until the model is broken."""
+        try:
+            while not self.broken:
+                batch = self._queue.take()
+                if batch:
+                    await self._translate_batch(batch)
+                else:
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        finally:
+            self.stop()
 
-    async def drain(self) -> None:
-        """Wait until the queue is empty."""
-        while self.waiting:
-            await asyncio.sleep(0.01)
+    def stop(self) -> None:
+        """Refuse all requests from here on, the accepted ones included."""
+        if self._stopped is None:
+            broken = ModelFailure("The model cannot translate anymore.")
+            self._stopped = broken if self.broken else Refusal(503, "The service is shutting down.")
+        for future in list(self._accepted):
+            if not future.done():
+                future.set_exception(self._stopped)
 
     def close(self) -> None:
-        """Stop the model thread after the current batch."""
-        self._model_thread.shutdown(wait=True)
+        """Stop the threads after their current call, without waiting for it."""
+        self._model_thread.shutdown(wait=False, cancel_futures=True)
+        self._counting_thread.shutdown(wait=False, cancel_futures=True)
 
-    async def _translate_batch(self, batch: list[_QueuedText]) -> None:
-        """Translate the texts of each number of hypotheses together. An exception fails only the texts of its call."""
+    async def _count(self, texts: Sequence[str]) -> list[int]:
+        counts: list[int] = []
+        for start in range(0, len(texts), _TEXTS_TO_COUNT):
+            group = list(texts[start : start + _TEXTS_TO_COUNT])
+            loop = asyncio.get_running_loop()
+            counts += await loop.run_in_executor(self._counting_thread, self._count_tokens, group)
+            self._limits.check_tokens(counts)
+        return counts
+
+    async def _wait_for_translations(
+        self, texts: Sequence[str], counts: Sequence[int], num_hypotheses: int, client: str
+    ) -> list[list[str]]:
+        if self._stopped is not None:
+            raise self._stopped
+        self._check_queue(len(texts), client)
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in texts]
+        entries = map(QueuedText, texts, counts, [num_hypotheses] * len(texts), futures)
+        request = QueuedRequest(client, deque(entries))
+        self._accepted.update(futures)
+        self._queue.add(request)
+        self._arrived.set()
+        try:
+            return list(await asyncio.gather(*futures))
+        finally:
+            self._queue.discard(request)
+            self._accepted.difference_update(futures)
+            for future in futures:
+                future.cancel()
+            asyncio.gather(*futures, return_exceptions=True)  # asyncio reports exceptions that it returned to no one
+
+    def _check_queue(self, num_texts: int, client: str) -> None:
+        limits = self._limits
+        if self.waiting + num_texts > limits.max_waiting:
+            raise Refusal(503, "Too many texts wait. Try again later.")
+        if self._queue.texts_of(client) + num_texts > limits.max_waiting_per_client:
+            raise Refusal(503, "Too many of your texts wait. Try again later.")
+
+    async def _translate_batch(self, batch: list[QueuedText]) -> None:
+        """Translate the texts of each number of hypotheses together."""
         for num_hypotheses in sorted({entry.num_hypotheses for entry in batch}):
-            group = [entry for entry in batch if entry.num_hypotheses == num_hypotheses]
             self.batches += 1
-            self.texts += len(group)
-            try:
-                texts = [entry.text for entry in group]
-                translations = await self.run_on_model_thread(self._translate, texts, num_hypotheses)
-            except Exception as error:
-                for entry in group:
-                    if not entry.future.done():
-                        entry.future.set_exception(error)
+            await self._translate_group([entry for entry in batch if entry.num_hypotheses == num_hypotheses])
+
+    async def _translate_group(self, group: list[QueuedText]) -> None:
+        """Translate texts together, or one by one if that fails, so that each one fails alone."""
+        group = [entry for entry in group if not entry.future.done()]
+        if not group or self.broken:
+            return
+        try:
+            translations = await self._call_model([entry.text for entry in group], group[0].num_hypotheses)
+        except ModelFailure as failure:
+            await self._check_model()
+            if len(group) == 1:
+                self.failures += 1
+                _set(group[0].future.set_exception, group[0].future, failure)
             else:
-                for entry, hypotheses in zip(group, translations, strict=True):
-                    if not entry.future.done():
-                        entry.future.set_result(hypotheses)
+                for entry in group:
+                    await self._translate_group([entry])
+        else:
+            self.texts += len(group)
+            for entry, hypotheses in zip(group, translations, strict=True):
+                _set(entry.future.set_result, entry.future, hypotheses)
+
+    async def _call_model(self, texts: list[str], num_hypotheses: int) -> list[list[str]]:
+        self._busy_since = time.monotonic()
+        try:
+            async with asyncio.timeout(_HANGING * self._limits.request_seconds):
+                translations = await self.run_on_model_thread(self._translate, texts, num_hypotheses)
+            if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
+                raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
+            return translations
+        except TimeoutError as error:
+            self._break()
+            raise ModelFailure("The model hangs.") from error
+        except ModelFailure as failure:
+            self.last_failure = type(failure.__cause__ or failure).__name__
+            raise
+        finally:
+            if not self.broken:
+                self._busy_since = None
+
+    async def _check_model(self) -> None:
+        """Translate a harmless text after a failure; the model is broken if it cannot do that."""
+        if self.broken:
+            return
+        try:
+            await self._call_model([_HARMLESS_TEXT], 1)
+        except ModelFailure:
+            self._break()
+
+    def _break(self) -> None:
+        self.broken = True
+        self.on_broken()
+
+
+def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[Any, BaseException | None]:
+    """Return the result and None, or None and the exception, which may be of a kind that would end the event loop."""
+    try:
+        return function(*arguments), None
+    except BaseException as error:
+        return None, error
+
+
+def _count_bytes(texts: Sequence[str]) -> list[int]:
+    return [len(text.encode("utf-8")) for text in texts]
+
+
+def _set(setter: Callable[[Any], None], future: asyncio.Future[list[str]], value: Any) -> None:
+    if not future.done():  # its request may be gone
+        setter(value)

@@ -17,8 +17,8 @@ from fastapi.testclient import TestClient
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.serving.batcher import Limits
-from vanilla_transformer.serving.service import create_service, translate_with
+from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
 
 
 def shout(texts, hypotheses):
@@ -27,10 +27,12 @@ def shout(texts, hypotheses):
     return [[text.upper()] * hypotheses for text in texts]
 
 
+LIMITS = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_tokens=40, max_hypotheses=2)
+
+
 @pytest.fixture
 def client():
-    limits = Limits(max_body_bytes=2000, max_texts=3, max_characters=20, max_hypotheses=2)
-    with TestClient(create_service(shout, limits), raise_server_exceptions=False) as client:
+    with TestClient(create_service(shout, LIMITS, metrics=True), raise_server_exceptions=False) as client:
         yield client
 
 
@@ -41,23 +43,50 @@ def test_translate_answers_a_text_and_a_list(client):
     assert client.post("/translate", json={"text": []}).json() == {"translations": []}
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "said"),
-    [
-        ({"text": ["a"] * 4}, 422, "at most 3, got 4"),
-        ({"text": "a" * 21}, 422, "at most 20, got 21"),
-        ({"text": "a", "num_return_sequences": 3}, 422, "at most 2, got 3"),
-        ({"text": "a", "num_return_sequences": 0}, 422, "greater than or equal to 1"),
-        ({"texts": "a"}, 422, "texts"),
-        ({"text": 7}, 422, "valid string"),
-        ({"text": "a" * 3000}, 413, "at most 2000 bytes"),
-        ({"text": "break"}, 500, ""),
-    ],
-)
-def test_translate_explains_errors_and_keeps_serving(body, status, said, client):
-    answer = client.post("/translate", json=body)
-    assert answer.status_code == status and said in answer.text
+# Body → (status, words of the answer).
+REFUSED = {
+    "many texts": ({"text": ["a"] * 4}, 422, "at most 3, got 4"),
+    "many characters": ({"text": "a" * 21}, 422, "at most 20, got 21"),
+    "many tokens": ({"text": "\U0001f642" * 11}, 422, "tokens of a text may be at most 40, got 44"),
+    "many hypotheses": ({"text": "a", "num_return_sequences": 3}, 422, "at most 2, got 3"),
+    "no hypotheses": ({"text": "a", "num_return_sequences": 0}, 422, "an integer from 1"),
+    "enormous hypotheses": (b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500), 422, "got a number"),
+    "half a hypothesis": ({"text": "a", "num_return_sequences": 1.5}, 422, "got a number"),
+    "true hypotheses": ({"text": "a", "num_return_sequences": True}, 422, "got a boolean"),
+    "unknown entry": ({"text": "a", "texts": "a"}, 422, "entries `text` and `num_return_sequences` only"),
+    "no text": ({"texts": "a"}, 422, "with the entry `text`"),
+    "a number": ({"text": 7}, 422, "must be a string or a list of strings, got a number"),
+    "a number in a list": ({"text": ["a", 7]}, 422, "must be a string, got a number at position 1"),
+    "null": ({"text": None}, 422, "got null"),
+    "a list": ([], 422, "must be a JSON object"),
+    "NaN": (b'{"text": "a", "num_return_sequences": NaN}', 422, "valid JSON, which has no NaN"),
+    "Infinity": (b'{"text": Infinity}', 422, "has no Infinity"),
+    "a lone surrogate": (b'{"text": ["a", "\\ud800"]}', 422, "lone surrogate at position 1"),
+    "no JSON": (b"{", 422, "must be valid JSON"),
+    "no body": (b"", 422, "must be valid JSON"),
+    "another encoding": (b'{"text": "\xff"}', 422, "must be valid JSON"),
+    "deep nesting": (b"[" * 1900, 422, "must be valid JSON"),
+    "a large body": ({"text": "a" * 3000}, 413, "at most 2000 bytes"),
+    "a text that fails": ({"text": "break"}, 500, "model failed to translate"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_translate_explains_errors_and_keeps_serving(kind, client):
+    body, status, said = REFUSED[kind]
+    answer = client.post("/translate", content=body if isinstance(body, bytes) else json.dumps(body))
+    assert answer.status_code == status and said in answer.json()["detail"]
+    assert len(answer.content) < 200, "an error must not repeat the request"
     assert client.post("/translate", json={"text": "one"}).status_code == 200
+
+
+def test_translate_refuses_a_huge_invalid_list_at_once():
+    """Not each of the 300,000 numbers has its own error."""
+    with TestClient(create_service(shout)) as client:
+        start = time.monotonic()
+        answer = client.post("/translate", content=json.dumps({"text": [1] * 300_000}))
+        assert answer.status_code == 422 and len(answer.content) < 200
+        assert time.monotonic() - start < 1
 
 
 def test_body_limit_counts_a_chunked_body(client):
@@ -69,13 +98,69 @@ def test_body_limit_counts_a_chunked_body(client):
     assert client.post("/translate", content=chunks()).status_code == 413
 
 
+def test_health_counts_the_failures_of_the_model(client):
+    assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
+    client.post("/translate", json={"text": "break"})
+    answer = client.get("/health")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ok", "failures": 1, "last_failure": "RuntimeError"}
+
+
+def test_health_reports_a_broken_model():
+    def fail(texts, hypotheses):
+        raise SystemExit("no device")
+
+    with TestClient(create_service(fail)) as client:
+        assert client.post("/translate", json={"text": "one"}).status_code == 500
+        answer = client.get("/health")
+        assert answer.status_code == 503 and answer.json()["status"] == "broken"
+        assert client.post("/translate", json={"text": "one"}).status_code == 500, "later requests must not wait"
+
+
+def test_health_reports_a_slow_batch():
+    proceed = threading.Event()
+
+    def translate(texts, hypotheses):
+        proceed.wait(10)
+        return shout(texts, hypotheses)
+
+    with TestClient(create_service(translate, Limits(request_seconds=1))) as client:
+        assert client.post("/translate", json={"text": "one"}).status_code == 503
+        assert client.get("/health").json()["status"] == "slow"
+        proceed.set()
+        assert client.post("/translate", json={"text": "one"}).status_code == 200
+        assert client.get("/health").json()["status"] == "ok"
+
+
 def test_metrics_count_requests_and_texts(client):
-    assert client.get("/health").json() == {"status": "ok"}
     client.post("/translate", json={"text": ["one", "two"]})
     client.post("/translate", json={"text": "a" * 21})
     metrics = client.get("/metrics").text
     for line in ('requests_total{status="200"} 1.0', 'requests_total{status="422"} 1.0', "texts 2.0", "waiting 0.0"):
         assert line in metrics
+
+
+def test_create_service_has_metrics_and_docs_by_choice():
+    with TestClient(create_service(shout)) as client:
+        assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json", "/redoc")] == [404] * 4
+    with TestClient(create_service(shout, metrics=True, docs=True)) as client:
+        assert [client.get(path).status_code for path in ("/metrics", "/docs", "/openapi.json")] == [200] * 3
+        assert "num_return_sequences" in client.get("/openapi.json").text
+
+
+def test_create_service_requires_one_of_its_api_keys():
+    with TestClient(create_service(shout, api_keys=["first", "second"], metrics=True)) as client:
+        for header in ("", "first", "Bearer", "Bearer ", "Bearer other", "Bearer firs", "Basic first", "Bearer \xe9"):
+            answer = client.post(
+                "/translate", json={"text": "one"}, headers={"Authorization": header.encode("latin-1")}
+            )
+            assert answer.status_code == 401, header
+        for header in ("Bearer first", "bearer second"):
+            answer = client.post("/translate", json={"text": "one"}, headers={"Authorization": header})
+            assert answer.status_code == 200
+        assert client.get("/metrics").status_code == 401 and client.get("/health").status_code == 200
+        answer = client.get("/metrics", headers={"Authorization": "Bearer first"})
+        assert answer.status_code == 200
 
 
 def test_translate_answers_503_if_the_queue_is_full():
@@ -86,7 +171,7 @@ def test_translate_answers_503_if_the_queue_is_full():
         proceed.wait(10)
         return shout(texts, hypotheses)
 
-    with TestClient(create_service(translate, Limits(max_waiting=1, max_batch_size=1))) as client:
+    with TestClient(create_service(translate, Limits(max_waiting=1, max_batch_size=1), metrics=True)) as client:
         answers = []
 
         def ask():
@@ -119,6 +204,11 @@ def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
         two = client.post("/translate", json={"text": texts, "num_return_sequences": 2}).json()["translations"]
     assert [row[0] for row in one] == [answer["translation_text"] for answer in translate(texts)]
     assert two == [[one["translation_text"] for one in row] for row in translate(texts, num_return_sequences=2)]
+
+
+def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):
+    texts = ["A man is sleeping.", "\U0001f642" * 5, ""]
+    assert count_tokens_with(tiny_tokenizer)(texts) == [len(ids) for ids in tiny_tokenizer(texts)["input_ids"]]
 
 
 def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path):

@@ -1,0 +1,138 @@
+"""A queue of texts in which small requests do not wait for large ones, and clients take turns."""
+
+import asyncio
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+# A request with more tokens is large. As long as there were small requests within the last seconds, large ones get
+# few tokens of each batch, so that a small one, which waits for the current batch and for its own, waits briefly.
+_SMALL_REQUEST = 256
+_SECONDS_WITH_SMALL_BATCHES = 30.0
+_FEW_TOKENS = 64
+
+
+class QueuedText(NamedTuple):
+    """A text, its number of tokens, the number of translations to return, and the future that receives them."""
+
+    text: str
+    tokens: int
+    num_hypotheses: int
+    future: asyncio.Future[list[str]]
+
+
+@dataclass(eq=False)
+class QueuedRequest:
+    """The texts of a request that wait."""
+
+    client: str
+    texts: deque[QueuedText]
+
+
+class FairQueue:
+    """Queue the texts of requests and take batches of them.
+
+    Args:
+        max_size: Maximum number of texts in a batch.
+        max_tokens: Maximum number of tokens in a batch, padding included; a batch of one text may have more.
+        clock: Returns the time in seconds.
+    """
+
+    def __init__(self, max_size: int, max_tokens: int, clock: Callable[[], float] = time.monotonic):
+        self._max_size = max_size
+        self._max_tokens = max_tokens
+        self._clock = clock
+        self._small, self._large = _Lane(), _Lane()
+        self._last_small_request = -float("inf")
+        self._large_must_be_next = False
+
+    def __len__(self) -> int:
+        return self._small.texts.total() + self._large.texts.total()
+
+    def texts_of(self, client: str) -> int:
+        """Return the number of texts of a client that wait."""
+        return self._small.texts[client] + self._large.texts[client]
+
+    def add(self, request: QueuedRequest) -> None:
+        if not request.texts:
+            return
+        if sum(text.tokens for text in request.texts) <= _SMALL_REQUEST:
+            self._last_small_request = self._clock()
+            self._small.add(request)
+        else:
+            self._large.add(request)
+
+    def discard(self, request: QueuedRequest) -> None:
+        """Remove the texts of a request that still wait, if any."""
+        self._small.discard(request)
+        self._large.discard(request)
+
+    def take(self) -> list[QueuedText]:
+        """Remove and return the texts of the next batch, none if the queue is empty."""
+        batch: list[QueuedText] = []
+        if not self._large_must_be_next:
+            self._fill(batch, self._small, self._max_tokens)
+        num_small = len(batch)
+        self._fill(batch, self._large, self._tokens_for_large(batch))
+        self._large_must_be_next = len(self._large) > 0 and len(batch) == num_small
+        return batch
+
+    def _tokens_for_large(self, batch: list[QueuedText]) -> int:
+        if self._clock() - self._last_small_request > _SECONDS_WITH_SMALL_BATCHES:
+            return self._max_tokens
+        return min(self._max_tokens, max(_FEW_TOKENS, 2 * _padded_tokens(batch)))
+
+    def _fill(self, batch: list[QueuedText], lane: "_Lane", max_tokens: int) -> None:
+        while len(lane) and len(batch) < self._max_size:
+            if batch and _padded_tokens([*batch, lane.first()]) > max_tokens:
+                break
+            batch.append(lane.take())
+
+
+class _Lane:
+    """Waiting requests: clients take turns, and so do the requests of each client."""
+
+    def __init__(self) -> None:
+        self._clients: OrderedDict[str, deque[QueuedRequest]] = OrderedDict()
+        self.texts: Counter[str] = Counter()  # by client
+
+    def __len__(self) -> int:
+        """Return the number of clients that wait."""
+        return len(self._clients)
+
+    def add(self, request: QueuedRequest) -> None:
+        self._clients.setdefault(request.client, deque()).append(request)
+        self.texts[request.client] += len(request.texts)
+
+    def first(self) -> QueuedText:
+        return next(iter(self._clients.values()))[0].texts[0]
+
+    def take(self) -> QueuedText:
+        client, requests = self._clients.popitem(last=False)
+        request = requests.popleft()
+        text = request.texts.popleft()
+        self._count(client, -1)
+        if request.texts:
+            requests.append(request)
+        if requests:
+            self._clients[client] = requests
+        return text
+
+    def discard(self, request: QueuedRequest) -> None:
+        requests = self._clients.get(request.client, deque())
+        if request in requests:
+            requests.remove(request)
+            self._count(request.client, -len(request.texts))
+            if not requests:
+                del self._clients[request.client]
+
+    def _count(self, client: str, change: int) -> None:
+        self.texts[client] += change
+        if not self.texts[client]:
+            del self.texts[client]
+
+
+def _padded_tokens(texts: list[QueuedText]) -> int:
+    return len(texts) * max((text.tokens for text in texts), default=0)

@@ -1,0 +1,103 @@
+"""The limits of the service, and the refusal of a request beyond them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+
+class Refusal(Exception):
+    """Raised for a request that is not answered.
+
+    Attributes:
+        status: The HTTP status.
+    """
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a request, of a batch, of the queue and of connections."""
+
+    max_batch_size: int = field(default=32, metadata={"help": "Maximum number of texts per batch."})
+    max_batch_tokens: int = field(
+        default=8192, metadata={"help": "Maximum number of tokens per batch, padding included."}
+    )
+    max_waiting: int = field(default=1024, metadata={"help": "Maximum number of texts in the queue."})
+    max_waiting_per_client: int = field(
+        default=256, metadata={"help": "Maximum number of texts in the queue per API key or address."}
+    )
+    max_body_bytes: int = field(default=1_000_000, metadata={"help": "Maximum size of a request in bytes."})
+    max_texts: int = field(default=256, metadata={"help": "Maximum number of texts per request."})
+    max_characters: int = field(default=5000, metadata={"help": "Maximum length of a text in characters."})
+    max_tokens: int = field(default=1024, metadata={"help": "Maximum length of a text in tokens."})
+    max_hypotheses: int = field(default=8, metadata={"help": "Maximum number of translations per text."})
+    max_connections: int = field(default=512, metadata={"help": "Maximum number of open connections."})
+    request_seconds: int = field(default=60, metadata={"help": "Maximum time to answer a request."})
+    client_seconds: int = field(
+        default=10, metadata={"help": "Maximum time that a client may take to send a request or to read its answer."}
+    )
+    grace_seconds: int = field(
+        default=10, metadata={"help": "Maximum time to answer the accepted requests after SIGTERM."}
+    )
+
+    def __post_init__(self) -> None:
+        for limit in fields(Limits):
+            value = getattr(self, limit.name)
+            if value < 1:
+                raise ValueError(f"`{limit.name}` must be 1 or more, got {value}.")
+
+    def check_request(self, texts: Any, num_hypotheses: Any) -> None:
+        """Check the texts of a request in constant time each; the first mistake ends the check.
+
+        Raises:
+            Refusal: 422; the message does not repeat the request.
+        """
+        if not isinstance(texts, list):
+            raise Refusal(422, f"`text` must be a string or a list of strings, got {_type(texts)}.")
+        if len(texts) > self.max_texts:
+            raise Refusal(422, f"`text` may be a list of at most {self.max_texts}, got {len(texts)}.")
+        if type(num_hypotheses) is not int or not 1 <= num_hypotheses <= self.max_hypotheses:
+            found = (
+                num_hypotheses if type(num_hypotheses) is int and abs(num_hypotheses) < 1000 else _type(num_hypotheses)
+            )
+            raise Refusal(
+                422, f"`num_return_sequences` must be an integer from 1 to at most {self.max_hypotheses}, got {found}."
+            )
+        for position, text in enumerate(texts):
+            self._check_text(text, position)
+
+    def _check_text(self, text: Any, position: int) -> None:
+        if not isinstance(text, str):
+            raise Refusal(422, f"Each text must be a string, got {_type(text)} at position {position}.")
+        if len(text) > self.max_characters:
+            raise Refusal(
+                422,
+                f"The characters of a text may be at most {self.max_characters}, got {len(text)} at position "
+                f"{position}.",
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise Refusal(
+                422, f"Each text must be valid Unicode, got a lone surrogate at position {position}."
+            ) from error
+
+    def check_tokens(self, counts: Sequence[int]) -> None:
+        """Check the numbers of tokens of texts.
+
+        Raises:
+            Refusal: 422; a text has too many.
+        """
+        for position, count in enumerate(counts):
+            if count > self.max_tokens:
+                raise Refusal(
+                    422, f"The tokens of a text may be at most {self.max_tokens}, got {count} at position {position}."
+                )
+
+
+def _type(value: Any) -> str:
+    names = {type(None): "null", dict: "an object", list: "a list", bool: "a boolean", str: "a string"}
+    return names.get(type(value), "a number")

@@ -1,0 +1,167 @@
+"""Run the service with uvicorn: limits of connections, and an end within the grace period."""
+
+import asyncio
+import itertools
+import logging
+import os
+import socket
+import sys
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from .batcher import Batcher
+from .limits import Limits
+
+_TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+# Time to send the last answers and to close connections, at the end of the grace period.
+_SECONDS_TO_CLOSE = 0.5
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that is bound to the address, but does not listen yet.
+
+    Raises:
+        OSError: the address cannot be bound.
+        ValueError: the port is out of range.
+    """
+    if not 0 <= port <= 65535:
+        raise ValueError(f"`port` must be from 0 to 65535, got {port}.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OSError(f"Cannot listen on {host}:{port}: {reason}. Choose another --host or --port.") from error
+    return listener
+
+
+def create_server(service: FastAPI, limits: Limits) -> "_Server":
+    """Return a server of uvicorn for an application of [`create_service`]."""
+    config = uvicorn.Config(
+        service,
+        http=_connection_class(limits),
+        ws="none",
+        log_level="info",
+        timeout_graceful_shutdown=limits.grace_seconds - _SECONDS_TO_CLOSE,  # type: ignore[arg-type]  # also a float
+    )
+    return _Server(config, service.state.batcher, limits.grace_seconds)
+
+
+def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> None:
+    """Serve until SIGTERM or SIGINT, which end the process within `limits.grace_seconds`.
+
+    Raises:
+        SystemExit: the model is broken; the status is 1.
+        KeyboardInterrupt: SIGINT.
+    """
+    batcher, server = service.state.batcher, create_server(service, limits)
+    batcher.on_broken = server.stop
+    try:
+        server.run(sockets=[listener])
+    except KeyboardInterrupt:
+        _end_at_once_if_busy(batcher, 130)
+        raise
+    if batcher.broken:
+        sys.stderr.write(f"error: The model is broken ({batcher.last_failure}); the service has ended.\n")
+        _end_at_once_if_busy(batcher, 1)
+        raise SystemExit(1)
+
+
+def _end_at_once_if_busy(batcher: Batcher, status: int) -> None:
+    """End the process if the model is at work: Python would wait for its thread."""
+    if batcher.busy_seconds > 0:
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+class _Server(uvicorn.Server):
+    """Server that answers accepted requests on shutdown as long as there is time, and refuses them after that."""
+
+    def __init__(self, config: uvicorn.Config, batcher: Batcher, grace_seconds: int):
+        super().__init__(config)
+        self._batcher = batcher
+        self._grace_seconds = grace_seconds
+
+    def stop(self) -> None:
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        asyncio.get_running_loop().call_later(self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._batcher.stop)
+        await super().shutdown(sockets)
+
+
+def _connection_class(limits: Limits) -> type[H11Protocol]:
+    """Return the class of connections for uvicorn, which creates them."""
+
+    class Connection(_Connection):
+        max_connections = limits.max_connections
+        client_seconds = limits.client_seconds
+
+    return Connection
+
+
+class _Connection(H11Protocol):
+    """Connection that is cut if its client takes too long to send a request or to read the answer.
+
+    If there are too many connections, a new one replaces the oldest one whose client has yet to send a request.
+    """
+
+    max_connections: int
+    client_seconds: int
+    _numbers = itertools.count()
+    _timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether no complete request is in progress."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.number = next(self._numbers)
+        self._restart_timer()
+        self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._restart_timer()
+
+    def shutdown(self) -> None:
+        """Cut the connection at the end of the service unless a request is in progress."""
+        super().shutdown()
+        if self.waits_for_client:
+            self.transport.abort()
+
+    def _restart_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_later(self.client_seconds, self._cut_if_idle)
+
+    def _cut_if_idle(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
+
+    def _make_room(self) -> None:
+        connections: Any = self.connections  # uvicorn creates no others than of this class
+        open_connections = [connection for connection in connections if not connection.transport.is_closing()]
+        if len(open_connections) <= self.max_connections:
+            return
+        waiting = [connection for connection in open_connections if connection.waits_for_client]
+        oldest = min(waiting, key=lambda connection: connection.number)
+        if oldest is self:
+            self.transport.write(_TOO_MANY)
+            self.transport.close()
+        else:
+            oldest.transport.abort()

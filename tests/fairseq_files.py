@@ -50,7 +50,7 @@ def fsmt(vocab_size, **changes):
 def fairseq_folder(folder, old=False, **arguments):
     """Write a fairseq folder with random weights.
 
-    fairseq does not install on this version of Python. Names and shapes are the ones that FSMT's conversion reads.
+    fairseq needs Python 3.8. Names and shapes are the ones that FSMT's conversion reads.
     """
     folder.mkdir()
     given = {"source_lang": "en", "target_lang": "de", "activation_fn": "relu", **FAIRSEQ_SIZES, **arguments}

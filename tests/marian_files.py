@@ -30,10 +30,15 @@ MARIAN_VARIANTS = {
     "OPUS-MT": {},
     "untied": {"tied": False, "transformer-ffn-activation": "relu"},
     "pre-norm": PRE_NORM | {"transformer-ffn-activation": "gelu"},
+    "tied source": {"tied": "src", "tied-embeddings-src": True},
+    "tied target": {"tied": "target", "tied-embeddings": True},
+    "decoder width": {"transformer-decoder-dim-ffn": 24},
+    "no output bias": {"output-omit-bias": True},
 }
 
 
-def marian_folder(folder, tied=True, single=False, **options):
+def marian_folder(folder, tied="all", single=False, **options):
+    """Write a folder; `tied` is the suffix of `tied-embeddings`: "all", "src", "target" for none of them, or False."""
     folder.mkdir()
     (folder / "text").write_text("\n".join(MARIAN_SENTENCES * 3))
     for side in ("source", "target"):
@@ -68,7 +73,7 @@ def marian_folder(folder, tied=True, single=False, **options):
 
 def weights(options, tied):
     draw = np.random.default_rng(0)
-    width, inner, size = options["dim-emb"], options["transformer-dim-ffn"], options["dim-vocabs"][0]
+    width, size = options["dim-emb"], options["dim-vocabs"][0]
     pre = "_pre" if options["transformer-preprocess"] else ""
     found = {}
 
@@ -79,15 +84,21 @@ def weights(options, tied):
         found[f"{prefix}_ln_scale{suffix}"] = 1 + draw.normal(size=(1, width), scale=0.2).astype(np.float32)
         normal(f"{prefix}_ln_bias{suffix}", 1, width)
 
-    for name in ["Wemb"] if tied else ["encoder_Wemb", "decoder_Wemb"]:
+    for name in ["Wemb"] if tied in ("all", "src") else ["encoder_Wemb", "decoder_Wemb"]:
         normal(name, size, width)
-    if not tied:
+    if tied == "src":
+        normal("decoder_ff_logit_out_Wt", size, width)
+    elif not tied:
         normal("decoder_ff_logit_out_W", width, size)
-    normal("decoder_ff_logit_out_b", 1, size)
+    if not options.get("output-omit-bias"):
+        normal("decoder_ff_logit_out_b", 1, size)
     for stack, depth, attentions in (
         ("encoder", "enc-depth", ["self"]),
         ("decoder", "dec-depth", ["self", "context"]),
     ):
+        inner = options["transformer-dim-ffn"]
+        if stack == "decoder":
+            inner = options.get("transformer-decoder-dim-ffn") or inner
         for layer in range(1, options[depth] + 1):
             for attention in attentions:
                 for letter in "qkvo":

@@ -35,7 +35,7 @@ _PADDING_BUCKET = 2**30
 def rotations(seed: int, heads: int, width: int, rounds: int, buckets: int) -> torch.Tensor:
     """Draw random rotations `(heads, width, rounds, buckets / 2)` in float32 from `seed`, and cache them."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn((heads, width, rounds, buckets // 2), generator=generator)
+    return torch.randn((heads, width, rounds, buckets // 2), generator=generator, dtype=torch.float32)
 
 
 def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int) -> torch.Tensor:

@@ -233,6 +233,11 @@ class VanillaTransformerLayer(GradientCheckpointingLayer):
             return hidden_states + self.dropout(sublayer(norm(hidden_states)))
         return norm(hidden_states + self.dropout(sublayer(hidden_states)))
 
+    def attend_to_itself(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Apply self-attention with its residual connection and normalization."""
+        attention = self.self_attn
+        return self.add_and_norm(hidden_states, self.self_attn_layer_norm, lambda x: attention(x, *args, **kwargs)[0])
+
     def position_wise(self, hidden_states: Tensor) -> Tensor:
         """Compute equation 2: `max(0, x W_1 + b_1) W_2 + b_2`."""
         inner = self.activation_fn(self.fc1(hidden_states))  # (B, L, D) -> (B, L, F)
@@ -260,9 +265,7 @@ class VanillaTransformerEncoderLayer(VanillaTransformerLayer):
         super().__init__(config, config.encoder_ffn_dim, self_attn)
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
-        hidden_states = self.add_and_norm(
-            hidden_states, self.self_attn_layer_norm, lambda x: self.self_attn(x, attention_mask, **kwargs)[0]
-        )
+        hidden_states = self.attend_to_itself(hidden_states, attention_mask, **kwargs)
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)
 
 
@@ -291,13 +294,10 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
     ) -> Tensor:  # fmt: skip
         kwargs["past_key_values"] = past_key_values
 
-        def self_attention(states: Tensor) -> Tensor:
-            return self.self_attn(states, attention_mask, **kwargs)[0]
-
         def cross_attention(states: Tensor) -> Tensor:
             return self.encoder_attn(states, encoder_attention_mask, encoder_hidden_states, **kwargs)[0]
 
-        hidden_states = self.add_and_norm(hidden_states, self.self_attn_layer_norm, self_attention)
+        hidden_states = self.attend_to_itself(hidden_states, attention_mask, **kwargs)
         if self.has_cross_attention:
             hidden_states = self.add_and_norm(hidden_states, self.encoder_attn_layer_norm, cross_attention)
         return self.add_and_norm(hidden_states, self.final_layer_norm, self.feed_forward)

@@ -74,10 +74,12 @@ class ReversibleLayer:
         **kwargs: Any,
     ) -> list[ReversibleBranch]:
         """Return the sub-layers in order. Cross-attention reads the encoder output from the shared states."""
+        normalizes_memory = isinstance(self.self_attn, VanillaTransformerTransfoXLAttention)
 
         def self_attention(states: Tensor, _: Tensor | None, replay: Replay) -> Tensor:
             is_lsh = isinstance(self.self_attn, VanillaTransformerLSHAttention)
             options = kwargs | ({"replay": replay} if is_lsh else {})
+            options |= {"norm": self.self_attn_layer_norm} if normalizes_memory else {}
             return self.self_attn(states, attention_mask, past_key_values=past_key_values, **options)[0]
 
         def cross_attention(states: Tensor, source: Tensor | None, _: Replay) -> Tensor:
@@ -88,12 +90,15 @@ class ReversibleLayer:
         def feed_forward(states: Tensor, _: Tensor | None, __: Replay) -> Tensor:
             return self.feed_forward(states)
 
-        branches = [self.branch(self.self_attn_layer_norm, self_attention, self.self_attn)]
+        norm, modules = self.self_attn_layer_norm, [self.self_attn]
+        if normalizes_memory:  # the attention applies the norm
+            norm, modules = nn.Identity(), [*modules, norm]
+        branches = [self.branch(norm, self_attention, *modules)]
         if hasattr(self, "encoder_attn"):
             branches.append(self.branch(self.encoder_attn_layer_norm, cross_attention, self.encoder_attn))
         return [*branches, self.branch(self.final_layer_norm, feed_forward, self.fc1, self.fc2)]
 
-    def branch(self: Any, norm: nn.LayerNorm, sublayer: Callable, *modules: nn.Module) -> ReversibleBranch:
+    def branch(self: Any, norm: nn.Module, sublayer: Callable, *modules: nn.Module) -> ReversibleBranch:
         """Return the pre-norm branch `Dropout(Sublayer(LayerNorm(x)))` with the parameters of its modules."""
         parameters = [parameter for module in (norm, *modules) for parameter in module.parameters()]
         return ReversibleBranch(
@@ -117,6 +122,13 @@ class VanillaTransformerLongDecoderLayer(ReversibleLayer, VanillaTransformerDeco
         super().__init__(
             config, layer_idx, ATTENTION_CLASSES[config.layer_type], ATTENTION_CLASSES[cross_attention_type]
         )
+
+    def attend_to_itself(self, hidden_states: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Let Transformer-XL attention apply the norm of pre-norm layers, to its memory too."""
+        if not (self.normalize_before and isinstance(self.self_attn, VanillaTransformerTransfoXLAttention)):
+            return super().attend_to_itself(hidden_states, *args, **kwargs)
+        output, _ = self.self_attn(hidden_states, *args, norm=self.self_attn_layer_norm, **kwargs)
+        return hidden_states + self.dropout(output)
 
 
 class LongStack(VanillaTransformerStack):

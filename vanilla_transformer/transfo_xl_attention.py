@@ -10,6 +10,7 @@ flows through the memory. Attention depends on the distance between query and ke
 Letters in shapes: B batch, L segment length, M memory length, D d_model, H heads, K head width.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -131,10 +132,14 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         attention_mask: torch.Tensor | None = None,
         key_value_states: torch.Tensor | None = None,
         past_key_values: Cache | None = None,
+        norm: Callable[[torch.Tensor], torch.Tensor] | None = None,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """
         Map `(B, L, D)` to the output `(B, L, D)` and the probabilities `(B, H, L, M + L)`.
+
+        With pre-norm, `norm` normalizes the input and the memory, which holds inputs before normalization: as in the
+        authors' code, an earlier segment is normalized by the parameters of today.
 
         The last L columns of `attention_mask` `(B, ≥ L)` are 1 for tokens and 0 for padding. The memory stores its own
         mask.
@@ -147,7 +152,9 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
         if past_key_values is not None:
             memory = getattr(past_key_values, "self_attention_cache", past_key_values)
             states, tokens = memory.update(states, tokens, self.layer_idx, self.config.mem_len)
-        query = self.split_heads(self.q_proj(hidden_states))  # (B, H, L, K)
+        if norm is not None:
+            states = norm(states)
+        query = self.split_heads(self.q_proj(states[:, -length:]))  # (B, H, L, K)
         key, value = self.project(states)  # (B, H, M + L, K)
         distances = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)
         relative = sinusoidal_positions(distances, self.config.d_model, self.config.sinusoid_layout)

@@ -225,3 +225,22 @@ def test_lsh_attention_matches_reformer_with_one_bucket(is_decoder, length, monk
 def test_rotations_are_cached_by_seed_and_shape():
     assert rotations(1, 2, 4, 3, 8) is rotations(1, 2, 4, 3, 8)
     assert rotations(1, 2, 4, 3, 8).shape == (2, 4, 3, 4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_hash_buckets_ignore_default_dtype(dtype):
+    query_keys, value = random_states(20)
+    expected = hash_buckets(query_keys, 5, 2, 8)
+    rotations.cache_clear()
+    torch.set_default_dtype(dtype)
+    try:
+        found = hash_buckets(query_keys.to(dtype), 5, 2, 8)
+        output = chunked_lsh_attention(
+            query_keys.to(dtype), value.to(dtype), found, torch.ones(2, 1, 20, 1).bool(), True, 8
+        )
+    finally:
+        torch.set_default_dtype(torch.float32)
+        rotations.cache_clear()
+    assert output.dtype == dtype
+    if dtype == torch.float64:  # rounding to bfloat16 may change a bucket
+        assert torch.equal(found, expected)

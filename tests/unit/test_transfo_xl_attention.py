@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.cache_utils import Cache
 
-from vanilla_transformer import VanillaTransformerLongDecoderConfig
+from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongDecoderModel
 from vanilla_transformer.modeling_vanilla_transformer import sinusoidal_positions
 from vanilla_transformer.transfo_xl_attention import (
     TransfoXLCacheLayer,
@@ -154,3 +154,46 @@ def test_transfo_xl_memory_rejects_crop():
     with pytest.raises(ValueError, match="memory cannot remove tokens, got -1"):
         memory.crop(-1)
     assert not memory.is_croppable
+
+
+def pre_norm_model(reversible=False):
+    torch.manual_seed(0)
+    config = VanillaTransformerLongDecoderConfig(
+        vocab_size=11, d_model=WIDTH, decoder_layers=2, decoder_attention_heads=HEADS, decoder_ffn_dim=12,
+        layer_types="transfo_xl_attention", normalize_before=True, reversible=reversible, dropout=0.0,
+    )  # fmt: skip
+    return VanillaTransformerLongDecoderModel(config).double().eval()
+
+
+@pytest.mark.parametrize("reversible", [False, True])
+def test_transfo_xl_pre_norm_memory_holds_layer_inputs(reversible):
+    model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+    tokens = torch.randint(3, 11, (2, 6))
+    model(tokens, past_key_values=memory)
+    torch.testing.assert_close(memory.layers[0].keys, model.embed_tokens(tokens).detach())
+
+
+@pytest.mark.parametrize("reversible", [False, True])
+def test_transfo_xl_pre_norm_memory_is_normalized_by_current_parameters(reversible):
+    """Training has changed the norm since the memory was stored.
+
+    Authors' code, `mem_transformer.py`: `cat = torch.cat([mems, w], 0)`, then `self.qkv_net(self.layer_norm(cat))`.
+    """
+    model, memory = pre_norm_model(reversible), Cache(layer_class_to_replicate=TransfoXLCacheLayer)
+    tokens = torch.randint(3, 11, (2, 9))
+    layer = model.layers[0]  # its inputs are embeddings, which do not depend on the norm
+    model(tokens[:, :5], past_key_values=memory)
+    with torch.no_grad():
+        for parameter in layer.self_attn_layer_norm.parameters():
+            parameter.normal_()
+    states = model.embed_tokens(tokens).detach()
+    normalized = layer.self_attn_layer_norm(states)
+    mask = torch.ones(states.shape[:2], dtype=torch.bool)
+    expected = reference_attention(layer.self_attn, normalized[:, 5:], normalized, mask)
+    outputs = []
+    layer.self_attn.register_forward_hook(lambda module, inputs, output: outputs.append(output[0]))
+    model(tokens[:, 5:], past_key_values=memory)
+    torch.testing.assert_close(outputs[0], expected, atol=1e-10, rtol=1e-10)
+    parameters = list(layer.self_attn_layer_norm.parameters())  # gradients reach the norm through the memory too
+    theirs, ours = (torch.autograd.grad(each.sin().sum(), parameters) for each in (expected, outputs[0]))
+    torch.testing.assert_close(ours, theirs, atol=1e-9, rtol=1e-9)

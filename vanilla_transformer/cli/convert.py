@@ -21,6 +21,12 @@ class ConvertArguments:
     target_format: str | None = field(
         default=None, metadata={"help": f"Format of OUTPUT; FOLDER has this package's format. {', '.join(WRITERS)}."}
     )
+    languages: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "fairseq: source and target language, such as `--languages en de`, if the checkpoint names none."
+        },
+    )
     sentences: str | None = field(
         default=None,
         metadata={
@@ -36,8 +42,22 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"Name the model to convert and the output before the flags, got {len(words)} names.")
     source, output = words
     convert = _select_converter(options)
-    comparison = convert(source, output, _read_sentences(options.sentences))
+    comparison = convert(source, output, _read_sentences(options.sentences), **_select_languages(options))
     print(f"{output}: {comparison or 'not compared, because the original cannot run here'}")
+
+
+def _select_languages(options: ConvertArguments) -> dict[str, list[str]]:
+    """Return the converter's argument `languages`, if it is given."""
+    if options.languages is None:
+        return {}
+    if options.source_format != "fairseq":
+        raise ValueError("`--languages` needs `--source_format fairseq`: other formats name their languages.")
+    if len(options.languages) != 2:
+        raise ValueError(
+            f"`--languages` must be the source and the target language, such as `--languages en de`, got "
+            f"{' '.join(options.languages)!r}."
+        )
+    return {"languages": options.languages}
 
 
 def _read_sentences(path: str | None) -> list[str]:

@@ -26,7 +26,15 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-from .comparison import BATCH_SIZE, MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy_translator
+from .comparison import (
+    BATCH_SIZE,
+    MAX_NEW_TOKENS,
+    Comparison,
+    Translator,
+    compare_translators,
+    greedy_translator,
+    require_same,
+)
 from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
@@ -111,7 +119,8 @@ def to_ctranslate2(
         quantization: The data type of the weights, one of `QUANTIZATIONS`.
 
     Raises:
-        ValueError: CTranslate2 cannot represent the model, or there is no such quantization.
+        ValueError: CTranslate2 cannot represent the model, there is no such quantization, or the outputs differ
+            although the weights are not rounded.
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
@@ -129,9 +138,9 @@ def to_ctranslate2(
         converter.convert(str(temporary), quantization=None if quantization == "float32" else quantization, force=True)
         model.config.to_json_file(temporary / CONVERTED_CONFIG)
         translator = ctranslate2.Translator(str(temporary))
-        return compare_translators(
-            greedy_translator(model, tokenizer), ctranslate2_greedy_translator(translator, tokenizer), sentences
-        )
+        theirs = ctranslate2_greedy_translator(translator, tokenizer)
+        comparison = compare_translators(greedy_translator(model, tokenizer), theirs, sentences)
+        return require_same(comparison) if quantization == "float32" else comparison
 
 
 def ctranslate2_greedy_translator(

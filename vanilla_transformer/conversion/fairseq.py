@@ -11,6 +11,7 @@ import json
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,7 +50,13 @@ _SHARED_FIELDS = (
 _FIXED_FIELDS = {"attention_bias": True, "position_embedding_type": "learned", "layer_norm_eps": _LAYER_NORM_EPS}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "tanh": "tanh"}
 _PROJECTION, _OLD_PROJECTION = "decoder.output_projection.weight", "decoder.embed_out"
-_BUFFERS = re.compile(r"(en|de)coder\.(version|embed_positions\._float_tensor)")
+# Constants, and parameters of fairseq 0.12's own fast path (`encoder.layers.0.in_proj_weight`), which training does
+# not change.
+_BUFFERS = re.compile(
+    r"(en|de)coder\.(version|embed_positions\._float_tensor)"
+    r"|encoder\.layers\.\d+\.(in_proj|out_proj|fc1|fc2)_(weight|bias)"
+)
+_DICTIONARY = re.compile(r"dict\.(.+)\.txt")
 
 
 def from_fsmt(name: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
@@ -94,18 +101,27 @@ class FairseqCheckpoint(NamedTuple):
 
     arguments: Mapping[str, Any]
     weights: Weights
+    languages: tuple[str, str]
     source_tokens: list[str]
     target_tokens: list[str]
     merges: list[str]
 
 
-def from_fairseq(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
+def from_fairseq(
+    folder: str | Path,
+    output_dir: str | Path,
+    sentences: Sequence[str],
+    languages: Sequence[str] | None = None,
+) -> Comparison | None:
     """Convert a checkpoint of fairseq's `transformer` to a model folder of this package.
 
     The generation configuration has the defaults of `fairseq-generate`.
 
     Args:
         folder: A checkpoint (`*.pt`), `dict.LANGUAGE.txt` of both languages, and `bpecodes` of subword-nmt or fastBPE.
+        languages: Source and target language, such as `("en", "de")`. By default the checkpoint's own or, if it was
+            trained without `--source-lang` and `--target-lang`, the only direction that the sizes of the dictionaries
+            allow.
 
     Returns:
         The comparison with FSMT, transformers' port of fairseq, with the same weights. None if FSMT does not support
@@ -116,7 +132,7 @@ def from_fairseq(folder: str | Path, output_dir: str | Path, sentences: Sequence
         OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    checkpoint = read_fairseq(folder)
+    checkpoint = read_fairseq(folder, languages)
     model = model_from_fairseq(checkpoint)
     with tempfile.TemporaryDirectory() as temporary:
         tokenizer = _build_tokenizer(checkpoint, Path(temporary))
@@ -127,29 +143,42 @@ def from_fairseq(folder: str | Path, output_dir: str | Path, sentences: Sequence
         return _compare_and_save(reference, model, tokenizer, output_dir, sentences)
 
 
-def read_fairseq(folder: str | Path) -> FairseqCheckpoint:
-    """Read a fairseq folder.
+def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> FairseqCheckpoint:
+    """Read a fairseq folder; see [`from_fairseq`] for its files and `languages`.
 
     Raises:
         OSError: a file is missing.
-        ValueError: the checkpoint is not fairseq's, or contains more than tensors and plain values.
+        ValueError: the checkpoint is not fairseq's, or contains more than tensors and plain values; or nothing tells
+            which language is the source.
     """
     folder = Path(folder)
     checkpoints = sorted(folder.glob("*.pt"))
     if len(checkpoints) != 1:
         raise FileNotFoundError(f"There must be one checkpoint (*.pt) in {folder}, got {len(checkpoints)}.")
     arguments, weights = _read_checkpoint(checkpoints[0])
-    for name in ("source_lang", "target_lang"):
-        if not arguments.get(name):
-            raise ValueError(
-                f"The arguments in {checkpoints[0].name} must name `{name}`, got {arguments.get(name)!r}."
-            )
-    source, target = (
-        _read_dictionary(folder / f"dict.{arguments[name]}.txt") for name in ("source_lang", "target_lang")
-    )
+    source, target = languages or _find_languages(folder, arguments, weights)
+    source_tokens, target_tokens = (_read_dictionary(folder / f"dict.{language}.txt") for language in (source, target))
     lines = (folder / "bpecodes").read_text(encoding="utf-8").splitlines()
     merges = [" ".join(line.split()[:2]) for line in lines if line.strip() and not line.startswith("#version")]
-    return FairseqCheckpoint(arguments, weights, source, target, merges)
+    return FairseqCheckpoint(arguments, weights, (source, target), source_tokens, target_tokens, merges)
+
+
+def _find_languages(folder: Path, arguments: Mapping[str, Any], weights: Weights) -> tuple[str, str]:
+    """Return the languages that the arguments of the checkpoint name, or that only fit the dictionaries' sizes."""
+    source, target = arguments.get("source_lang"), arguments.get("target_lang")
+    if source and target:
+        return source, target
+    names = (_DICTIONARY.fullmatch(path.name) for path in sorted(folder.iterdir()))
+    sizes = {name[1]: len(_read_dictionary(folder / name[0])) for name in names if name}
+    wanted = [len(weights[f"{side}.embed_tokens.weight"]) for side in ("encoder", "decoder")]
+    fitting = [pair for pair in permutations(sizes, 2) if [sizes[language] for language in pair] == wanted]
+    if len(fitting) != 1:
+        raise ValueError(
+            "The checkpoint must name its source and its target language, got none, and the dictionaries in "
+            f"{folder} ({', '.join(sizes) or 'none'}) fit {len(fitting)} directions. Name both languages, such as "
+            "`--languages en de`."
+        )
+    return fitting[0]
 
 
 def _read_checkpoint(path: Path) -> tuple[dict[str, Any], Weights]:
@@ -195,9 +224,10 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
         **_FIXED_FIELDS,
     )
     model = _build_model(config, checkpoint.weights, learned)
-    model.generation_config = GenerationConfig(
-        num_beams=5, length_penalty=1.0, max_new_tokens=200, suppress_tokens=[_PAD], **_TOKEN_IDS
-    )
+    # The defaults of `fairseq-generate`: a sentence ends with its fifth finished hypothesis, and none is empty.
+    search = {"num_beams": 5, "length_penalty": 1.0, "early_stopping": True}
+    limits = {"min_new_tokens": 1, "max_new_tokens": 200, "suppress_tokens": [_PAD]}
+    model.generation_config = GenerationConfig(**search, **limits, **_TOKEN_IDS)
     return model
 
 
@@ -264,9 +294,8 @@ def _build_tokenizer(checkpoint: FairseqCheckpoint, folder: Path) -> FSMTTokeniz
         entries = {_with_end_of_word(token): index for index, token in enumerate(tokens)}
         (folder / f"{name}.json").write_text(json.dumps(entries, ensure_ascii=False), encoding="utf-8")
     (folder / "merges.txt").write_text("".join(f"{merge}\n" for merge in checkpoint.merges), encoding="utf-8")
-    languages = [checkpoint.arguments[name] for name in ("source_lang", "target_lang")]
     files = {name: str(folder / f"{name}.json") for name in sides}
-    return _set_eos_token(FSMTTokenizer(languages, **files, merges_file=str(folder / "merges.txt")))
+    return _set_eos_token(FSMTTokenizer(list(checkpoint.languages), **files, merges_file=str(folder / "merges.txt")))
 
 
 def _set_eos_token(tokenizer: FSMTTokenizer) -> FSMTTokenizer:
@@ -295,7 +324,7 @@ def _build_fsmt_reference(
         return None
     reference = FSMTForConditionalGeneration(
         FSMTConfig(
-            langs=[checkpoint.arguments[name] for name in ("source_lang", "target_lang")],
+            langs=list(checkpoint.languages),
             src_vocab_size=config.vocab_size,
             tgt_vocab_size=config.decoder_vocab_size,
             tie_word_embeddings=False,  # each weight is loaded below
@@ -303,6 +332,7 @@ def _build_fsmt_reference(
             **{name: getattr(config, name) for name in _SHARED_FIELDS},
         )
     ).eval()
+    reference.generation_config = GenerationConfig(**_TOKEN_IDS)
     ours = model.state_dict()
     names = {f"model.{_PROJECTION}": "lm_head.weight"}
     reference.load_state_dict(

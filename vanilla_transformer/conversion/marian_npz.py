@@ -21,7 +21,14 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import MAX_NEW_TOKENS, Comparison, Translator, compare_translators, greedy_translator
+from .comparison import (
+    MAX_NEW_TOKENS,
+    Comparison,
+    Translator,
+    compare_translators,
+    greedy_translator,
+    require_same,
+)
 from .utils import check_output_dir_is_empty, check_supported, check_unpacked_size, fairseq_sinusoids
 
 _CONFIG = "special:model.yml"
@@ -30,6 +37,7 @@ _LAYER_NORM_EPS = 1e-6
 _NUM_POSITIONS = 1024
 _BANNED_LOGIT = -1e9  # the bias of an entry that must not be generated; finite, since 0 · infinity is NaN
 _POST_NORM, _PRE_NORM = ("", "dan", ""), ("n", "da", "n")
+_OUTPUT = "decoder_ff_logit_out"
 _EOS, _UNKNOWN = "</s>", "<unk>"
 _PAD = "<pad>"
 
@@ -55,7 +63,7 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
         The comparison with CTranslate2, which reads the same files. None if CTranslate2 is not installed.
 
     Raises:
-        ValueError: the model cannot be represented; the message lists every reason.
+        ValueError: the model cannot be represented (the message lists every reason), or its outputs differ.
         OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
@@ -67,6 +75,7 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
         reference = _ctranslate2_translator(files, tokenizer, Path(temporary))
         if reference is not None:
             comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences)
+            require_same(comparison)
         save_model_folder(model, tokenizer, output_dir)
     return comparison
 
@@ -153,10 +162,11 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         encoder_attention_heads=options["transformer-heads"],
         decoder_attention_heads=options["transformer-heads"],
         encoder_ffn_dim=options["transformer-dim-ffn"],
-        decoder_ffn_dim=options["transformer-dim-ffn"],
+        decoder_ffn_dim=options.get("transformer-decoder-dim-ffn") or options["transformer-dim-ffn"],
         activation_function=_ACTIVATIONS[options["transformer-ffn-activation"]],
         normalize_before=_norm_positions(options) == _PRE_NORM,
-        tie_word_embeddings="Wemb" in files.weights,
+        share_encoder_decoder_embeddings="Wemb" in files.weights,
+        tie_word_embeddings=_is_output_tied(files),
         attention_bias=True,
         lm_head_bias=True,
         position_embedding_type="learned",
@@ -165,11 +175,15 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         **ids,
     )
     model = VanillaTransformerForConditionalGeneration(config).eval()
-    model.load_state_dict(
-        {name: _find_weight(name, tensor, files.weights) for name, tensor in model.state_dict().items()}
-    )
+    model.load_state_dict(_convert_weights(model.state_dict(), files))
     model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
     return model
+
+
+def _is_output_tied(files: MarianFiles) -> bool:
+    """Tell whether the output projection is the target embedding; `tied-embeddings-src` ties only both embeddings."""
+    stored = any(f"{_OUTPUT}_{name}" in files.weights for name in ("W", "Wt"))
+    return not stored or any(files.options.get(name) for name in ("tied-embeddings", "tied-embeddings-all"))
 
 
 def _norm_positions(options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -190,24 +204,69 @@ def _check_options(options: Mapping[str, Any], weights: Mapping[str, np.ndarray]
             f"its normalization is {norm}, not {_POST_NORM} or {_PRE_NORM}": norm not in (_POST_NORM, _PRE_NORM),
             "it postprocesses its embeddings": bool(set(options.get("transformer-postprocess-emb") or "") - {"d"}),
             "its attention has no output projection": bool(options.get("transformer-no-projection")),
-            "the depth of its feed-forward layers is not 2": options.get("transformer-ffn-depth", 2) != 2,
+            "the depth of its feed-forward layers is not 2": options.get("transformer-ffn-depth", 2) != 2
+            or options.get("transformer-decoder-ffn-depth") not in (None, 0, 2),
             "source and target have different vocabularies": len(set(options.get("dim-vocabs", [0]))) > 1,
         },
     )
 
 
-def _find_weight(name: str, initial: torch.Tensor, weights: Mapping[str, np.ndarray]) -> torch.Tensor:
+class _Weights(dict[str, np.ndarray]):
+    """Marian's weights by name, and the names that have been read."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray]):
+        super().__init__(weights)
+        self.read: set[str] = set()
+
+    def first(self, *names: str) -> torch.Tensor:
+        """Return the first of these weights that is there.
+
+        Raises:
+            KeyError: none is.
+        """
+        for name in names:
+            if name in self:
+                self.read.add(name)
+                return _to_tensor(self[name])
+        raise KeyError(names[-1])
+
+
+def _convert_weights(initial: Mapping[str, torch.Tensor], files: MarianFiles) -> dict[str, torch.Tensor]:
+    """Return Marian's tensors by our names, which have the shapes of `initial`.
+
+    Raises:
+        ValueError: weights are missing, unknown or of another shape; the message names the first of each.
+    """
+    weights, found, missing = _Weights(files.weights), dict[str, torch.Tensor](), list[str]()
+    for name, tensor in initial.items():
+        try:
+            found[name] = _find_weight(name, tensor, weights, files)
+        except KeyError as error:
+            missing.append(error.args[0])
+    other = [name for name, tensor in found.items() if tensor.shape != initial[name].shape]
+    unknown = sorted(name for name in weights.keys() - weights.read if not name.startswith("special:"))
+    check_supported(
+        "This package",
+        {
+            f"there are no weights for {missing[:1]}": bool(missing),
+            f"its weights for {other[:1]} have another shape than its options say": bool(other),
+            f"it has unknown weights {unknown[:1]}": bool(unknown) and not missing,
+        },
+    )
+    return found
+
+
+def _find_weight(name: str, initial: torch.Tensor, weights: _Weights, files: MarianFiles) -> torch.Tensor:
     """Return Marian's tensor for our parameter `name`, which has the shape of `initial`."""
     stack, *rest = name.removeprefix("model.").split(".")
     if stack == "lm_head":
-        return _projection_weight(rest[0], weights)
+        return _projection_bias(weights, files) if rest[0] == "bias" else _projection_weight(weights, files)
     if rest[0] == "embed_tokens":
-        return _add_pad_row(weights, "Wemb", f"{stack}_Wemb")
+        return _add_zero_row(weights.first("Wemb", f"{stack}_Wemb"))
     if rest[0] == "embed_positions":
-        trained = weights.get("Wpos")
-        return _to_tensor(trained) if trained is not None else fairseq_sinusoids(*initial.shape)
+        return weights.first("Wpos") if "Wpos" in weights else fairseq_sinusoids(*initial.shape)
     if rest[0] == "layer_norm":
-        return _to_tensor(weights[f"{stack}_top_ln_{_NORM_PARTS[rest[1]]}"]).flatten()
+        return weights.first(f"{stack}_top_ln_{_NORM_PARTS[rest[1]]}").flatten()
     return _layer_weight(f"{stack}_l{int(rest[1]) + 1}", rest[2:], weights)
 
 
@@ -215,34 +274,36 @@ _NORM_PARTS = {"weight": "scale", "bias": "bias"}
 _ATTENTIONS = {"self_attn": "self", "encoder_attn": "context"}
 
 
-def _layer_weight(layer: str, rest: list[str], weights: Mapping[str, np.ndarray]) -> torch.Tensor:
+def _layer_weight(layer: str, rest: list[str], weights: _Weights) -> torch.Tensor:
     """Return a weight of a layer: `self_attn.q_proj.weight` of `encoder_l1` is `encoder_l1_self_Wq`, transposed."""
     module, part = rest[0], rest[-1]
     if module.endswith("layer_norm"):
         attention = _ATTENTIONS.get(module.removesuffix("_layer_norm"))
         prefix = f"{layer}_ffn_ffn_ln" if attention is None else f"{layer}_{attention}_Wo_ln"
         name = f"{prefix}_{_NORM_PARTS[part]}"
-        return _to_tensor(weights.get(f"{name}_pre", weights.get(name))).flatten()
+        return weights.first(f"{name}_pre", name).flatten()
     if module in _ATTENTIONS:
         letter, prefix = rest[1][0], f"{layer}_{_ATTENTIONS[module]}"  # q, k, v or o
     else:
         letter, prefix = module[-1], f"{layer}_ffn"  # 1 or 2
     if part == "bias":
-        return _to_tensor(weights[f"{prefix}_b{letter}"]).flatten()
-    return _to_tensor(weights[f"{prefix}_W{letter}"]).T
+        return weights.first(f"{prefix}_b{letter}").flatten()
+    return weights.first(f"{prefix}_W{letter}").T
 
 
-def _projection_weight(part: str, weights: Mapping[str, np.ndarray]) -> torch.Tensor:
-    if part == "bias":
-        bias = _to_tensor(weights["decoder_ff_logit_out_b"]).flatten()
-        return torch.cat([bias, torch.tensor([_BANNED_LOGIT])])
-    if "decoder_ff_logit_out_W" in weights:
-        return _add_zero_row(_to_tensor(weights["decoder_ff_logit_out_W"]).T)
-    return _add_pad_row(weights, "decoder_ff_logit_out_Wt", "Wemb", "decoder_Wemb")
+def _projection_weight(weights: _Weights, files: MarianFiles) -> torch.Tensor:
+    if _is_output_tied(files):
+        return _add_zero_row(weights.first("Wemb", "decoder_Wemb"))
+    if f"{_OUTPUT}_W" in weights:
+        return _add_zero_row(weights.first(f"{_OUTPUT}_W").T)
+    return _add_zero_row(weights.first(f"{_OUTPUT}_Wt"))
 
 
-def _add_pad_row(weights: Mapping[str, np.ndarray], *names: str) -> torch.Tensor:
-    return _add_zero_row(_to_tensor(next(weights[name] for name in names if name in weights)))
+def _projection_bias(weights: _Weights, files: MarianFiles) -> torch.Tensor:
+    """Return the bias, which is zero under `output-omit-bias`, with the one that bans the added entry."""
+    omitted = files.options.get("output-omit-bias")
+    bias = torch.zeros(len(files.tokens)) if omitted else weights.first(f"{_OUTPUT}_b").flatten()
+    return torch.cat([bias, torch.tensor([_BANNED_LOGIT])])
 
 
 def _add_zero_row(matrix: torch.Tensor) -> torch.Tensor:
@@ -270,7 +331,8 @@ def _ctranslate2_translator(files: MarianFiles, tokenizer: MarianTokenizer, fold
         return None
     positions = fairseq_sinusoids(_NUM_POSITIONS, files.options["dim-emb"]).numpy()
     config = np.frombuffer(yaml.safe_dump(dict(files.options)).encode() + b"\0", dtype=np.int8)
-    arrays: dict[str, Any] = {_CONFIG: config, "Wpos": positions, **files.weights}
+    bias = np.zeros((1, len(files.tokens)), dtype=np.float32)  # which CTranslate2 needs under `output-omit-bias`
+    arrays: dict[str, Any] = {_CONFIG: config, "Wpos": positions, f"{_OUTPUT}_b": bias, **files.weights}
     np.savez(folder / "model.npz", **arrays)
     lines = [f"{json.dumps(token, ensure_ascii=False)}: {index}\n" for index, token in enumerate(files.tokens)]
     (folder / "vocab.yml").write_text("".join(lines), encoding="utf-8")

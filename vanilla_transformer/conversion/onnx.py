@@ -23,6 +23,7 @@ from .comparison import (
     Translator,
     compare_translators,
     greedy_translator,
+    require_same,
     tokenized_batches,
 )
 from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
@@ -36,7 +37,7 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     `transformers.exporters.ExportedModel.from_pretrained(output_dir)` loads the graphs for ONNX Runtime.
 
     Raises:
-        ValueError: the graphs cannot represent the model.
+        ValueError: the graphs cannot represent the model, or their outputs differ.
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
@@ -46,9 +47,8 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     with atomic_folder(output_dir) as temporary:
         _export(model).save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-        return compare_translators(
-            greedy_translator(model, tokenizer), onnx_greedy_translator(temporary, tokenizer), sentences
-        )
+        theirs = onnx_greedy_translator(temporary, tokenizer)
+        return require_same(compare_translators(greedy_translator(model, tokenizer), theirs, sentences))
 
 
 def _export(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:

@@ -55,7 +55,7 @@ class Batcher:
         self._translate = translate
         self._limits = limits
         self._count_tokens = count_tokens or _count_bytes
-        self._queue = FairQueue(limits.max_batch_size, limits.max_batch_tokens)
+        self._queue = FairQueue(limits)
         self._arrived = asyncio.Event()
         self._accepted: set[asyncio.Future[list[str]]] = set()
         self._stopped: Exception | None = None
@@ -143,13 +143,12 @@ class Batcher:
     ) -> list[list[str]]:
         if self._stopped is not None:
             raise self._stopped
-        self._check_queue(len(texts), client)
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in texts]
         entries = map(QueuedText, texts, counts, [num_hypotheses] * len(texts), futures)
         request = QueuedRequest(client, deque(entries))
-        self._accepted.update(futures)
         self._queue.add(request)
+        self._accepted.update(futures)
         self._arrived.set()
         try:
             return list(await asyncio.gather(*futures))
@@ -159,13 +158,6 @@ class Batcher:
             for future in futures:
                 future.cancel()
             asyncio.gather(*futures, return_exceptions=True)  # asyncio reports exceptions that it returned to no one
-
-    def _check_queue(self, num_texts: int, client: str) -> None:
-        limits = self._limits
-        if self.waiting + num_texts > limits.max_waiting:
-            raise Refusal(503, "Too many texts wait. Try again later.")
-        if self._queue.texts_of(client) + num_texts > limits.max_waiting_per_client:
-            raise Refusal(503, "Too many of your texts wait. Try again later.")
 
     async def _translate_batch(self, batch: list[QueuedText]) -> None:
         """Translate the texts of each number of hypotheses together."""

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from .limits import Limits, Refusal
+
 # A request with more tokens is large. As long as there were small requests within the last seconds, large ones get
 # few tokens of each batch, so that a small one, which waits for the current batch and for its own, waits briefly.
 _SMALL_REQUEST = 256
 _SECONDS_WITH_SMALL_BATCHES = 30.0
-_FEW_TOKENS = 64
+_FEW_TOKENS = 32
 
 
 class QueuedText(NamedTuple):
@@ -35,14 +37,13 @@ class FairQueue:
     """Queue the texts of requests and take batches of them.
 
     Args:
-        max_size: Maximum number of texts in a batch.
-        max_tokens: Maximum number of tokens in a batch, padding included; a batch of one text may have more.
+        limits: Limits of batches and of waiting texts. Those of waiting texts hold for small and for large requests
+            separately, so that large ones do not keep small ones out. A batch of one text may have any length.
         clock: Returns the time in seconds.
     """
 
-    def __init__(self, max_size: int, max_tokens: int, clock: Callable[[], float] = time.monotonic):
-        self._max_size = max_size
-        self._max_tokens = max_tokens
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic):
+        self._limits = limits
         self._clock = clock
         self._small, self._large = _Lane(), _Lane()
         self._last_small_request = -float("inf")
@@ -51,18 +52,22 @@ class FairQueue:
     def __len__(self) -> int:
         return self._small.texts.total() + self._large.texts.total()
 
-    def texts_of(self, client: str) -> int:
-        """Return the number of texts of a client that wait."""
-        return self._small.texts[client] + self._large.texts[client]
-
     def add(self, request: QueuedRequest) -> None:
-        if not request.texts:
-            return
-        if sum(text.tokens for text in request.texts) <= _SMALL_REQUEST:
+        """Add the texts of a request.
+
+        Raises:
+            Refusal: 503; too many texts wait.
+        """
+        small = sum(text.tokens for text in request.texts) <= _SMALL_REQUEST
+        lane = self._small if small else self._large
+        if lane.texts[request.client] + len(request.texts) > self._limits.max_waiting_per_client:
+            raise Refusal(503, "Too many of your texts wait. Try again later.")
+        if lane.texts.total() + len(request.texts) > self._limits.max_waiting:
+            raise Refusal(503, "Too many texts wait. Try again later.")
+        if small:
             self._last_small_request = self._clock()
-            self._small.add(request)
-        else:
-            self._large.add(request)
+        if request.texts:
+            lane.add(request)
 
     def discard(self, request: QueuedRequest) -> None:
         """Remove the texts of a request that still wait, if any."""
@@ -73,7 +78,7 @@ class FairQueue:
         """Remove and return the texts of the next batch, none if the queue is empty."""
         batch: list[QueuedText] = []
         if not self._large_must_be_next:
-            self._fill(batch, self._small, self._max_tokens)
+            self._fill(batch, self._small, self._limits.max_batch_tokens)
         num_small = len(batch)
         self._fill(batch, self._large, self._tokens_for_large(batch))
         self._large_must_be_next = len(self._large) > 0 and len(batch) == num_small
@@ -81,11 +86,11 @@ class FairQueue:
 
     def _tokens_for_large(self, batch: list[QueuedText]) -> int:
         if self._clock() - self._last_small_request > _SECONDS_WITH_SMALL_BATCHES:
-            return self._max_tokens
-        return min(self._max_tokens, max(_FEW_TOKENS, 2 * _padded_tokens(batch)))
+            return self._limits.max_batch_tokens
+        return min(self._limits.max_batch_tokens, max(_FEW_TOKENS, 2 * _padded_tokens(batch)))
 
     def _fill(self, batch: list[QueuedText], lane: "_Lane", max_tokens: int) -> None:
-        while len(lane) and len(batch) < self._max_size:
+        while len(lane) and len(batch) < self._limits.max_batch_size:
             if batch and _padded_tokens([*batch, lane.first()]) > max_tokens:
                 break
             batch.append(lane.take())

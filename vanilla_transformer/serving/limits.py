@@ -25,9 +25,11 @@ class Limits:
     max_batch_tokens: int = field(
         default=8192, metadata={"help": "Maximum number of tokens per batch, padding included."}
     )
-    max_waiting: int = field(default=1024, metadata={"help": "Maximum number of texts in the queue."})
+    max_waiting: int = field(
+        default=1024, metadata={"help": "Maximum number of texts that wait, of small and of large requests each."}
+    )
     max_waiting_per_client: int = field(
-        default=256, metadata={"help": "Maximum number of texts in the queue per API key or address."}
+        default=512, metadata={"help": "The same per API key or, without keys, per address."}
     )
     max_body_bytes: int = field(default=1_000_000, metadata={"help": "Maximum size of a request in bytes."})
     max_texts: int = field(default=256, metadata={"help": "Maximum number of texts per request."})

@@ -5,6 +5,9 @@ from collections import deque
 import pytest
 
 from vanilla_transformer.serving.fair_queue import FairQueue, QueuedRequest, QueuedText
+from vanilla_transformer.serving.limits import Limits, Refusal
+
+LIMITS = Limits(max_batch_size=8, max_batch_tokens=1000, max_waiting=250, max_waiting_per_client=200)
 
 
 def request(client, name, texts, tokens=10):
@@ -18,7 +21,7 @@ def clock():
 
 @pytest.fixture
 def queue(clock):
-    return FairQueue(max_size=8, max_tokens=1000, clock=lambda: clock[0])
+    return FairQueue(LIMITS, clock=lambda: clock[0])
 
 
 def names(batch):
@@ -27,10 +30,10 @@ def names(batch):
 
 def test_fair_queue_takes_the_texts_of_a_request_in_order(queue):
     queue.add(request("a", "x", 10))
-    assert len(queue) == queue.texts_of("a") == 10
+    assert len(queue) == 10
     assert names(queue.take()) == [f"x{number}" for number in range(8)]
     assert names(queue.take()) == ["x8", "x9"]
-    assert queue.take() == [] and len(queue) == queue.texts_of("a") == 0
+    assert queue.take() == [] and len(queue) == 0
 
 
 def test_fair_queue_gives_each_client_its_turn(queue):
@@ -53,7 +56,7 @@ def test_fair_queue_keeps_batches_short_while_there_are_small_requests(queue, cl
     queue.add(request("b", "small", 1))
     queue.take()
     clock[0] += 29
-    assert len(queue.take()) == 6, "the next small request must wait for this batch"
+    assert len(queue.take()) == 3, "the next small request must wait for this batch"
     clock[0] += 2
     assert len(queue.take()) == 8
 
@@ -82,7 +85,7 @@ def test_fair_queue_discards_a_request(queue):
         queue.add(each)
     queue.discard(gone)
     queue.discard(gone)
-    assert len(queue) == 2 and queue.texts_of("a") == 1
+    assert len(queue) == 2
     assert sorted(names(queue.take())) == ["kept0", "taken0"]
     queue.discard(taken)
     assert queue.take() == []
@@ -91,3 +94,14 @@ def test_fair_queue_discards_a_request(queue):
 def test_fair_queue_ignores_an_empty_request(queue):
     queue.add(request("a", "x", 0))
     assert queue.take() == [] and len(queue) == 0
+
+
+def test_fair_queue_refuses_texts_beyond_its_limits(queue):
+    """Large requests do not take the places of small ones."""
+    queue.add(request("a", "large", 200))
+    with pytest.raises(Refusal, match="Too many of your texts wait"):
+        queue.add(request("a", "large", 100))
+    with pytest.raises(Refusal, match="Too many texts wait"):
+        queue.add(request("b", "large", 100))
+    queue.add(request("a", "small", 20))
+    assert len(queue) == 220

@@ -1,0 +1,244 @@
+"""
+Measure the HTTP service under hostile clients: failures and waiting times of the others, memory, time to end.
+
+    python -m benchmarks.bench_service [FOLDER]
+
+FOLDER is a trained model; by default a small model with random weights. `--checkout` measures another state of this
+repository.
+"""
+
+import http.client
+import json
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import quantiles
+from typing import Any, NamedTuple
+
+import psutil
+
+from benchmarks.harness import ROOT, describe_machine, write_results
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    paper_generation_config,
+)
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.file_utils import save_model_folder
+
+_SENTENCE = "The old woman buys a red apple."
+_OTHERS = 4  # clients beside the hostile one
+_HOSTILE_ADDRESS = "127.0.0.2"
+_LONGEST_SECONDS = 120
+
+
+@dataclass
+class ServiceArguments:
+    """Amounts of work and the output folder."""
+
+    requests: int = field(default=10_000, metadata={"help": "Requests of random lengths, for the growth of memory."})
+    seconds: int = field(default=20, metadata={"help": "Seconds to measure waiting times, with and without a rival."})
+    connections: int = field(default=300, metadata={"help": "Connections held open at the end."})
+    checkout: str = field(default=str(ROOT), metadata={"help": "Root of the repository whose service is measured."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of the results."})
+
+
+class Service(NamedTuple):
+    """A running service."""
+
+    process: subprocess.Popen
+    port: int
+
+    def ask(self, text: Any, source: str = "127.0.0.1") -> tuple[int, int]:
+        """Send a request and return the status and the bytes of the answer; the status is 0 without an answer."""
+        body = text if isinstance(text, bytes) else json.dumps({"text": text}).encode()
+        address = ("127.0.0.1", self.port)
+        connection = http.client.HTTPConnection(*address, timeout=_LONGEST_SECONDS, source_address=(source, 0))
+        with closing(connection):
+            try:
+                connection.request("POST", "/translate", body, {"Content-Type": "application/json"})
+                answer = connection.getresponse()
+                return answer.status, len(answer.read())
+            except OSError:
+                return 0, 0
+
+    def megabytes(self) -> float:
+        return psutil.Process(self.process.pid).memory_info().rss / 1e6
+
+
+def main(arguments: Sequence[str]) -> None:
+    folders, options = parse(ServiceArguments, arguments, "bench_service [FOLDER] [--flags]")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(folders[0]).absolute() if folders else save_random_model(Path(temporary))
+        found = measure(folder, options)
+    write_results(options.output_dir, "service", {"machine": describe_machine(), **found}, markdown(found))
+
+
+def save_random_model(folder: Path) -> Path:
+    """Save a small model with random weights and return its folder."""
+    tokenizer = train_tokenizer([pair.source for pair in read_demo_corpus("test", 500)], vocab_size=800)
+    config = VanillaTransformerConfig(
+        vocab_size=len(tokenizer), d_model=256, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=1024,
+        decoder_ffn_dim=1024, encoder_attention_heads=4, decoder_attention_heads=4,
+    )  # fmt: skip
+    model = VanillaTransformerForConditionalGeneration(config)
+    model.generation_config = paper_generation_config(0, 2, 1, max_new_tokens_beyond_source=4)
+    return save_model_folder(model, tokenizer, folder / "model")
+
+
+@contextmanager
+def running_service(folder: Path, checkout: str) -> Iterator[Service]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "vanilla_transformer", "serve", str(folder), "--port", str(port)]
+    process = subprocess.Popen(command, cwd=checkout, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    service = Service(process, port)
+    try:
+        while service.ask(_SENTENCE)[0] != 200:
+            if process.poll() is not None:
+                raise RuntimeError(f"The service ended with status {process.returncode}.")
+            time.sleep(0.2)
+        yield service
+    finally:
+        process.kill()
+        process.wait()
+
+
+def measure(folder: Path, options: ServiceArguments) -> dict[str, Any]:
+    """Attack one service after the other and return all figures."""
+    with running_service(folder, options.checkout) as service:
+        found: dict[str, Any] = {"failed": count_failures(service), "invalid": send_invalid_list(service)}
+        found["emoji"] = send_emoji(service)
+        found["alone"] = waiting_times(service, options.seconds)
+        with rival(lambda: service.ask([_SENTENCE] * 256, _HOSTILE_ADDRESS)):
+            found["beside a rival"] = waiting_times(service, options.seconds)
+        found["held"] = end_with_held_connections(service, options.connections)
+    with running_service(folder, options.checkout) as service:
+        found["megabytes"] = memory_by_requests(service, options.requests)
+    return found
+
+
+def count_failures(service: Service) -> dict[str, int]:
+    """Send 80 good requests beside requests with a lone surrogate, and count the good ones without translation."""
+    bad = b'{"text": "\\ud800"}'
+    with ThreadPoolExecutor(16) as pool:
+        bodies = [bad if number % 5 == 4 else _SENTENCE for number in range(100)]
+        statuses = list(pool.map(lambda body: (body == bad, service.ask(body)[0]), bodies))
+    return {"requests": 80, "failed": sum(not is_bad and status != 200 for is_bad, status in statuses)}
+
+
+def send_invalid_list(service: Service) -> dict[str, float]:
+    """Send a list of 300,000 numbers and return the bytes and the seconds of the answer."""
+    body, start = json.dumps({"text": [1] * 300_000}).encode(), time.perf_counter()
+    return {"sent": len(body), "received": service.ask(body)[1], "seconds": time.perf_counter() - start}
+
+
+def send_emoji(service: Service) -> dict[str, float]:
+    """Send four texts of 5,000 emoji and return the status and the seconds of the answer."""
+    start = time.perf_counter()
+    return {"status": service.ask(["\U0001f642" * 5000] * 4)[0], "seconds": time.perf_counter() - start}
+
+
+def waiting_times(service: Service, seconds: float) -> dict[str, float]:
+    """Return quantiles of the seconds that some clients with one sentence each wait for their answers."""
+    end = time.perf_counter() + seconds
+
+    def client(number: int) -> list[float]:
+        times = []
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            assert service.ask(_SENTENCE)[0] == 200
+            times.append(time.perf_counter() - start)
+            time.sleep(0.1 * number)  # so that the clients do not all ask at the same time
+        return times
+
+    with ThreadPoolExecutor(_OTHERS) as pool:
+        times = [each for times in pool.map(client, range(_OTHERS)) for each in times]
+    cuts = quantiles(times, n=20)
+    return {"requests": len(times), "p50": cuts[9], "p95": cuts[18]}
+
+
+@contextmanager
+def rival(request: Callable[[], Any]) -> Iterator[None]:
+    """Send one request after the other, on a thread, until the block ends."""
+    stopped = False
+
+    def send() -> None:
+        while not stopped:
+            request()
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(send)
+        time.sleep(1)
+        try:
+            yield
+        finally:
+            stopped = True
+        sending.result()
+
+
+def memory_by_requests(service: Service, requests: int) -> dict[int, float]:
+    """Return the resident megabytes of the service after 1%, 10%, 50% and all of the requests."""
+    generator = random.Random(0)
+    words = _SENTENCE.split()
+    texts = [" ".join(generator.choices(words, k=generator.randint(1, 60))) for _ in range(requests)]
+    found, start = {}, 0
+    with ThreadPoolExecutor(8) as pool:
+        for share in (0.01, 0.1, 0.5, 1.0):
+            end = int(requests * share)
+            assert all(status == 200 for status, _ in pool.map(service.ask, texts[start:end]))
+            found[end], start = service.megabytes(), end
+    return found
+
+
+def end_with_held_connections(service: Service, connections: int) -> dict[str, float]:
+    """Send SIGTERM while connections are silent, half a request or in progress; return the seconds to the end."""
+    head = b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    beginnings = [b"", head, head + b"Content-Length: 1000\r\n\r\n{", b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n"]
+    with ExitStack() as held, ThreadPoolExecutor(1) as pool:
+        for number in range(connections):
+            connection = held.enter_context(socket.create_connection(("127.0.0.1", service.port)))
+            connection.sendall(beginnings[number % len(beginnings)])
+        answer = pool.submit(service.ask, [_SENTENCE] * 64)
+        time.sleep(0.5)
+        start = time.perf_counter()
+        service.process.send_signal(signal.SIGTERM)
+        try:
+            service.process.wait(_LONGEST_SECONDS)
+        except subprocess.TimeoutExpired:
+            service.process.kill()
+        return {"seconds": time.perf_counter() - start, "status of a request": answer.result()[0]}
+
+
+def markdown(found: dict[str, Any]) -> list[str]:
+    """Return a table with a row for each attack."""
+    alone, beside = found["alone"], found["beside a rival"]
+    invalid, emoji, held = found["invalid"], found["emoji"], found["held"]
+    memory = ", ".join(f"{megabytes:,.0f} MB after {count:,}" for count, megabytes in found["megabytes"].items())
+    rows = {
+        "good requests that failed beside lone surrogates": "{failed} of {requests}".format(**found["failed"]),
+        "answer to a list of 300,000 numbers": f"{invalid['received']:,} bytes, {invalid['seconds']:.2f} s",
+        "answer to four texts of 5,000 emoji": f"status {emoji['status']}, {emoji['seconds']:.2f} s",
+        "waiting times of four clients": f"p50 {alone['p50']:.3f} s, p95 {alone['p95']:.3f} s",
+        "the same beside a client with 256 texts": f"p50 {beside['p50']:.3f} s, p95 {beside['p95']:.3f} s",
+        "SIGTERM to the end with held connections": f"{held['seconds']:.1f} s",
+        "resident memory by requests of random lengths": memory,
+    }
+    return ["| attack | result |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -28,7 +28,8 @@ def paper_generation_config(
     Return the paper's decoding (section 6.1): beam 4, α = 0.6, at most source length + 50 tokens.
 
     `early_stopping="never"` is Tensor2Tensor's rule: a sentence is done when no running hypothesis can still beat its
-    finished ones, at any length. `changes` are parameters of `generate()` that differ from the paper's.
+    finished ones, at any length. Differs from it, as in the library: a hypothesis cut off at the limit competes as if
+    finished. `changes` are parameters of `generate()` that differ from the paper's.
     """
     search = {"num_beams": 4, "early_stopping": "never", "max_new_tokens_beyond_source": 50}
     penalty = {"length_penalty": 0.6, "length_penalty_type": "wu"}

@@ -1,7 +1,9 @@
 """The BLEU of the paper's table 2.
 
 Section 6.1 does not say how it was computed, but the authors' code does (Tensor2Tensor, `utils/get_ende_bleu.sh`):
-Moses tokenizer, compounds split at their hyphens, multi-bleu.
+Moses tokenizer, compounds split at their hyphens, multi-bleu. Differs from that script: Moses'
+`replace-unicode-punctuation.perl`, which it applies first, is left out, so typographic quotation marks and dashes
+count as they are.
 """
 
 import re

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.nn.modules import module as global_hooks
 from transformers.generation import logits_process
 from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from transformers.integrations.fsdp import is_fsdp_managed_module
@@ -101,15 +102,20 @@ def _is_supported(model: Any) -> bool:
         and all(type(attention) is VanillaTransformerAttention for attention in attentions)
         and model.config._attn_implementation in ("eager", "sdpa")
         and not (model.training or model.config.output_attentions or model.config.output_hidden_states)
-        and not any(map(_is_hooked, [model, decoder, *decoder.layers, *attentions]))
+        and not any(map(_is_hooked, [model, model.model, *decoder.modules(), *model.lm_head.modules()]))
         and not hasattr(model, "hf_device_map")
         and not _decodes_in_step_with_others(model)
     )
 
 
 def _is_hooked(module: Any) -> bool:
-    """Tell whether anything runs around a module's `forward`, besides the library's own recording of outputs."""
+    """
+    Tell whether anything runs around a module's `forward`, besides the library's own recording of outputs.
+
+    The search here calls some modules of the decoder with other shapes, less often, or not at all.
+    """
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    hooks += [*global_hooks._global_forward_hooks.values(), *global_hooks._global_forward_pre_hooks.values()]
     return "forward" in vars(module) or any(hook.__module__ != output_capturing.__name__ for hook in hooks)
 
 

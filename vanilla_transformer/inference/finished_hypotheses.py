@@ -1,7 +1,9 @@
 """
 The hypotheses of a beam search: the running ones, and the best finished ones of each sentence.
 
-The rules for when a finished hypothesis replaces another, and when a sentence is done, follow transformers.
+The rules for when a finished hypothesis replaces another, and when a sentence is done, follow transformers. Differs
+from Tensor2Tensor: a hypothesis that the length limit cuts off competes as if it were finished; there it counts only
+if no hypothesis has ended.
 
 Letters in shapes: B sentences in the batch, N beams, C candidates, T target tokens so far, V vocabulary.
 """

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -53,40 +54,61 @@ def join_biases(linears: Sequence[nn.Linear]) -> torch.Tensor | None:
     return torch.cat(biases) if biases else None
 
 
+class _Packing:
+    """The layers of a model that packed ones replace while at least one block of [`packed_weights`] is open."""
+
+    def __init__(self, model: nn.Module):
+        self.blocks = 0
+        self._attentions = [a for a in decoder_self_attentions(model) if all(map(_can_pack, inputs_of(a)))]
+        self._replaced: list[tuple[nn.Module, str, Any]] = [
+            (parent, name, layer)
+            for parent in model.modules()
+            for name, layer in parent.named_children()
+            if _can_pack(layer)
+        ]
+        for attention in self._attentions:
+            # Not a submodule: other threads may be iterating over the modules.
+            object.__setattr__(attention, "qkv_proj", PackedLinear(*inputs_of(attention)))
+        for parent, name, layer in self._replaced:
+            setattr(parent, name, PackedLinear(layer))
+
+    def undo(self) -> None:
+        for parent, name, layer in self._replaced:
+            setattr(parent, name, layer)
+        for attention in self._attentions:
+            del attention.qkv_proj
+
+
+_packings: WeakKeyDictionary[nn.Module, _Packing] = WeakKeyDictionary()
+
+
 @contextmanager
 def packed_weights(model: nn.Module, tokens: int = _TOKENS_WORTH_PACKING) -> Iterator[None]:
     """
     Replace the linear layers of `model` by packed ones within the block, if it is on a CPU and in float32.
 
     The projections of the decoder's self-attention get a joined one, `qkv_proj`, beside them. The weights must not
-    change within the block. An inner block changes nothing.
+    change within the block. Several threads may open blocks of one model: the last to leave restores its layers.
 
     Args:
         tokens: Source tokens to decode within the block; a few are not worth packing.
     """
-    replaced: list[tuple[nn.Module, str, Any]] = []
-    attentions: list[Any] = []
-    if tokens >= _TOKENS_WORTH_PACKING and _has_onednn():
-        with _lock:
-            attentions = [a for a in decoder_self_attentions(model) if all(map(_can_pack, inputs_of(a)))]
-            replaced = [
-                (parent, name, layer)
-                for parent in model.modules()
-                for name, layer in parent.named_children()
-                if _can_pack(layer)
-            ]
-            for attention in attentions:
-                attention.qkv_proj = PackedLinear(*inputs_of(attention))
-            for parent, name, layer in replaced:
-                setattr(parent, name, PackedLinear(layer))
+    if tokens < _TOKENS_WORTH_PACKING or not _has_onednn():
+        yield
+        return
+    with _lock:
+        packing = _packings.get(model)
+        if packing is None:
+            packing = _packings[model] = _Packing(model)
+        packing.blocks += 1
     try:
         yield
     finally:
         with _lock:
-            for parent, name, layer in replaced:
-                setattr(parent, name, layer)
-            for attention in attentions:
-                del attention.qkv_proj
+            packing.blocks -= 1
+            if packing.blocks == 0:
+                packing.undo()
+                del _packings[model]
 
 
 def decoder_self_attentions(model: nn.Module) -> list[Any]:

@@ -2,11 +2,13 @@
 
 import functools
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import (
     DynamicCache,
     EncoderDecoderCache,
@@ -21,6 +23,7 @@ from vanilla_transformer import PaperGenerationMixin, VanillaTransformerForCondi
 from vanilla_transformer.inference import beam_search, fast_search
 from vanilla_transformer.inference.decode_step import IncrementalDecoder
 from vanilla_transformer.inference.top_k import argmax, top_continuations
+from vanilla_transformer.inference.weight_packing import PackedLinear
 
 
 def model_of(seed=0, **changes):
@@ -236,6 +239,45 @@ def test_fast_search_leaves_models_in_training_or_with_hooks_to_library(counting
     assert counting.taken == 0
     model.generate(sources(2, 5), max_new_tokens=3)  # the library has left its recording hooks
     assert counting.taken == 1
+
+
+MODULES = ["", "model", "model.decoder", "lm_head", "model.decoder.embed_tokens", "model.decoder.embed_positions"]
+MODULES += ["model.decoder.dropout", "model.decoder.layers.0.fc1", "model.decoder.layers.0.self_attn_layer_norm"]
+MODULES += ["model.decoder.layers.0.self_attn.k_proj", "model.decoder.layers.0.encoder_attn.q_proj"]
+MODULES += ["model.decoder.layers.0.activation_fn", "model.decoder.layers.0.dropout"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_generate_fires_hooks_at_each_step(name):
+    model, calls = model_of(), []
+    hook = model.get_submodule(name).register_forward_pre_hook(lambda *_: calls.append(1))
+    found = model.generate(sources(2, 5), max_new_tokens=4, min_new_tokens=4, num_beams=1)
+    hook.remove()
+    assert len(calls) % 4 == 0 and len(calls) >= 4 and found.shape[1] == 5
+
+
+def test_generate_fires_global_hooks_at_each_step():
+    model, calls = model_of(), []
+    hook = register_module_forward_pre_hook(lambda module, _: calls.append(module is model))
+    try:
+        model.generate(sources(2, 5), max_new_tokens=4, min_new_tokens=4, num_beams=1)
+    finally:
+        hook.remove()
+    assert sum(calls) == 4
+
+
+def test_generate_in_threads_gives_tokens_of_one_thread():
+    model = model_of()
+    requests = [(sources(8, 9), {"num_beams": 4}), (sources(2, 5), {}), (sources(16, 7), {"output_scores": True})]
+    requests += [(sources(9, 8), {"length_penalty": 2.0, "num_beams": 3}), (sources(1, 3), {"num_beams": 2})]
+
+    def generate(request):
+        return model.generate(request[0], max_new_tokens=12, **request[1]).tolist()
+
+    expected = [generate(request) for request in requests]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(generate, requests * 6)) == expected * 6
+    assert not any(isinstance(module, PackedLinear) for module in model.modules())
 
 
 def test_fast_search_obeys_passed_max_length_criterion(counting):

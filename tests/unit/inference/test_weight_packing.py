@@ -1,5 +1,7 @@
 """Linear layers packed for oneDNN while a model decodes on a CPU."""
 
+from contextlib import ExitStack
+
 import pytest
 import torch
 from torch import nn
@@ -120,3 +122,26 @@ def test_packed_weights_leave_small_requests():
     model.model.encoder.register_forward_pre_hook(lambda *_: seen.append(kinds(model)))
     model.generate(tokens(1, 9))
     assert seen == [{nn.Linear}]
+
+
+@needs_onednn
+def test_packed_weights_last_as_long_as_any_block():
+    """Two threads generate: the first to begin ends first."""
+    model = tiny_model()
+    with ExitStack() as second:
+        with packed_weights(model):
+            second.enter_context(packed_weights(model))
+        assert kinds(model) == {PackedLinear}
+        assert hasattr(model.model.decoder.layers[0].self_attn, "qkv_proj")
+    assert kinds(model) == {nn.Linear}
+    assert not hasattr(model.model.decoder.layers[0].self_attn, "qkv_proj")
+
+
+@needs_onednn
+def test_packed_weights_let_other_threads_iterate_over_modules():
+    attention = (model := tiny_model()).model.decoder.layers[0].self_attn
+    names = iter(attention.named_modules())
+    found = [next(names)[0], next(names)[0]]
+    with packed_weights(model):
+        found += [name for name, _ in names]
+    assert found == ["", "q_proj", "k_proj", "v_proj", "out_proj"]

@@ -56,7 +56,7 @@ test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less 
 
 test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, new random examples
 	$(BIN)/python -m pytest tests/slow
-	$(PYTEST) -m hypothesis --hypothesis-profile default
+	$(PYTEST) -m hypothesis --hypothesis-profile random
 
 test-oldest: $(OLDEST)/.ready ## The unit tests with the oldest releases that setup.py admits (downloads about 3 GB)
 	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit

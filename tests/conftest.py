@@ -20,6 +20,7 @@ from vanilla_transformer.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)  # models this small gain nothing from more, and beside other processes lose a lot
 

@@ -7,8 +7,10 @@ standard error and status 2. Slow imports are inside functions, so that `--help`
 import difflib
 import importlib
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 
+_LONGEST_MESSAGE = 900  # characters
 COMMANDS = {
     "train": "train a model from a recipe, text files or a dataset",
     "train-tokenizer": "train a joint subword vocabulary on text files",
@@ -44,8 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 2 for a user's mistake, 3 for a diverged loss, 130 for Ctrl-C."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     try:
-        command(sys.argv[1:] if arguments is None else arguments)
+        _check_encoding(arguments)
+        command(arguments)
     except (ValueError, OSError) as error:
         sys.stderr.write(f"error: {_on_one_line(error)}\n")
         return 2
@@ -74,8 +78,18 @@ def _unknown_command(name: str) -> str:
     return f"There is no command {name!r}.{hint} Commands: {', '.join(COMMANDS)}."
 
 
+def _check_encoding(arguments: Sequence[str]) -> None:
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):  # Python's form of other bytes (PEP 383)
+            raise ValueError(f"Arguments must be UTF-8, got {ascii(argument)}.")
+
+
 def _on_one_line(error: Exception) -> str:
-    return " ".join(line.strip() for line in str(error).splitlines())
+    """Return the message of an error without line breaks, and of an error of the system without its number."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}."
+    return textwrap.shorten(text, _LONGEST_MESSAGE, placeholder=" …")
 
 
 def _usage() -> str:

@@ -40,10 +40,11 @@ def main(arguments: Sequence[str]) -> None:
     folder = Path(options.output_dir)
     check_output_dir(folder)
     show_progress()
-    print("Writing the corpus ...")
     corpus = folder / "corpus"
+    recipe = parse_recipe([str(find_recipe("demo")), *_recipe_flags(options, corpus)])
+    print("Writing the corpus ...")
     write_demo_corpus(corpus)
-    train(parse_recipe([str(find_recipe("demo")), *_recipe_flags(options, corpus)]), evaluate=validation_scores)
+    train(recipe, evaluate=validation_scores)
     _print_scores(folder, corpus)
     draw_pictures(_draw, folder)
     _print_next_steps(folder)

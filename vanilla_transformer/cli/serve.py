@@ -41,26 +41,26 @@ def main(arguments: Sequence[str]) -> None:
     with requires_extra("serve", "Serving"):
         from vanilla_transformer.serving.server import bind, run_server
         from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
-    listener = bind(options.host, options.port)
-    limit_onednn_cache()
-    from vanilla_transformer.inference.loading import load_pipeline
+    with bind(options.host, options.port) as listener:
+        limit_onednn_cache()
+        from vanilla_transformer.inference.loading import load_pipeline
 
-    translate = load_pipeline(name, options.backend)
-    service = create_service(
-        translate_with(translate),
-        options,
-        count_tokens_with(translate.tokenizer),
-        api_keys=keys,
-        metrics=options.metrics,
-        docs=options.docs,
-    )
-    if options.page:
-        service = _add_page(service, translate, name, options)
-    host, port = listener.getsockname()[:2]
-    if not keys and not _is_loopback(host):
-        print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
-    print(f"Serving {name} at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it).", flush=True)
-    run_server(service, listener, options)
+        translate = load_pipeline(name, options.backend)
+        service = create_service(
+            translate_with(translate),
+            options,
+            count_tokens_with(translate.tokenizer),
+            api_keys=keys,
+            metrics=options.metrics,
+            docs=options.docs,
+        )
+        if options.page:
+            service = _add_page(service, translate, name, options)
+        host, port = listener.getsockname()[:2]
+        if not keys and not _is_loopback(host):
+            print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
+        print(f"Serving {name} at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it).", flush=True)
+        run_server(service, listener, options)
 
 
 def _is_loopback(host: str) -> bool:

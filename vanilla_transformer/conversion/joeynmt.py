@@ -81,7 +81,10 @@ def read_joeynmt(folder: str | Path) -> JoeyNMTModel:
         ValueError: the checkpoint is not JoeyNMT's, or a tokenizer is not SentencePiece.
     """
     folder = Path(folder)
-    config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"{folder / 'config.yaml'} must be YAML: {error}") from error
     _check_tokenizers(config["data"])
     checkpoints = [path for path in [folder / "best.ckpt"] if path.exists()] or sorted(folder.glob("*.ckpt"))
     if len(checkpoints) != 1:

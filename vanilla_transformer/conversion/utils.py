@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from transformers import AutoConfig, MarianTokenizer, PreTrainedModel
+from transformers import MarianTokenizer, PreTrainedModel
 
-from vanilla_transformer.inference.loading import load_pretrained
+from vanilla_transformer.inference.loading import load_config, load_pretrained
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -61,7 +61,7 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
         ValueError: the model is of another type.
         OSError: there is no such model, or a file of it is damaged or lacks weights.
     """
-    config, wanted = AutoConfig.from_pretrained(name, trust_remote_code=False), model_class.config_class.model_type
+    config, wanted = load_config(name), model_class.config_class.model_type
     if config.model_type != wanted:
         raise ValueError(f"{name} must be a model of type {wanted!r}, got type {config.model_type!r}.")
     return load_pretrained(model_class, name, dtype=torch.float32, **kwargs)

@@ -57,7 +57,7 @@ def train_tokenizer(
         ValueError: the vocabulary has no room for bytes and special tokens, the model is unknown, there is no text,
             or `texts` is a single string.
     """
-    _check_training(texts, vocab_size, model)
+    _check_training(texts, vocab_size, min_frequency, model)
     counted = _CountedTexts(texts)
     tokenizer = _TRAINERS[model](counted, vocab_size, min_frequency, show_progress)
     if not counted.characters:
@@ -71,11 +71,13 @@ def train_tokenizer(
     )
 
 
-def _check_training(texts: Iterable[str], vocab_size: int, model: str) -> None:
+def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, model: str) -> None:
     if isinstance(texts, str):
         raise ValueError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
     if model not in TOKENIZER_MODELS:
         raise ValueError(f"`model` must be one of {', '.join(TOKENIZER_MODELS)}, got {model!r}.")
+    if min_frequency < 0:
+        raise ValueError(f"`min_frequency` must not be negative, got {min_frequency}.")
     smallest = len(_SPECIAL_TOKENS) + len(_BYTES)
     if vocab_size < smallest:
         raise ValueError(

@@ -7,16 +7,28 @@ from typing import Any, TypeVar
 
 import torch
 from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig, PreTrainedModel
-from transformers.utils import GENERATION_CONFIG_NAME
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from .translation_pipeline import TranslationPipeline
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
 _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", "max_new_tokens_beyond_source"}
+_MOST_LAYERS, _LARGEST_SIZE = 1_000, 10**7
+# What transformers raises for values of a wrong type.
+_INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
 _AGAIN = "Copy or download the model again."
 
 
@@ -31,6 +43,32 @@ def load_pipeline(name: str | Path, backend: str | None = None) -> TranslationPi
     return TranslationPipeline(load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name))
 
 
+def load_config(name: str | Path) -> PreTrainedConfig:
+    """Load the configuration of a folder or of a name on the Hub, without running code of its folder.
+
+    Raises:
+        OSError: there is no such folder, and the Hub gives no such model.
+        ValueError: the configuration is invalid.
+    """
+    if Path(name).is_dir():
+        _check_config_file(Path(name) / CONFIG_NAME)
+    try:
+        if not Path(name).is_dir():
+            validate_repo_id(str(name))
+        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except HFValidationError as error:
+        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
+    except _INVALID_CONFIG as error:
+        raise ValueError(f"The configuration of {name} is invalid: {error}") from error
+    except OSError as error:
+        if Path(name).is_dir():
+            raise
+        reason = str(error).splitlines()[0]
+        raise FileNotFoundError(
+            f"There is no model folder {name}, and the Hub gives no such model: {reason}"
+        ) from error
+
+
 def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
     """Load a model for inference, without running code of its folder.
 
@@ -43,12 +81,14 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         OSError: there is no such model, or a file of it is damaged or lacks weights.
         ValueError: its configuration or generation config is invalid.
     """
-    _check_name(name)
+    load_config(name)
     _check_generation_config(name)
     try:
         model, found = model_class.from_pretrained(name, trust_remote_code=False, output_loading_info=True, **kwargs)
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
+    except _INVALID_CONFIG as error:
+        raise ValueError(f"The configuration of {name} is invalid: {error}") from error
     missing = sorted(found["missing_keys"])
     if missing:
         raise OSError(f"The weights of {name} lack {len(missing)} tensors, such as {missing[0]}. {_AGAIN}")
@@ -71,13 +111,25 @@ def load_tokenizer(name: str | Path) -> Any:
         raise OSError(f"The tokenizer of {name} is damaged ({error}). {_AGAIN}") from error
 
 
-def _check_name(name: str | Path) -> None:
-    if Path(name).is_dir():
-        return
+def _check_config_file(path: Path) -> None:
+    """Refuse values that transformers does not check before it uses them."""
+    if not path.is_file():
+        raise FileNotFoundError(f"The model folder {path.parent} must have a {path.name}, but it has none.")
     try:
-        validate_repo_id(str(name))
-    except HFValidationError as error:
-        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} must hold a JSON object, got {type(config).__name__}.")
+    model_type, code = config.get("model_type"), config.get("auto_map", {})
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+        raise ValueError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}.")
+    for field, value in config.items():
+        limit = _MOST_LAYERS if field.endswith("layers") else _LARGEST_SIZE
+        if isinstance(value, int) and value > limit:  # building the model would take all memory or hours
+            raise ValueError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
+    if not isinstance(code, dict):
+        raise ValueError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
 
 
 def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:

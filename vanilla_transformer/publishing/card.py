@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from safetensors import safe_open
-from transformers import AutoConfig, GenerationConfig
+from transformers import GenerationConfig
 
+from vanilla_transformer.inference.loading import load_config
 from vanilla_transformer.metric_labels import METRIC_LABELS
+from vanilla_transformer.yaml_utils import load_yaml
 
 from .staging import CARD_NAME, publishable_files, sha256
 
@@ -34,9 +35,12 @@ def read_facts(path: str | Path) -> dict[str, Any]:
 
     Raises:
         OSError: there is no such file.
-        ValueError: a fact is missing or unknown.
+        ValueError: the file is not YAML, or a fact is missing or unknown.
     """
-    facts = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    try:
+        facts = load_yaml(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"The file of facts {path} must be YAML: {error}") from error
     if not isinstance(facts, dict):
         raise ValueError(
             f"The file of facts {path} must hold a mapping such as `name: …`, got {type(facts).__name__}."
@@ -78,7 +82,7 @@ def render_card(
         ValueError, OSError: the folder holds no model.
     """
     folder, run = Path(folder), Path(run or folder)
-    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    config = load_config(folder)
     recorded, recipe = _last_validation(run), _read_json(run / _RECIPE)
     evaluations = [_read_json(path) for path in sorted((run / _EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]

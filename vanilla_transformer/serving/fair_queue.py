@@ -37,8 +37,8 @@ class FairQueue:
     """Queue the texts of requests and take batches of them.
 
     Args:
-        limits: Limits of batches and of waiting texts. Those of waiting texts hold for small and for large requests
-            separately, so that large ones do not keep small ones out. A batch of one text may have any length.
+        limits: Limits of batches and of waiting texts. The limits of waiting texts hold separately for small and for
+            large requests, so that large ones do not keep small ones out. A batch of one text may have any length.
         clock: Returns the time in seconds.
     """
 

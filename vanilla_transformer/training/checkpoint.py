@@ -153,6 +153,8 @@ def weight_files(folder: str | Path) -> list[Path]:
         FileNotFoundError: there are no weights, or one of their files is missing.
     """
     folder = Path(folder)
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no model folder {folder}.")
     if (folder / SAFE_WEIGHTS_NAME).is_file():
         return [folder / SAFE_WEIGHTS_NAME]
     if not (folder / SAFE_WEIGHTS_INDEX_NAME).is_file():

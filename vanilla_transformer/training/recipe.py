@@ -54,9 +54,9 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"The recipe {path} must be YAML: {error}") from error
     if not isinstance(recipe, dict):
         raise ValueError(f"The recipe {path} must hold `key: value` lines, got {type(recipe).__name__}.")
-    wrong = next((key for key in recipe if not isinstance(key, str)), None)
-    if wrong is not None:
-        raise ValueError(f"Every key of the recipe {path} must be a name, got {wrong!r}.")
+    for key in recipe:
+        if not isinstance(key, str):
+            raise ValueError(f"Every key of the recipe {path} must be a name, got {key!r}.")
     return recipe
 
 
@@ -69,9 +69,19 @@ def check_renamed(names: Iterable[str], what: str) -> None:
 
 
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:
-    """Return a recipe as flags. Lists and mappings become JSON."""
-    return [part for name, value in recipe.items() if value is not None for part in (f"--{name}", _as_word(value))]
+    """Return a recipe as flags. Lists and mappings become JSON.
+
+    Raises:
+        ValueError: a value has no form in JSON, such as a date.
+    """
+    given = {name: value for name, value in recipe.items() if value is not None}
+    return [part for name, value in given.items() for part in (f"--{name}", _as_word(name, value))]
 
 
-def _as_word(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, list | dict) else str(value)
+def _as_word(name: str, value: Any) -> str:
+    if not isinstance(value, list | dict):
+        return str(value)
+    try:
+        return json.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"`{name}` must hold text, numbers, lists and mappings only: {error}.") from error

@@ -70,11 +70,13 @@ def create_model(
     fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     set_seed(recipe.optimization.seed)
-    model: VanillaTransformerForConditionalGeneration
-    if recipe.long == LongArguments():
-        model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
-    else:
-        model = _create_long_model(fields | asdict(recipe.long))
+    try:
+        model = _create_model(fields, recipe)
+    except RuntimeError as error:  # torch has no other type for a CPU without memory
+        raise ValueError(
+            f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
+            "`vocab_size`."
+        ) from error
     config = model.config
     model.generation_config = paper_generation_config(
         config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
@@ -99,7 +101,10 @@ def _default_attention(recipe: Recipe, max_source_length: int) -> str | None:
     return "eager" if _on_cpu() and in_bf16 and max_source_length <= _LONGEST_EAGER_SOURCE else None
 
 
-def _create_long_model(fields: dict[str, Any]) -> VanillaTransformerForConditionalGeneration:
+def _create_model(fields: dict[str, Any], recipe: Recipe) -> VanillaTransformerForConditionalGeneration:
+    if recipe.long == LongArguments():
+        return VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+    fields |= asdict(recipe.long)
     from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
     from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
 

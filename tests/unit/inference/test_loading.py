@@ -78,14 +78,13 @@ def test_translate_refuses_a_damaged_model_in_one_line(kind, folder, capsys):
     assert len(errors) == 1 and said in errors[0]
 
 
-@pytest.mark.parametrize("command", ["serve", "evaluate", "convert"])
+@pytest.mark.parametrize("command", ["evaluate", "convert"])
 @pytest.mark.parametrize("kind", ["a missing tensor", "NaN", "a truncated generation config"])
 def test_commands_refuse_a_damaged_model(command, kind, folder, tmp_path, capsys):
     damage, said = DAMAGE[kind]
     damage(folder)
     (tmp_path / "text").write_text("A man.\n")
     words = {
-        "serve": ["--port", "1"],
         "evaluate": ["--source", str(tmp_path / "text"), "--target", str(tmp_path / "text")],
         "convert": [str(tmp_path / "converted"), "--target_format", "marian"],
     }[command]

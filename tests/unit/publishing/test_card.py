@@ -113,5 +113,5 @@ def test_read_facts_refuses_other_structures(tmp_path):
 
 
 def test_render_card_refuses_a_folder_without_a_model(tmp_path):
-    with pytest.raises(ValueError, match="Unrecognized model in"):
+    with pytest.raises(FileNotFoundError, match="must have a config.json"):
         render(tmp_path)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import torch
 from torch.optim.swa_utils import get_ema_multi_avg_fn
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.file_utils import HASHES_FILE, find_damage, has_weights, save_model_folder
+from vanilla_transformer.inference.loading import load_pretrained, load_tokenizer
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
 
@@ -83,9 +84,9 @@ def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path)
         weight_files(path)
     if has_weights(Path(output_dir)):
         raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
-    model = AutoModelForSeq2SeqLM.from_pretrained(paths[-1])
+    model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
     average_checkpoints(model, paths)
-    return save_model_folder(model, AutoTokenizer.from_pretrained(paths[-1]), output_dir)
+    return save_model_folder(model, load_tokenizer(paths[-1]), output_dir)
 
 
 class ExponentialMovingAverage:

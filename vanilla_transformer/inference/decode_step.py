@@ -19,6 +19,7 @@ from .weight_packing import inputs_of
 # Pairs of positions up to which plain products take less time than SDPA on a CPU.
 _FEW_PAIRS = {torch.float32: 2**14, torch.bfloat16: 2**18}
 _POSITIONS_AT_ONCE = 128
+_LEAST_ROOM = 16  # positions for which keys and values get memory at first
 
 
 class IncrementalDecoder:
@@ -151,7 +152,8 @@ class _Layer:
         """Append keys and values `(B, H, T, K)` and return all of them; double the memory whenever it is full."""
         start, end = self._length, self._length + key.shape[2]
         if end > self._keys.shape[2]:
-            self._keys, self._values = (_enlarge(room, start, 2 * end) for room in (self._keys, self._values))
+            size = max(2 * end, _LEAST_ROOM)
+            self._keys, self._values = (_enlarge(room, start, size) for room in (self._keys, self._values))
         self._keys[:, :, start:end] = key
         self._values[:, :, start:end] = value
         self._length = end

@@ -194,9 +194,9 @@ def memory_by_requests(service: Service, requests: int) -> dict[int, float]:
     """Return the resident megabytes of the service after 1%, 10%, 50% and all of the requests."""
     generator = random.Random(0)
     words = _SENTENCE.split()
-    texts = [" ".join(generator.choices(words, k=generator.randint(1, 60))) for _ in range(requests)]
+    texts = [" ".join(generator.choices(words, k=generator.randint(1, 40))) for _ in range(requests)]
     found, start = {}, 0
-    with ThreadPoolExecutor(8) as pool:
+    with ThreadPoolExecutor(16) as pool:
         for share in (0.01, 0.1, 0.5, 1.0):
             end = int(requests * share)
             assert all(status == 200 for status, _ in pool.map(service.ask, texts[start:end]))

@@ -125,7 +125,7 @@ def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]
     record = folder.with_name(f"{folder.name}.{place}.record")
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else [])]
-    command += ["-m", "benchmarks.resume_worker", str(record), place, *_flags(folder)]
+    command += ["-m", "benchmarks.resume_worker", str(record), place, *run_flags(folder)]
     ended = subprocess.run(command, env=_environment(folder.parent), capture_output=True, text=True)
     expected = 0 if place == "never" else -9
     if ended.returncode != expected:
@@ -142,7 +142,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return environment
 
 
-def _flags(folder: Path) -> list[str]:
+def run_flags(folder: Path) -> list[str]:
     corpus = folder.parent / "corpus"
     options = _RECIPE | {"output_dir": folder, "cache_dir": folder.parent / "cache"}
     for split in ("train", "validation"):

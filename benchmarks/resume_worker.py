@@ -25,6 +25,7 @@ import torch
 from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.file_utils import HASHES_FILE
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -104,7 +105,7 @@ def kill_while_writing(checkpoint: str) -> None:
         if event != "open" or "w" not in str(arguments[1]):
             return
         path = Path(str(arguments[0]))
-        if path.name == "training_state.json" and path.parent.name.startswith(f".{checkpoint}."):
+        if path.name == HASHES_FILE and path.parent.name.startswith(f".{checkpoint}."):
             kill_all_processes()
 
     sys.addaudithook(hook)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache
 from transformers.generation import GenerationConfig, GenerationMixin
 from transformers.modeling_outputs import BaseModelOutputWithPast, CausalLMOutputWithPast
-from transformers.utils import can_return_tuple
+from transformers.utils import ModelOutput, can_return_tuple
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
@@ -170,13 +170,24 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         """
         Continue a text; see `GenerationMixin.generate`. The rows of `past_key_values` are repeated for beams.
 
+        An EOS at the end of all prompts is not read, unless it is the only token: tokenizers append it, and
+        `pipeline("text-generation")` passes it on, but the text is not over. The output begins with the given prompt.
+
         Raises:
             ValueError: `past_key_values` already holds the whole text.
         """
         cache = kwargs.get("past_key_values")
         if cache is not None:
             kwargs["past_key_values"] = repeat_cache(self, cache, generation_config, kwargs)
-        return super().generate(inputs, generation_config, *args, **kwargs)
+        if inputs is not None:
+            inputs, kwargs = None, kwargs | {"input_ids": inputs}
+        prompt: Any = kwargs.get("input_ids")
+        eos = generation_option(self, "eos_token_id", generation_config, kwargs)
+        if (cache is not None and cache.get_seq_length() > 0) or not ends_with(prompt, eos):
+            return super().generate(inputs, generation_config, *args, **kwargs)
+        names = [name for name in ("input_ids", "attention_mask", "position_ids") if kwargs.get(name) is not None]
+        kwargs |= {name: kwargs[name][:, :-1] for name in names}
+        return insert_prompt(super().generate(inputs, generation_config, *args, **kwargs), prompt)
 
     def prepare_inputs_for_generation(
         self,
@@ -207,6 +218,24 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             is_first_iteration=is_first_iteration,
             **kwargs,
         )
+
+
+def ends_with(prompt: Tensor | None, eos_token_id: int | list[int] | None) -> bool:
+    """Tell whether all rows of `prompt` `(B, L)` end with EOS after at least one other token."""
+    if prompt is None or eos_token_id is None or prompt.shape[1] < 2:
+        return False
+    return bool(torch.isin(prompt[:, -1], torch.as_tensor(eos_token_id, device=prompt.device)).all())
+
+
+def insert_prompt(outputs: Any, prompt: Tensor) -> Any:
+    """Return the output of `generate()` for a prompt without its last token with the whole `prompt` `(B, L)`."""
+    sequences = getattr(outputs, "sequences", outputs)
+    prompts = prompt.repeat_interleave(len(sequences) // len(prompt), dim=0)
+    sequences = torch.cat([prompts, sequences[:, prompt.shape[1] - 1 :]], dim=1)
+    if not isinstance(outputs, ModelOutput):
+        return sequences
+    outputs.sequences = sequences
+    return outputs
 
 
 def generation_option(

@@ -2,7 +2,12 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Tokenizer with one joint subword vocabulary for source and target (section 5.1 of "Attention Is All You Need")."""
 
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import to_py_obj
 
 
 class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
@@ -12,13 +17,44 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with `bos_token`. The
     vocabulary contains the 256 bytes, so there is no unknown token, and `decode(..., skip_special_tokens=True)`
     returns every string of Unicode scalar values unchanged. A `</s>` in a text is five characters, not the special
-    token.
+    token: padding, BOS and EOS are never found in a text. Tokens that a user adds, special or not, are:
+    `tokenizer.add_special_tokens({"mask_token": "<mask>"})` keeps each `<mask>` of a text in one piece.
 
     `tokenizer.json` holds everything: `AutoTokenizer` loads a saved folder without this package too, as a
     `PreTrainedTokenizerFast`.
     """
 
     model_input_names = ["input_ids", "attention_mask"]
+
+    def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
+        """Add tokens to the vocabulary. Special ones, such as a mask or a language, take the spaces around them."""
+        if not self.split_special_tokens:
+            return super().add_tokens(new_tokens, special_tokens)
+        added = 0
+        for token in [new_tokens] if isinstance(new_tokens, str | AddedToken) else new_tokens:
+            added += super().add_tokens(*self._arguments_to_find(token, special_tokens))
+        return added
+
+    def decode(self, token_ids: Any, skip_special_tokens: bool = False, **kwargs: Any) -> Any:
+        """Convert ids to text, or several rows of ids to a list of texts."""
+        token_ids = to_py_obj(token_ids)
+        if skip_special_tokens:
+            token_ids = _without(token_ids, set(self.all_special_ids))
+        return super().decode(token_ids, skip_special_tokens, **kwargs)
+
+    def _arguments_to_find(self, token: str | AddedToken, special: bool) -> tuple[list[str | AddedToken], bool]:
+        """Return the arguments of `add_tokens` by which the backend finds a special token in texts."""
+        special = special or getattr(token, "special", False)
+        if not special or str(token) in (self.pad_token, self.bos_token, self.eos_token):
+            return [token], special
+        return [AddedToken(str(token), lstrip=True, rstrip=True, normalized=False, special=False)], False
+
+
+def _without(token_ids: Any, special: set[int]) -> Any:
+    """Remove special ids from a row, or from each row; a single id stays as it is."""
+    if not isinstance(token_ids, Sequence):
+        return token_ids
+    return [_without(each, special) for each in token_ids if isinstance(each, Sequence) or each not in special]
 
 
 __all__ = ["VanillaTransformerTokenizer"]

@@ -1,0 +1,104 @@
+"""Pipelines of transformers with decoder-only and encoder-only models, and special tokens that a user adds."""
+
+import pytest
+import torch
+from transformers import AutoTokenizer, pipeline
+
+from vanilla_transformer import (
+    VanillaTransformerDecoderConfig,
+    VanillaTransformerEncoderConfig,
+    VanillaTransformerForCausalLM,
+    VanillaTransformerForMaskedLM,
+)
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+
+TEXTS = ["The child sleeps.", "Where is the dog?"] * 20
+SIZES = {"d_model": 16, "init_std": 0.3}
+
+
+@pytest.fixture(scope="module")
+def special_tokenizer(tmp_path_factory):
+    """Return a tokenizer with a mask and a language, and the same one saved and loaded."""
+    tokenizer = train_tokenizer(TEXTS, vocab_size=300)
+    tokenizer.add_special_tokens({"mask_token": "<mask>", "extra_special_tokens": ["<2de>"]})
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return [tokenizer, AutoTokenizer.from_pretrained(folder)]
+
+
+def ids_of(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def test_tokenizer_keeps_added_special_tokens_whole(special_tokenizer):
+    for tokenizer in special_tokenizer:
+        language, mask = tokenizer.convert_tokens_to_ids(["<2de>", "<mask>"])
+        assert ids_of(tokenizer, "<2de> The child") == [language, *ids_of(tokenizer, "The child")]
+        expected = [*ids_of(tokenizer, "The"), mask, *ids_of(tokenizer, "sleeps.")]
+        assert ids_of(tokenizer, "The <mask> sleeps.") == expected
+
+
+def test_tokenizer_skips_added_special_tokens_when_it_decodes(special_tokenizer):
+    for tokenizer in special_tokenizer:
+        ids = tokenizer(["<2de> The child", "The child"])["input_ids"]
+        assert tokenizer.batch_decode(ids, skip_special_tokens=True) == ["The child", "The child"]
+        assert tokenizer.decode(ids[0]) == "<2de> The child</s>"
+        assert tokenizer.decode(torch.tensor(ids[0]), skip_special_tokens=True) == "The child"
+
+
+def test_tokenizer_takes_its_own_symbols_in_a_text_for_characters(special_tokenizer):
+    for tokenizer in special_tokenizer:
+        for symbol in ("<pad>", "<s>", "</s>"):
+            assert len(ids_of(tokenizer, f"a {symbol}")) > 2
+            ids = tokenizer(f"a {symbol} b")["input_ids"]
+            assert tokenizer.decode(ids, skip_special_tokens=True) == f"a {symbol} b"
+
+
+def test_tokenizer_replaces_its_eos_by_one_that_no_text_contains():
+    tokenizer = train_tokenizer(TEXTS, vocab_size=300)
+    tokenizer.add_special_tokens({"eos_token": "<eot>"})
+    assert tokenizer.eos_token_id not in ids_of(tokenizer, "The <eot>")
+
+
+def test_fill_mask_pipeline_finds_the_mask(special_tokenizer):
+    tokenizer = special_tokenizer[1]
+    config = VanillaTransformerEncoderConfig(
+        vocab_size=len(tokenizer), encoder_layers=1, encoder_attention_heads=2, encoder_ffn_dim=8, **SIZES
+    )
+    fill = pipeline("fill-mask", model=VanillaTransformerForMaskedLM(config).eval(), tokenizer=tokenizer)
+    answers = fill("The <mask> sleeps.", top_k=2)
+    assert len(answers) == 2 and all(answer["token"] < len(tokenizer) for answer in answers)
+
+
+def language_model(tokenizer):
+    torch.manual_seed(0)
+    config = VanillaTransformerDecoderConfig(
+        vocab_size=len(tokenizer), decoder_layers=1, decoder_attention_heads=2, decoder_ffn_dim=8, **SIZES
+    )
+    return VanillaTransformerForCausalLM(config).eval()
+
+
+def test_text_generation_pipeline_continues_before_eos(special_tokenizer):
+    tokenizer = special_tokenizer[0]
+    model = language_model(tokenizer)
+    options = {"max_new_tokens": 5, "do_sample": False}
+    prompt = torch.tensor([ids_of(tokenizer, "Where is")])
+    expected = tokenizer.decode(model.generate(prompt, **options)[0], skip_special_tokens=True)
+    generate = pipeline("text-generation", model=model, tokenizer=tokenizer)
+    assert generate("Where is", **options) == [{"generated_text": expected}]
+
+
+def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):
+    model, options = language_model(special_tokenizer[0]), {"max_new_tokens": 3, "do_sample": False}
+    prompt = torch.tensor([[5, 6, 2], [7, 8, 2]])
+    plain = model.generate(prompt[:, :2], **options)
+    found = model.generate(prompt, attention_mask=torch.ones_like(prompt), **options)
+    assert torch.equal(found, torch.cat([prompt, plain[:, 2:]], dim=1))
+    beams = model.generate(
+        input_ids=prompt, num_beams=2, num_return_sequences=2, return_dict_in_generate=True, **options
+    )
+    assert torch.equal(beams.sequences[:, :3], prompt.repeat_interleave(2, dim=0))
+    for other in ([[2]], [[5, 2], [5, 6]]):
+        with_eos = model.generate(torch.tensor(other), **options)
+        assert torch.equal(with_eos[:, : len(other[0])], torch.tensor(other))
+        assert with_eos.shape[1] <= len(other[0]) + 3

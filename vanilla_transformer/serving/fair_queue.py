@@ -3,15 +3,16 @@
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from .limits import Limits, Refusal
 
-# A request with more tokens is large. As long as there were small requests within the last seconds, large ones get
-# few tokens of each batch, so that a small one, which waits for the current batch and for its own, waits briefly.
-_SMALL_REQUEST = 256
+# A request is small as long as the small requests of its client have at most this many tokens. As long as there were
+# small requests within the last seconds, large ones get few tokens of each batch, so that a small one, which waits for
+# the current batch and for its own, waits briefly.
+_TOKENS_OF_SMALL_REQUESTS = 256
 _SECONDS_WITH_SMALL_BATCHES = 30.0
 _FEW_TOKENS = 32
 
@@ -58,7 +59,8 @@ class FairQueue:
         Raises:
             Refusal: 503; too many texts wait.
         """
-        small = sum(text.tokens for text in request.texts) <= _SMALL_REQUEST
+        tokens = self._small.tokens[request.client] + sum(text.tokens for text in request.texts)
+        small = tokens <= _TOKENS_OF_SMALL_REQUESTS
         lane = self._small if small else self._large
         if lane.texts[request.client] + len(request.texts) > self._limits.max_waiting_per_client:
             raise Refusal(503, "Too many of your texts wait. Try again later.")
@@ -101,7 +103,8 @@ class _Lane:
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, deque[QueuedRequest]] = OrderedDict()
-        self.texts: Counter[str] = Counter()  # by client
+        self.texts: Counter[str] = Counter()  # waiting, by client
+        self.tokens: Counter[str] = Counter()
 
     def __len__(self) -> int:
         """Return the number of clients that wait."""
@@ -109,7 +112,7 @@ class _Lane:
 
     def add(self, request: QueuedRequest) -> None:
         self._clients.setdefault(request.client, deque()).append(request)
-        self.texts[request.client] += len(request.texts)
+        self._count(request.client, request.texts, 1)
 
     def first(self) -> QueuedText:
         return next(iter(self._clients.values()))[0].texts[0]
@@ -118,7 +121,7 @@ class _Lane:
         client, requests = self._clients.popitem(last=False)
         request = requests.popleft()
         text = request.texts.popleft()
-        self._count(client, -1)
+        self._count(client, [text], -1)
         if request.texts:
             requests.append(request)
         if requests:
@@ -129,14 +132,16 @@ class _Lane:
         requests = self._clients.get(request.client, deque())
         if request in requests:
             requests.remove(request)
-            self._count(request.client, -len(request.texts))
+            self._count(request.client, request.texts, -1)
             if not requests:
                 del self._clients[request.client]
 
-    def _count(self, client: str, change: int) -> None:
-        self.texts[client] += change
+    def _count(self, client: str, texts: Iterable[QueuedText], sign: int) -> None:
+        for text in texts:
+            self.texts[client] += sign
+            self.tokens[client] += sign * text.tokens
         if not self.texts[client]:
-            del self.texts[client]
+            del self.texts[client], self.tokens[client]
 
 
 def _padded_tokens(texts: list[QueuedText]) -> int:

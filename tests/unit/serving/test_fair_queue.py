@@ -50,6 +50,19 @@ def test_fair_queue_puts_a_small_request_before_a_large_one(queue):
     assert batch[0] == "small0" and 1 < len(batch) <= 7, "the large request gets a small part of the batch"
 
 
+def test_fair_queue_does_not_prefer_a_client_with_many_small_requests(queue):
+    for number in range(100):
+        queue.add(request("a", f"flood{number}-", 1))
+    assert len(queue) == 100
+    assert len(queue.take()) == 8
+    queue.add(request("b", "small", 1))
+    assert len(queue.take()) == 3, "most of the flood counts as large requests"
+    assert names(queue.take())[:2] == ["flood8-0", "small0"]
+    for number in range(5):
+        queue.add(request("b", f"next{number}-", 1))
+        assert f"next{number}-0" in names(queue.take()) + names(queue.take())
+
+
 def test_fair_queue_keeps_batches_short_while_there_are_small_requests(queue, clock):
     queue.add(request("a", "large", 200))
     assert len(queue.take()) == 8

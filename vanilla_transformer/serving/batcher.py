@@ -112,6 +112,10 @@ class Batcher:
                 else:
                     self._arrived.clear()
                     await self._arrived.wait()
+        except Exception as error:
+            self.last_failure = type(error).__name__
+            self._break()
+            raise
         finally:
             self.stop()
 

@@ -19,7 +19,7 @@ from .service import is_api_key
 
 _NUM_HYPOTHESES = 4
 _MAX_PLOTTED_CHARACTERS = 200
-_MAX_VISITORS_WAITING = 64
+_MAX_VISITORS_AT_ONCE, _MAX_VISITORS_WAITING = 8, 64
 Answer = tuple[str, list[list[str | int]], str]
 
 
@@ -64,7 +64,7 @@ def add_page(
         picture = gr.HTML(elem_id="attention", visible=draw_attention is not None)
         button.click(answer, source, [target, best, picture])
         source.submit(answer, source, [target, best, picture])
-        page.queue(max_size=_MAX_VISITORS_WAITING)
+        page.queue(max_size=_MAX_VISITORS_WAITING, default_concurrency_limit=_MAX_VISITORS_AT_ONCE)
     service.add_middleware(_NoUploads)
     log_in = (lambda name, password: is_api_key(password, api_keys)) if api_keys else None
     return gr.mount_gradio_app(service, page, path="/", auth=log_in)

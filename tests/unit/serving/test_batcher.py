@@ -160,6 +160,20 @@ def test_batcher_reports_a_model_that_hangs(monkeypatch):
     assert run_with_batcher(scenario, model, request_seconds=1)
 
 
+def test_batcher_is_broken_if_its_loop_ends():
+    async def scenario(batcher):
+        def fail():
+            raise KeyError("a mistake in the queue")
+
+        batcher._queue.take = fail
+        for _ in range(2):
+            with pytest.raises(ModelFailure):
+                await batcher.translate(["a"], 1)
+        return batcher.broken, batcher.last_failure
+
+    assert run_with_batcher(scenario) == (True, "KeyError")
+
+
 def test_batcher_refuses_texts_beyond_the_queue():
     async def scenario(batcher):
         with pytest.raises(Refusal, match="Too many texts wait"):

@@ -84,8 +84,11 @@ def test_text_generation_pipeline_continues_before_eos(special_tokenizer):
     options = {"max_new_tokens": 5, "do_sample": False}
     prompt = torch.tensor([ids_of(tokenizer, "Where is")])
     expected = tokenizer.decode(model.generate(prompt, **options)[0], skip_special_tokens=True)
+    seen = []
+    model.model.embed_tokens.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].tolist()))
     generate = pipeline("text-generation", model=model, tokenizer=tokenizer)
     assert generate("Where is", **options) == [{"generated_text": expected}]
+    assert seen[0] == prompt.tolist()
 
 
 def test_generate_does_not_read_an_eos_that_ends_all_prompts(special_tokenizer):

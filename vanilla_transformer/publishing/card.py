@@ -3,11 +3,12 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub.utils import validate_repo_id
 from safetensors import safe_open
 from transformers import GenerationConfig
 
@@ -26,7 +27,10 @@ _OUTPUT_FOLDERS = ("output_dir", "cache_dir")
 _UNKNOWN = "unknown"
 _FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
 _FACTS |= {"validation_text", "example", "limits"}
+# Names on the Hub: the training data, and the model that was fine-tuned or converted.
+_OPTIONAL_FACTS = {"datasets", "base_model"}
 _CORPUS_FACTS = {"name", "license"}
+_METRIC_ARGUMENTS = {"signature": "signature", "interval_95": "margin"}
 _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
 
@@ -45,18 +49,33 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         raise ValueError(
             f"The file of facts {path} must hold a mapping such as `name: …`, got {type(facts).__name__}."
         )
-    _check_names(path, facts, _FACTS)
+    _check_names(path, facts, _FACTS, _OPTIONAL_FACTS)
     if not isinstance(facts["data"], list) or not all(isinstance(corpus, dict) for corpus in facts["data"]):
         raise ValueError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
     for corpus in facts["data"]:
         _check_names(path, corpus, _CORPUS_FACTS)
+    for name in _OPTIONAL_FACTS & facts.keys():
+        _check_hub_names(path, name, facts[name])
     return facts
 
 
-def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str]) -> None:
+def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
+    for name in given if isinstance(given, list) else [given]:
+        try:
+            validate_repo_id(name)
+        except ValueError as error:
+            raise ValueError(
+                f"`{fact}` in {path} must be names on the Hub, such as user/name, got {name!r}."
+            ) from error
+
+
+def _check_names(path: str | Path, given: Mapping[str, Any], known: set[str], optional: Collection[str] = ()) -> None:
     if "licence" in given:
         raise ValueError(f"The fact 'licence' in {path} is called 'license' now.")
-    for names, problem in ((known - given.keys(), "lacks"), (given.keys() - known, "has the unknown fact")):
+    for names, problem in (
+        (known - given.keys(), "lacks"),
+        (given.keys() - known - {*optional}, "has the unknown fact"),
+    ):
         if names:
             raise ValueError(f"The file of facts {path} {problem} {min(names)!r}. Facts may be 'unknown'.")
 
@@ -138,16 +157,21 @@ def _card_data(facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], v
         library_name="transformers",
         pipeline_tag="translation",
         tags=["vanilla-transformer", f"vanilla-transformer-{version}"],
+        datasets=facts.get("datasets"),
+        base_model=facts.get("base_model"),
         metrics=sorted({row["metric"] for row in results}) or None,
         eval_results=[
             EvalResult(
                 task_type="translation",
-                dataset_type="text",
+                # The Hub groups scores by type, configuration and split.
+                dataset_type=re.sub(r"\W+", "-", row["text"].lower()).strip("-"),
                 dataset_name=row["text"],
+                dataset_config=f"{facts['source_language']}-{facts['target_language']}",
+                dataset_split=row["split"],
                 metric_type=row["metric"],
                 metric_name=row["measure"],
                 metric_value=row["score"],
-                metric_args={"signature": row["signature"], "interval_95": row["margin"]},
+                metric_args={name: row[key] for name, key in _METRIC_ARGUMENTS.items() if row[key] != _UNKNOWN},
             )
             for row in results
         ]
@@ -158,7 +182,9 @@ def _card_data(facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], v
 def _validation_results(facts: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the scores of the last validation, which have no confidence interval."""
     return [
-        _result(facts["validation_text"], metric, recorded[metric], None, recorded[f"{metric}_signature"])
+        _result(
+            facts["validation_text"], "validation", metric, recorded[metric], None, recorded[f"{metric}_signature"]
+        )
         for metric in ("bleu", "chrf")
         if metric in recorded
     ]
@@ -167,15 +193,16 @@ def _validation_results(facts: Mapping[str, Any], recorded: Mapping[str, Any]) -
 def _test_results(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the scores recorded by `evaluate --name`."""
     return [
-        _result(evaluation["name"], metric, found["score"], found["margin"], found["signature"])
+        _result(evaluation["name"], "test", metric, found["score"], found["margin"], found["signature"])
         for evaluation in evaluations
         for metric, found in evaluation["scores"].items()
     ]
 
 
-def _result(text: str, metric: str, score: float, margin: float | None, signature: str) -> dict[str, Any]:
+def _result(text: str, split: str, metric: str, score: float, margin: float | None, signature: str) -> dict[str, Any]:
     return {
         "text": text,
+        "split": split,
         "metric": metric,
         "measure": METRIC_LABELS[metric],
         "score": round(score, 2),

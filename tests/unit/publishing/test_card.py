@@ -47,7 +47,7 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     assert f"| parameters | {sum(p.numel() for p in tiny_model.parameters()):,} |" in card.text
     (result,) = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("bleu", 36.79)
-    assert result.metric_args == {"signature": "nrefs:1|x", "interval_95": "unknown"}
+    assert result.metric_args == {"signature": "nrefs:1|x"}
 
 
 def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
@@ -65,6 +65,42 @@ def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
     chrf = recorded["scores"]["chrf"]
     assert f"| two sentences | chrF | {round(chrf['score'], 2)} | {round(chrf['margin'], 2)} |" in card.text
     assert r"| Two dogs \| run. |" in card.text, "a bar must not end the cell"
+
+
+def test_render_card_has_one_dataset_entry_for_each_text(folder):
+    entry = {"validation_loss": 1.0, "step": 1, "minutes": 1.0, "bleu": 36.0, "bleu_signature": "x"}
+    (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
+    (folder / "evaluations").mkdir()
+    for name in ("flickr 2016", "flickr 2017"):
+        scores = {metric: {"score": 37.0, "margin": 1.5, "signature": "y"} for metric in ("bleu", "chrf")}
+        (folder / "evaluations" / name).with_suffix(".json").write_text(json.dumps({"name": name, "scores": scores}))
+    card = render(folder)
+    (entry,) = card.data.to_dict()["model-index"]
+    datasets = [result["dataset"] for result in entry["results"]]
+    assert datasets == [
+        {
+            "name": "Multi30k validation set",
+            "type": "multi30k-validation-set",
+            "config": "en-de",
+            "split": "validation",
+        },
+        {"name": "flickr 2016", "type": "flickr-2016", "config": "en-de", "split": "test"},
+        {"name": "flickr 2017", "type": "flickr-2017", "config": "en-de", "split": "test"},
+    ]
+    assert [len(result["metrics"]) for result in entry["results"]] == [1, 2, 2]
+    assert "interval_95: unknown" not in card.content and card.content.count("interval_95: 1.5") == 4
+
+
+def test_render_card_names_datasets_and_base_model(folder, tmp_path):
+    facts = (CARDS / "demo.yaml").read_text()
+    path = tmp_path / "facts.yaml"
+    path.write_text(f"{facts}datasets: [user/data]\nbase_model: user/model\n")
+    data = render_card(folder, read_facts(path), CARDS / "template.md", version="1").data.to_dict()
+    assert (data["datasets"], data["base_model"]) == (["user/data"], "user/model")
+    path.write_text(f"{facts}datasets: [three/part/name]\n")
+    with pytest.raises(ValueError, match="`datasets` in .* must be names on the Hub, .* got 'three/part/name'"):
+        read_facts(path)
+    assert not {"datasets", "base_model"} & render(folder).data.to_dict().keys()
 
 
 def test_render_card_lists_each_file_with_its_hash(folder):

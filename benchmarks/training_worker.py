@@ -5,6 +5,7 @@ Train one system of `bench_training` in its own process until the time is over, 
 """
 
 import functools
+import inspect
 import json
 import sys
 from pathlib import Path
@@ -49,11 +50,13 @@ def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None
 def watch(meter: ThroughputMeter, model_class: Any) -> None:
     """Count the target tokens that pass the model's `forward`, in any training loop."""
     forward = model_class.forward
+    signature = inspect.signature(forward)  # tensors come by position or by name
 
     @functools.wraps(forward)
     def counted(model: Any, *arguments: Any, **tensors: Any) -> Any:
         if model.training:
-            meter.count(model, *target_tokens(tensors["decoder_input_ids"], model.config.eos_token_id))
+            decoder_input_ids = signature.bind(model, *arguments, **tensors).arguments["decoder_input_ids"]
+            meter.count(model, *target_tokens(decoder_input_ids, model.config.eos_token_id))
         return forward(model, *arguments, **tensors)
 
     model_class.forward = counted

@@ -27,7 +27,7 @@ def test_throughput_meter_counts_labels_after_the_warm_up():
         model(decoder_input_ids=torch.tensor([[1, 7, 7]])).backward()
         optimizer.step()
         # Labels 5 6 7 EOS, and 5 EOS: the start symbol stands before them, the last of the longest row is not read.
-        model(decoder_input_ids=torch.tensor([[1, 5, 6, 7], [1, 5, 2, 0]])).backward()
+        model(torch.tensor([[1, 5, 6, 7], [1, 5, 2, 0]])).backward()  # by position, too
         with pytest.raises(throughput_meter.TimeLimitReached):
             optimizer.step()
     finally:

@@ -10,6 +10,7 @@ the worker observes the order of updates, the model's `forward`, torch's dropout
 
 import functools
 import hashlib
+import inspect
 import json
 import os
 import sys
@@ -76,7 +77,8 @@ class BatchRecord:
         line = self.coming.popleft()
         if line.pop("place") == self.place:
             kill_all_processes()
-        line["tokens"] = digest(tensors["input_ids"], tensors["decoder_input_ids"])
+        given = inspect.signature(forward).bind(model, *arguments, **tensors).arguments  # by position or by name
+        line["tokens"] = digest(given["input_ids"], given["decoder_input_ids"])
         line["generator_before"] = digest(torch.get_rng_state())
         self.dropped = hashlib.sha256()
         outputs = forward(model, *arguments, **tensors)

@@ -12,6 +12,7 @@ Run by path and with public names only, so that it measures any revision: it imp
 import functools
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import sys
@@ -205,11 +206,13 @@ def _count_target_tokens() -> dict[str, int]:
     """Count the target tokens, without padding, that pass the model's `forward` in training."""
     model_class: Any = vanilla_transformer.VanillaTransformerModel
     forward, counted = model_class.forward, {"total": 0}
+    signature = inspect.signature(forward)  # revisions pass tensors by position or by name
 
     @functools.wraps(forward)
     def counting_forward(model: Any, *arguments: Any, **tensors: Any) -> Any:
         if model.training:
-            counted["total"] += int((tensors["decoder_input_ids"] != model.config.pad_token_id).sum())
+            given = signature.bind(model, *arguments, **tensors).arguments
+            counted["total"] += int((given["decoder_input_ids"] != model.config.pad_token_id).sum())
         return forward(model, *arguments, **tensors)
 
     model_class.forward = counting_forward

@@ -2,6 +2,11 @@
 
 from pathlib import Path
 
+import torch
+
+from tests import tiny
+from vanilla_transformer import VanillaTransformerForSequenceClassification
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.publishing.card import read_facts, render_card
 
 CARDS = Path(__file__).parents[1] / "model_card"
@@ -14,3 +19,24 @@ def add_card(folder, location=None):
     )
     card.save(folder / "README.md")
     return folder
+
+
+def tiny_classifier():
+    torch.manual_seed(0)
+    return VanillaTransformerForSequenceClassification(tiny.tiny_encoder_config()).eval()
+
+
+# How to build a model of each family, and its task.
+FAMILIES = {
+    "decoder-only": (tiny.tiny_causal_lm, "text-generation"),
+    "encoder-only": (tiny.tiny_masked_lm, "fill-mask"),
+    "classifier": (tiny_classifier, "text-classification"),
+    "long": (tiny.tiny_long_model, "translation"),
+    "long decoder-only": (tiny.tiny_long_causal_lm, "text-generation"),
+}
+
+
+def family_folder(family, parent):
+    """Save a model of a family of `FAMILIES` with its card."""
+    build, _ = FAMILIES[family]
+    return add_card(save_model_folder(build(), tiny.tiny_tokenizer(), parent / "model"))

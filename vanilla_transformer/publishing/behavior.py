@@ -26,6 +26,16 @@ _ROUND_TRIP_TEXTS = (
 )
 
 
+# The task of `pipeline()` by the end of the model class, and the auto class that loads it.
+TASKS = {
+    "ForConditionalGeneration": ("translation", "AutoModelForSeq2SeqLM"),
+    "ForCausalLM": ("text-generation", "AutoModelForCausalLM"),
+    "ForMaskedLM": ("fill-mask", "AutoModelForMaskedLM"),
+    "ForSequenceClassification": ("text-classification", "AutoModelForSequenceClassification"),
+}
+_NEW_TOKENS = 8  # of the answers of a language model
+
+
 class CheckFailed(Exception):
     """Raised by a check; the message describes the finding."""
 
@@ -41,27 +51,47 @@ def run_check(name: str, check: Callable[..., str], *arguments: Any) -> dict[str
     return {"name": name, "passed": False, "detail": detail}
 
 
+def find_task(architectures: Sequence[str] | None) -> tuple[str, str]:
+    """Return the task and the auto class of a model, given `config.architectures`.
+
+    Raises:
+        CheckFailed: it is the class of another model, such as a base model without a head.
+    """
+    name = next(iter(architectures or []), "")
+    for ending, found in TASKS.items():
+        if name.endswith(ending):
+            return found
+    raise CheckFailed(f"`architectures` must name a model that ends with one of {', '.join(TASKS)}, got {name!r}")
+
+
+def check_names(task: str) -> tuple[str, ...]:
+    """Return the names of the checks of a model for `task`."""
+    absent = set() if task in ("translation", "text-generation") else {"causal mask", "cache", "generation"}
+    return tuple(name for name in _CHECKS if name not in absent)
+
+
 def check_behavior(model: Any, tokenizer: Any) -> list[dict[str, Any]]:
     """Run all checks of a loaded model and return a result for each, see [`run_check`].
 
     Args:
-        model: An encoder-decoder model in float32.
+        model: A model of this package in float32, with a head.
         tokenizer: Its tokenizer.
     """
     model.eval()
-    return [run_check(name, check, model, tokenizer) for name, check in _CHECKS.items()]
+    task, _ = find_task([type(model).__name__])
+    return [run_check(name, _CHECKS[name], model, tokenizer) for name in check_names(task)]
 
 
 @torch.no_grad()
 def check_causal_mask(model: Any, tokenizer: Any) -> str:
     """Check that no target position attends to a later one (section 3.2.3): changed tokens change no earlier logit."""
-    inputs = _make_inputs(model)
+    inputs, targets = _make_inputs(model), _targets(model)
     logits = model(**inputs).logits  # (B, T, V)
     worst = 0.0
-    for position in range(1, _TARGET_LENGTH):
-        changed = inputs["decoder_input_ids"].clone()
+    for position in range(1, inputs[targets].shape[1]):
+        changed = inputs[targets].clone()
         changed[:, position:] = changed.roll(1, dims=0)[:, position:]  # tokens of another sentence
-        other = model(**{**inputs, "decoder_input_ids": changed}).logits
+        other = model(**{**inputs, targets: changed}).logits
         worst = max(worst, _relative_difference(logits[:, :position], other[:, :position]))
     return _require_close(worst, "logits of target positions before a changed token differ")
 
@@ -71,26 +101,32 @@ def check_padding(model: Any, tokenizer: Any) -> str:
     """Check that a sentence has the same logits alone and in a padded batch, with a mask and without one."""
     inputs = _make_inputs(model)
     unmasked = {name: tensor for name, tensor in inputs.items() if name != "attention_mask"}
-    batched = model(**inputs).logits
-    worst = _relative_difference(batched, model(**unmasked).logits)
+    by_source = not model.config.is_encoder_decoder and hasattr(model, "lm_head")  # a logit for each source token
+    batches = [model(**inputs).logits, model(**unmasked).logits]
+    worst = 0.0
     for row, length in enumerate(_SOURCE_LENGTHS):
         alone = {name: tensor[row : row + 1] for name, tensor in inputs.items()}
         alone["input_ids"] = alone["input_ids"][:, :length]
         alone["attention_mask"] = alone["attention_mask"][:, :length]
-        worst = max(worst, _relative_difference(model(**alone).logits, batched[row : row + 1]))
+        expected = model(**alone).logits
+        for batch in batches:
+            found = batch[row : row + 1, :length] if by_source else batch[row : row + 1]
+            worst = max(worst, _relative_difference(found, expected))
     return _require_close(worst, "logits of a sentence in a padded batch and alone differ")
 
 
 @torch.no_grad()
 def check_cache(model: Any, tokenizer: Any) -> str:
     """Check that decoding token by token with a cache gives the logits of one forward pass."""
-    inputs = _make_inputs(model)
-    targets = inputs.pop("decoder_input_ids")
-    expected = model(**inputs, decoder_input_ids=targets).logits
+    inputs, name = _make_inputs(model), _targets(model)
+    targets = inputs.pop(name)
+    if name == "input_ids":
+        inputs = {}  # without padding
+    expected = model(**inputs, **{name: targets}).logits
     past, steps = None, []
     for position in range(targets.shape[1]):
-        step = targets[:, position : position + 1]
-        outputs = model(**inputs, decoder_input_ids=step, past_key_values=past, use_cache=True)
+        step = {name: targets[:, position : position + 1]}
+        outputs = model(**inputs, **step, past_key_values=past, use_cache=True)
         past = outputs.past_key_values
         steps.append(outputs.logits)
     return _require_close(
@@ -101,12 +137,12 @@ def check_cache(model: Any, tokenizer: Any) -> str:
 def check_tied_weights(model: Any, tokenizer: Any) -> str:
     """Check that weights which the configuration ties are one tensor (section 3.4)."""
     config = model.config
-    if not config.tie_word_embeddings:
+    if not (config.tie_word_embeddings and hasattr(model, "lm_head")):
         return "the configuration ties no weights"
     matrices = {"the output projection": model.lm_head.weight}
-    if config.share_encoder_decoder_embeddings:
+    if config.is_encoder_decoder and config.share_encoder_decoder_embeddings:
         matrices["the source embedding"] = model.model.encoder.embed_tokens.weight
-    target = model.model.decoder.embed_tokens.weight
+    target = _stacks(model)[-1].embed_tokens.weight
     for name, matrix in matrices.items():
         if matrix is not target:
             raise CheckFailed(f"{name} must be the target embedding itself, but is another tensor")
@@ -119,7 +155,7 @@ def check_positions(model: Any, tokenizer: Any) -> str:
     if config.position_embedding_type != "sinusoidal":
         return f"{config.position_embedding_type} positions"
     expected = torch.tensor([_sinusoid(position, config) for position in _POSITIONS])
-    for stack in (model.model.encoder, model.model.decoder):
+    for stack in _stacks(model):
         difference = _relative_difference(stack.embed_positions(torch.tensor([_POSITIONS]))[0], expected)
         if not difference < _TOLERANCE:
             raise CheckFailed(f"positions differ from section 3.5 by {difference:.2g}")
@@ -160,11 +196,14 @@ def check_generation(model: Any, tokenizer: Any) -> str:
     """Check that the generation config is valid and has the model's special tokens, and that `generate()` runs."""
     generation = model.generation_config
     generation.validate(strict=True)
-    for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+    names = ("pad_token_id", "eos_token_id", *(["decoder_start_token_id"] if model.config.is_encoder_decoder else []))
+    for name in names:
         if getattr(generation, name) != getattr(model.config, name):
             raise CheckFailed(f"{name} is {getattr(generation, name)}, the model's is {getattr(model.config, name)}")
     inputs = _make_inputs(model)
-    model.generate(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], max_new_tokens=2)
+    row = slice(_SOURCE_LENGTHS.index(max(_SOURCE_LENGTHS)), None, len(_SOURCE_LENGTHS))  # one without padding
+    rows = slice(None) if model.config.is_encoder_decoder else row
+    model.generate(inputs["input_ids"][rows], attention_mask=inputs["attention_mask"][rows], max_new_tokens=2)
     return f"beam {generation.num_beams or 1}, length penalty {generation.length_penalty}"
 
 
@@ -180,19 +219,37 @@ _CHECKS = {
 BEHAVIOR_CHECKS = tuple(_CHECKS)
 
 
+def _stacks(model: Any) -> list[Any]:
+    """Return the encoder and the decoder, or the only stack."""
+    return [model.model.encoder, model.model.decoder] if model.config.is_encoder_decoder else [model.model]
+
+
+def _targets(model: Any) -> str:
+    """Return the name of the tokens that the model predicts."""
+    return "decoder_input_ids" if model.config.is_encoder_decoder else "input_ids"
+
+
 def _make_inputs(model: Any) -> dict[str, torch.Tensor]:
-    """Return padded sources of three lengths and targets, of random non-special tokens, the same on every call."""
+    """Return padded sources of three lengths and targets, of random non-special tokens, the same on every call.
+
+    A model with one stack has no targets.
+    """
     config = model.config
-    special = {config.pad_token_id, config.eos_token_id, config.bos_token_id, config.decoder_start_token_id}
-    plain = [token for token in range(min(config.vocab_size, config.decoder_vocab_size)) if token not in special]
+    names = ("pad_token_id", "eos_token_id", "bos_token_id", "decoder_start_token_id")
+    special = {getattr(config, name, None) for name in names}
+    sizes = [config.vocab_size, getattr(config, "decoder_vocab_size", None) or config.vocab_size]
+    plain = [token for token in range(min(sizes)) if token not in special]
     generator = torch.Generator().manual_seed(0)
     shape = (len(_SOURCE_LENGTHS), max(_SOURCE_LENGTHS) + _TARGET_LENGTH)
     tokens = torch.tensor(plain)[torch.randint(len(plain), shape, generator=generator)]
     sources, targets = tokens[:, : max(_SOURCE_LENGTHS)], tokens[:, max(_SOURCE_LENGTHS) :].clone()
     mask = (torch.arange(sources.shape[1]) < torch.tensor(_SOURCE_LENGTHS)[:, None]).long()
     sources = sources.masked_fill(mask == 0, config.pad_token_id)
+    inputs = {"input_ids": sources, "attention_mask": mask}
+    if not config.is_encoder_decoder:
+        return inputs
     targets[:, 0] = config.decoder_start_token_id
-    return {"input_ids": sources, "attention_mask": mask, "decoder_input_ids": targets}
+    return inputs | {"decoder_input_ids": targets}
 
 
 def _relative_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
@@ -210,9 +267,10 @@ def check_loading(folder: str, loaded: dict[str, Any]) -> str:
     """Check that everything loads with transformers alone, from the folder's own code, and only if that is trusted.
 
     Args:
-        loaded: Gets the loaded "model", "tokenizer" and "pipeline".
+        loaded: Gets the loaded "model", "tokenizer" and "task", and for translation the "pipeline".
     """
-    from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM, AutoTokenizer, pipeline
+    import transformers
+    from transformers import AutoConfig, AutoModel, AutoTokenizer, pipeline
 
     try:
         AutoConfig.from_pretrained(folder, trust_remote_code=False)
@@ -222,27 +280,50 @@ def check_loading(folder: str, loaded: dict[str, Any]) -> str:
     else:
         raise CheckFailed("the configuration loads without `trust_remote_code`, so the folder's code is not used")
     trusted = {"trust_remote_code": True}
+    loaded["task"], auto_class = find_task(AutoConfig.from_pretrained(folder, **trusted).architectures)
     AutoModel.from_pretrained(folder, **trusted)
-    loaded["model"] = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32, **trusted)
+    loaded["model"] = getattr(transformers, auto_class).from_pretrained(folder, dtype=torch.float32, **trusted)
     loaded["tokenizer"] = AutoTokenizer.from_pretrained(folder, **trusted)
-    loaded["pipeline"] = pipeline("translation", model=folder, **trusted)
-    parts = (loaded["model"].config, loaded["model"], loaded["pipeline"])
+    parts = [loaded["model"].config, loaded["model"]]
+    if loaded["task"] == "translation":  # which transformers itself does not have
+        loaded["pipeline"] = pipeline("translation", model=folder, **trusted)
+        parts.append(loaded["pipeline"])
     for name in (type(part).__module__ for part in parts):
         if not name.startswith("transformers_modules."):
             raise CheckFailed(f"{name} is not code of the folder")
     return "loads with transformers alone and `trust_remote_code=True`"
 
 
+@torch.no_grad()
+def answer(loaded: dict[str, Any], sentences: Sequence[str]) -> list[str]:
+    """Return the translation of each sentence, its continuation, its most likely tokens, or its class.
+
+    Args:
+        loaded: See [`check_loading`].
+    """
+    if loaded["task"] == "translation":
+        return [answer["translation_text"] for answer in loaded["pipeline"](list(sentences))]
+    model, tokenizer = loaded["model"].eval(), loaded["tokenizer"]
+    return [_answer_one(model, tokenizer, loaded["task"], sentence) for sentence in sentences]
+
+
+def _answer_one(model: Any, tokenizer: Any, task: str, sentence: str) -> str:
+    ids = torch.tensor([tokenizer(sentence)["input_ids"]])
+    if task == "text-generation":
+        return str(model.generate(ids, max_new_tokens=_NEW_TOKENS, do_sample=False).tolist())
+    return str(model(ids).logits.argmax(dim=-1).tolist())
+
+
 def main(folder: str, sentences: Sequence[str]) -> dict[str, Any]:
-    """Load `folder` as a user without this package does, check it, and translate `sentences`."""
+    """Load `folder` as a user without this package does, check it, and run it on `sentences`."""
     sys.modules["vanilla_transformer"] = None  # type: ignore[assignment]  # importing it fails from here on
     loaded: dict[str, Any] = {}
     results = [run_check("loads without the package", check_loading, folder, loaded)]
-    translations = None
+    answers = None
     if results[0]["passed"]:
         results += check_behavior(loaded["model"], loaded["tokenizer"])
-        translations = [answer["translation_text"] for answer in loaded["pipeline"](list(sentences))]
-    return {"results": results, "translations": translations}
+        answers = answer(loaded, sentences)
+    return {"results": results, "answers": answers}
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from vanilla_transformer.inference.loading import load_config
 from vanilla_transformer.metric_labels import METRIC_LABELS
 from vanilla_transformer.yaml_utils import load_yaml
 
+from .behavior import CheckFailed, find_task
 from .staging import CARD_NAME, publishable_files, sha256
 
 # Records of training and evaluation in a run's folder.
@@ -102,26 +103,29 @@ def render_card(
     """
     folder, run = Path(folder), Path(run or folder)
     config = load_config(folder)
+    task, auto_class = _find_task(folder, config)
     recorded, recipe = _last_validation(run), _read_json(run / _RECIPE)
     evaluations = [_read_json(path) for path in sorted((run / _EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
     return ModelCard.from_template(
-        _card_data(facts, results, version),
+        _card_data(facts, results, version, task),
         template_path=str(template),
         **{**facts, "limits": facts["limits"].strip()},
         version=version,
         location=location or folder.resolve().name,
         parameters=f"{_count_parameters(folder):,}",
+        task=task,
+        auto_class=auto_class,
         shape=_shape(config),
         vocab_size=f"{config.vocab_size:,}",
-        max_source_length=config.max_source_length or _UNKNOWN,
+        max_source_length=getattr(config, "max_source_length", None) or _UNKNOWN,
         pairs=_pairs(_read_json(run / _CORPUS)),
         overlap=_overlap(_read_json(run / _CORPUS)),
         steps=f"{recorded['step']:,}" if recorded else _UNKNOWN,
         minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
         hardware=_read_json(run / _MACHINE).get("hardware", _UNKNOWN),
         versions=_versions(_read_json(run / _MACHINE)),
-        decoding=describe_decoding(GenerationConfig.from_pretrained(folder)),
+        decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
         recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
@@ -149,20 +153,30 @@ def hashes_in_card(text: str) -> dict[str, str]:
     return dict(_HASH.findall(text))
 
 
-def _card_data(facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], version: str) -> ModelCardData:
+def _find_task(folder: Path, config: Any) -> tuple[str, str]:
+    try:
+        return find_task(config.architectures)
+    except CheckFailed as failure:
+        raise ValueError(f"{folder} must hold a model with a head: {failure}.") from failure
+
+
+def _card_data(
+    facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], version: str, task: str
+) -> ModelCardData:
+    languages = dict.fromkeys([facts["source_language"], facts["target_language"]])
     return ModelCardData(
         model_name=facts["name"],
-        language=[facts["source_language"], facts["target_language"]],
+        language=[*languages],
         license=facts["license"],
         library_name="transformers",
-        pipeline_tag="translation",
+        pipeline_tag=task,
         tags=["vanilla-transformer", f"vanilla-transformer-{version}"],
         datasets=facts.get("datasets"),
         base_model=facts.get("base_model"),
         metrics=sorted({row["metric"] for row in results}) or None,
         eval_results=[
             EvalResult(
-                task_type="translation",
+                task_type=task,
                 # The Hub groups scores by type, configuration and split.
                 dataset_type=re.sub(r"\W+", "-", row["text"].lower()).strip("-"),
                 dataset_name=row["text"],
@@ -264,8 +278,11 @@ def _count_parameters(folder: Path) -> int:
 
 
 def _shape(config: Any) -> str:
-    layers = f"{config.encoder_layers} + {config.decoder_layers}"
-    return f"{layers}, {config.d_model}, {config.encoder_attention_heads}, {config.encoder_ffn_dim}"
+    """Return the layers, width, heads and feed-forward width of the encoder and the decoder, or of the only stack."""
+    stacks = [name for name in ("encoder", "decoder") if hasattr(config, f"{name}_layers")]
+    layers = " + ".join(str(getattr(config, f"{name}_layers")) for name in stacks)
+    heads, width = (getattr(config, f"{stacks[0]}_{name}") for name in ("attention_heads", "ffn_dim"))
+    return f"{layers}, {config.d_model}, {heads}, {width}"
 
 
 def describe_decoding(generation_config: GenerationConfig) -> str:

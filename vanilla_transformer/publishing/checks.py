@@ -12,24 +12,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import transformers
 from huggingface_hub import ModelCard
 from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, GenerationConfig
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as library_logging
 
 from vanilla_transformer.inference import TranslationPipeline
 
 from . import behavior
-from .behavior import BEHAVIOR_CHECKS, CheckFailed, run_check
+from .behavior import BEHAVIOR_CHECKS, CheckFailed, find_task, run_check
 from .card import hashes_in_card
 from .code_references import foreign_code, walk_json
 from .staging import (
     CARD_NAME,
     INSTALLED_CODE,
     PICKLE_SUFFIXES,
+    TRAINER_STATE,
     code_names,
     missing_files,
     publishable_files,
+    required_names,
     sha256,
 )
 
@@ -92,11 +96,13 @@ def _check_files(folder: Path) -> str:
     return f"{len(publishable_files(folder))} files to publish"
 
 
-def _check_pickle(folder: Path) -> str:
+def check_pickle(folder: Path) -> str:
+    """Check that no file may be a pickle, except Trainer's own, which [`stage`] leaves out."""
     pickles = [path.name for path in sorted(folder.iterdir()) if path.suffix in PICKLE_SUFFIXES]
-    if pickles:
-        raise CheckFailed(f"delete {', '.join(pickles)}, which may be pickle and run code when loaded")
-    return "none"
+    dangerous = [name for name in pickles if name not in TRAINER_STATE]
+    if dangerous:
+        raise CheckFailed(f"delete {', '.join(dangerous)}, which may be pickle and run code when loaded")
+    return f"none to publish; {', '.join(pickles)} of transformers' Trainer is left out" if pickles else "none"
 
 
 def _check_weights(folder: Path) -> str:
@@ -125,8 +131,10 @@ def _tensors(path: Path) -> Any:
 
 def _expected_shapes(folder: Path) -> dict[str, torch.Size]:
     """Return the shapes of the tensors that the configuration needs, tied ones once."""
+    config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    _, auto_class = find_task(config.architectures)
     with torch.device("meta"):
-        model = AutoModelForSeq2SeqLM.from_config(AutoConfig.from_pretrained(folder, trust_remote_code=False))
+        model = getattr(transformers, auto_class).from_config(config)
     tied = model.all_tied_weights_keys
     return {name: tensor.shape for name, tensor in model.state_dict().items() if name not in tied}
 
@@ -165,8 +173,9 @@ def _check_card(folder: Path) -> str:
     lacking = [name for name in _METADATA if not getattr(card.data, name, None)]
     if lacking:
         raise CheckFailed(f"the metadata lacks {', '.join(lacking)}")
-    if card.data.pipeline_tag != "translation":
-        raise CheckFailed(f"`pipeline_tag` must be 'translation', got {card.data.pipeline_tag!r}")
+    task, _ = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False).architectures)
+    if card.data.pipeline_tag != task:
+        raise CheckFailed(f"`pipeline_tag` must be {task!r}, got {card.data.pipeline_tag!r}")
     unfilled = re.search(r"\{\{.*?\}\}|\[More Information Needed\]", card.text)
     if unfilled:
         raise CheckFailed(f"a placeholder of the template is not filled: {unfilled.group()}")
@@ -197,6 +206,8 @@ def _check_folders(name: str, text: str) -> None:
 
 
 def _check_generation_config(folder: Path) -> str:
+    if GENERATION_CONFIG_NAME not in required_names(folder):
+        return "none, since the model does not generate"
     GenerationConfig.from_pretrained(folder).validate(strict=True)
     return "valid"
 
@@ -223,7 +234,7 @@ def _check_code(folder: Path, trust_remote_code: bool) -> str:
 
 _FILE_CHECKS: dict[str, Callable[[Path], str]] = {
     "files": _check_files,
-    "no pickle": _check_pickle,
+    "no pickle": check_pickle,
     "weights": _check_weights,
     "generation config": _check_generation_config,
     "private data": _check_private_data,
@@ -233,7 +244,7 @@ _FILE_CHECKS: dict[str, Callable[[Path], str]] = {
 
 
 def _check_in_new_process(folder: Path) -> list[CheckResult]:
-    """Run `behavior.py`, then compare its translations with this package's."""
+    """Run `behavior.py`, then compare its answers with this package's."""
     with tempfile.TemporaryDirectory() as modules:
         process = subprocess.run(
             [sys.executable, behavior.__file__, str(folder.resolve())],
@@ -248,9 +259,9 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
         return [CheckResult("loads without the package", False, last[0]), *_skipped("the check before")[1:]]
     answer = json.loads(process.stdout)
     results = [CheckResult(**result) for result in answer["results"]]
-    if answer["translations"] is None:
+    if answer["answers"] is None:
         return [*results, *_skipped("'loads without the package'")[1:]]
-    same = run_check("same translations", _check_translations, folder, answer["translations"])
+    same = run_check("same translations", _check_answers, folder, answer["answers"])
     return [*results, CheckResult(**same)]
 
 
@@ -262,21 +273,23 @@ def _environment_without_secrets(home: Path) -> dict[str, str]:
     return kept | own
 
 
-def _check_translations(folder: Path, translations: Sequence[str]) -> str:
-    """Check that this package translates as the folder's own code does."""
+def _check_answers(folder: Path, answers: Sequence[str]) -> str:
+    """Check that this package translates, continues, fills or classifies sentences as the folder's own code does."""
+    task, auto_class = find_task(AutoConfig.from_pretrained(folder, trust_remote_code=False).architectures)
     library_logging.disable_progress_bar()
     try:
-        model = AutoModelForSeq2SeqLM.from_pretrained(folder, trust_remote_code=False)
-        translate = TranslationPipeline(
-            model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False), task="translation"
-        )
+        model = getattr(transformers, auto_class).from_pretrained(folder, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        loaded = {"task": task, "model": model, "tokenizer": tokenizer}
+        if task == "translation":
+            loaded["pipeline"] = TranslationPipeline(model, tokenizer, task="translation")
     finally:
         library_logging.enable_progress_bar()
-    expected = [answer["translation_text"] for answer in translate(list(_SENTENCES))]
-    for sentence, ours, theirs in zip(_SENTENCES, expected, translations, strict=True):
+    expected = behavior.answer(loaded, _SENTENCES)
+    for sentence, ours, theirs in zip(_SENTENCES, expected, answers, strict=True):
         if ours != theirs:
             raise CheckFailed(f"{sentence!r} becomes {ours!r} with this package and {theirs!r} without it")
-    return f"{len(expected)} sentences, translated with and without this package"
+    return f"{len(expected)} sentences, run with and without this package"
 
 
 def _skipped(cause: str) -> list[CheckResult]:

@@ -47,6 +47,8 @@ _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 _TOKENIZERS = ("tokenizer.json", "source.spm", "merges.txt")
 # Files that other libraries write with pickle, which runs arbitrary code when it is loaded.
 PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
+# Pickles that transformers' Trainer saves beside a model, which are not published.
+TRAINER_STATE = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state.pth")
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 _OPTIONAL_NAMES = (
@@ -101,11 +103,19 @@ def publishable_files(folder: str | Path) -> list[Path]:
     return files
 
 
+def required_names(folder: Path) -> tuple[str, ...]:
+    """Return the names of the files that every model of the type of `folder` has; an encoder does not generate."""
+    if _model_type(folder) == VanillaTransformerEncoderConfig.model_type:
+        return tuple(name for name in _REQUIRED_NAMES if name != GENERATION_CONFIG_NAME)
+    return _REQUIRED_NAMES
+
+
 def missing_files(folder: str | Path) -> list[str]:
     """Return the names of required files that `folder` lacks."""
     names = {path.name for path in publishable_files(folder)}
     missing = [group[0] for group in (_WEIGHTS, _TOKENIZERS) if not names & set(group)]
-    return missing + [name for name in (*_REQUIRED_NAMES, *code_names(Path(folder))) if name not in names]
+    folder = Path(folder)
+    return missing + [name for name in (*required_names(folder), *code_names(folder)) if name not in names]
 
 
 def stage(folder: str | Path, destination: Path) -> Path:

@@ -10,7 +10,7 @@ from tests.hub_client import read_answer, run_with_hub, use_hub_in_this_process
 from tests.local_hub import READ_ONLY_TOKEN, TOKEN
 from tests.publishable import CARDS, add_card
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.publishing import push
+from vanilla_transformer.publishing import checks, push
 from vanilla_transformer.publishing.push import push_folder
 from vanilla_transformer.publishing.staging import code_names
 
@@ -96,6 +96,16 @@ def test_push_folder_replaces_the_old_files_in_one_commit(folder, hub_without_ch
     assert hub_without_checks.files(NAME).keys() == PUBLISHED | {"LICENSE"}
     assert len(repository.commits) == 3 and repository.at("main").message == "better"
     assert "LICENSE" not in hub_without_checks.files(NAME, old), "the older revision must not change"
+
+
+def test_push_folder_leaves_out_the_arguments_of_trainer(folder, hub, monkeypatch):
+    use_hub_in_this_process(hub, monkeypatch)
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
+    (folder / "training_args.bin").write_bytes(b"pickle")
+    reported = []
+    push_folder(folder, NAME, token=TOKEN, report=reported.extend)
+    assert hub.files(NAME).keys() == PUBLISHED
+    assert ["training_args.bin" in result.detail for result in reported if result.name == "no pickle"] == [True]
 
 
 def test_push_folder_creates_a_branch_and_a_private_repository(folder, hub_without_checks):

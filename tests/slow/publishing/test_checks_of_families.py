@@ -1,0 +1,20 @@
+"""`check-model` for decoder-only, encoder-only and long models, in a process without this package."""
+
+import pytest
+
+from tests.publishable import FAMILIES, family_folder
+from vanilla_transformer.cli import main
+
+GENERATION = {"causal mask", "cache", "generation"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_check_model_passes_every_family(family, tmp_path, capsys):
+    folder = family_folder(family, tmp_path)
+    assert main(["check-model", str(folder)]) == 0, capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "FAIL" not in shown
+    found = {line[6:].split("  ")[0] for line in shown.splitlines()}
+    _, task = FAMILIES[family]
+    assert {"padding", "tied weights", "positions", "tokenizer", "same translations"} <= found
+    assert found & GENERATION == (GENERATION if task in ("translation", "text-generation") else set())

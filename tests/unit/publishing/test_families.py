@@ -1,0 +1,66 @@
+"""Checks of decoder-only, encoder-only and long models, without the ones in a new process."""
+
+import pytest
+
+from tests import tiny
+from tests.publishable import FAMILIES, family_folder
+from vanilla_transformer.publishing import checks
+
+
+@pytest.fixture(autouse=True)
+def without_new_process(monkeypatch):
+    monkeypatch.setattr(checks, "_check_in_new_process", lambda folder: [])
+
+
+def failed(folder):
+    return {result.name: result.detail for result in checks.failed_checks(checks.check_folder(folder))}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_check_folder_passes_the_files_of_every_family(family, tmp_path):
+    folder = family_folder(family, tmp_path)
+    assert not failed(folder)
+    assert f"pipeline_tag: {FAMILIES[family][1]}\n" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_check_behavior_passes_every_family(family):
+    results = checks.behavior.check_behavior(FAMILIES[family][0](), tiny.tiny_tokenizer())
+    assert len(results) >= 4 and all(result["passed"] for result in results), results
+
+
+@pytest.mark.parametrize("kind", ["linear_attention", "lsh_attention", "transfo_xl_attention"])
+def test_check_behavior_passes_every_attention(kind):
+    for build in (tiny.tiny_long_model, tiny.tiny_long_causal_lm):
+        results = checks.behavior.check_behavior(build(layer_types=kind), tiny.tiny_tokenizer())
+        assert all(result["passed"] for result in results), results
+
+
+def test_check_folder_names_a_model_without_a_head(tmp_path):
+    folder = family_folder("encoder-only", tmp_path)
+    config = (folder / "config.json").read_text()
+    (folder / "config.json").write_text(
+        config.replace("VanillaTransformerForMaskedLM", "VanillaTransformerEncoderModel", 1)
+    )
+    assert "`architectures` must name a model that ends with one of" in failed(folder)["weights"]
+
+
+def test_check_behavior_finds_a_language_model_that_sees_the_future():
+    model = tiny.tiny_causal_lm()
+    model.model.create_mask = lambda *args, **kwargs: None
+    for layer in model.model.layers:
+        layer.self_attn.is_causal = False
+    results = checks.behavior.check_behavior(model, tiny.tiny_tokenizer())
+    assert "causal mask" in {result["name"] for result in results if not result["passed"]}
+
+
+def test_check_folder_leaves_out_the_state_of_trainer(folder):
+    """`Trainer.save_model` writes its arguments, a pickle, beside the model."""
+    (folder / "training_args.bin").write_bytes(b"pickle")
+    results = checks.check_folder(folder)
+    assert not checks.failed_checks(results)
+    (note,) = [result.detail for result in results if result.name == "no pickle"]
+    assert "training_args.bin of transformers' Trainer is left out" in note
+    assert "training_args.bin" not in {path.name for path in checks.publishable_files(folder)}
+    (folder / "pytorch_model.bin").touch()
+    assert [result.name for result in checks.failed_checks(checks.check_folder(folder))] == ["no pickle"]

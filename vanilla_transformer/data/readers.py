@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet
 
+from vanilla_transformer.file_utils import hash_file
+
 from .tuning import ROWS_PER_BATCH
 
 _COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
@@ -154,22 +156,13 @@ def content_key(corpus: OpenCorpus) -> list[Any]:
     languages = [spec.source_language, spec.target_language]
     if spec.dataset is None:
         compressions = [path.suffix if path.suffix in _COMPRESSIONS else "" for path in spec.files]
-        return [spec.format, *compressions, *languages, *map(_hash_file, corpus.files)]
+        return [spec.format, *compressions, *languages, *map(_hash_open_file, corpus.files)]
     arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
     # A dataset small enough to be held in memory has no files but a fingerprint of its content.
-    return ["dataset", *languages, *(hash_files(arrow_files) or [corpus.rows._fingerprint])]
+    return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]
 
 
-def hash_files(paths: Iterable[Path]) -> list[str]:
-    """Return the SHA-256 of each file in hexadecimal."""
-    hashes = []
-    for path in paths:
-        with path.open("rb") as file:
-            hashes.append(_hash_file(file))
-    return hashes
-
-
-def _hash_file(file: BufferedReader) -> str:
+def _hash_open_file(file: BufferedReader) -> str:
     """Return the SHA-256 of an open file and rewind it."""
     digest = hashlib.file_digest(file, "sha256").hexdigest()
     file.seek(0)

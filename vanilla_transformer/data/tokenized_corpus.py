@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.file_utils import cached_folder
+from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-from .readers import SentencePair, hash_files
+from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 
 # Token ids of each text, every one ending with EOS.
@@ -191,7 +191,7 @@ def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     if not tokenizer.is_fast:
         with tempfile.TemporaryDirectory() as folder:
             files = sorted({Path(path) for path in tokenizer.save_pretrained(folder)})
-            return hash_json(symbol, [path.name for path in files], hash_files(files))
+            return hash_json(symbol, [path.name for path in files], [*map(hash_file, files)])
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     # Padding and truncation are settings of the last call, not of the tokenizer.
     return hash_json(symbol, {name: value for name, value in state.items() if name not in ("padding", "truncation")})

@@ -12,12 +12,13 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import safe_open
 from transformers import GenerationConfig
 
+from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.inference.loading import load_config
 from vanilla_transformer.metric_labels import METRIC_LABELS
 from vanilla_transformer.yaml_utils import load_yaml
 
 from .behavior import CheckFailed, find_task
-from .staging import CARD_NAME, publishable_files, sha256
+from .staging import CARD_NAME, publishable_files
 
 # Records of training and evaluation in a run's folder.
 _METRICS, _RECIPE, _CORPUS, _MACHINE = "metrics.jsonl", "recipe.json", "corpus.json", "machine.json"
@@ -129,7 +130,7 @@ def render_card(
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
         recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
-        hashes=[(path.name, sha256(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
+        hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )
 
 

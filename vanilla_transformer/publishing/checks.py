@@ -19,6 +19,7 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as library_logging
 
+from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.inference import TranslationPipeline
 
 from . import behavior
@@ -34,7 +35,6 @@ from .staging import (
     missing_files,
     publishable_files,
     required_names,
-    sha256,
 )
 
 _SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein Mann schläft.", "1 2 3")
@@ -158,7 +158,7 @@ def _check_hashes(folder: Path) -> str:
     for path in files:
         if path.name not in listed:
             raise CheckFailed(f"the card does not list {path.name}; render the card again")
-        if listed[path.name] != sha256(path):
+        if listed[path.name] != hash_file(path):
             raise CheckFailed(f"{path.name} is not the file that the card lists; render the card again")
     gone = listed.keys() - {path.name for path in files}
     if gone:

@@ -1,6 +1,5 @@
 """The files of a model folder that are published, and a copy of only these."""
 
-import hashlib
 import inspect
 import json
 import re
@@ -125,12 +124,6 @@ def stage(folder: str | Path, destination: Path) -> Path:
     for path in files:
         shutil.copyfile(path, destination / path.name)
     return destination
-
-
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _is_known(name: str) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizer
 
-from vanilla_transformer.data.readers import SentencePair, hash_files
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
     encode_pairs,
@@ -20,6 +20,7 @@ from vanilla_transformer.data.tokenized_corpus import (
     open_arrow_files,
 )
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 PAIRS = [SentencePair("a " * (number % 7), f"b{number}") for number in range(1, 40)]
@@ -128,11 +129,11 @@ def test_hash_tokenizer_hashes_the_files_of_a_slow_tokenizer():
     assert hash_tokenizer(Letters("ab")) == hash_tokenizer(Letters("ab")) != hash_tokenizer(Letters("abc"))
 
 
-def test_hash_files_depends_on_the_content_alone(tmp_path):
+def test_hash_file_depends_on_the_content_alone(tmp_path):
     for name, text in (("a", "text"), ("b", "text"), ("c", "texts")):
         (tmp_path / name).write_text(text)
     os.utime(tmp_path / "b", (0, 0))
-    first, second, third = hash_files(tmp_path / name for name in "abc")
+    first, second, third = map(hash_file, (tmp_path / name for name in "abc"))
     assert first == second != third
 
 

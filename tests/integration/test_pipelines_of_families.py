@@ -2,14 +2,19 @@
 
 import pytest
 import torch
-from transformers import AutoTokenizer, pipeline
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast, pipeline
 
+from tests.tiny import tiny_long_model
 from vanilla_transformer import (
+    TranslationPipeline,
     VanillaTransformerDecoderConfig,
     VanillaTransformerEncoderConfig,
     VanillaTransformerForCausalLM,
     VanillaTransformerForMaskedLM,
 )
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
 TEXTS = ["The child sleeps.", "Where is the dog?"] * 20
@@ -58,6 +63,25 @@ def test_tokenizer_replaces_its_eos_by_one_that_no_text_contains():
     tokenizer = train_tokenizer(TEXTS, vocab_size=300)
     tokenizer.add_special_tokens({"eos_token": "<eot>"})
     assert tokenizer.eos_token_id not in ids_of(tokenizer, "The <eot>")
+
+
+def foreign_tokenizer():
+    """Train a tokenizer of another kind, which adds no EOS."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+    options = {"vocab_size": 300, "special_tokens": ["<pad>", "<s>", "</s>"], "show_progress": False}
+    tokenizer.train_from_iterator(TEXTS, trainers.BpeTrainer(**options))
+    special = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)
+
+
+@pytest.mark.parametrize("layer_type", ["linear_attention", "lsh_attention", "transfo_xl_attention", "full_attention"])
+def test_translation_pipeline_of_long_models_ends_sources_as_training_does(layer_type):
+    tokenizer, model, seen = foreign_tokenizer(), tiny_long_model(layer_types=layer_type), []
+    model.model.encoder.embed_tokens.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].tolist()))
+    TranslationPipeline(model, tokenizer)("Where is the dog?", max_new_tokens=1)
+    ((trained, _),) = encode_pairs(tokenizer, [SentencePair("Where is the dog?", "")])
+    assert seen == [[trained]] and trained[-1] == tokenizer.eos_token_id
 
 
 def test_fill_mask_pipeline_finds_the_mask(special_tokenizer):

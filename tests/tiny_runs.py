@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,13 @@ def flags(corpus, output, **changes):
 
 def no_scores(model, tokenizer, pairs, **generate_kwargs):
     return {"bleu": float(generate_kwargs.get("num_beams", model.generation_config.num_beams))}
+
+
+def wait_for_metrics(folder):
+    """Wait until training in another process has logged its first steps, after which it handles signals."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and not ((folder / "metrics.jsonl").exists() and entries(folder)):
+        time.sleep(0.1)
 
 
 def entries(folder):

@@ -63,9 +63,8 @@ def load_config(name: str | Path) -> PreTrainedConfig:
     except OSError as error:
         if Path(name).is_dir():
             raise
-        reason = str(error).splitlines()[0]
         raise FileNotFoundError(
-            f"There is no model folder {name}, and the Hub gives no such model: {reason}"
+            f"There is no model folder {name}, and the Hub gives no such model: {error}"
         ) from error
 
 

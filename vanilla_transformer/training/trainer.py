@@ -44,10 +44,11 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
         if run.finished:
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
-        return _train(recipe, prepare_run(recipe, run, evaluate))
+        return _train(prepare_run(recipe, run, evaluate))
 
 
-def _train(recipe: Recipe, prepared: "PreparedRun") -> Path:
+def _train(prepared: "PreparedRun") -> Path:
+    """Run the training loop to its end, and return the folder of the final model."""
     run, state, batches, validation = prepared
     run.start(state, batches.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
@@ -56,9 +57,9 @@ def _train(recipe: Recipe, prepared: "PreparedRun") -> Path:
         while not stop.check(state.is_finished()):
             norm = train_step(state, next(steps))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
-            if state.step % recipe.output.logging_steps == 0:
+            if state.step % run.options.logging_steps == 0:
                 metrics.log_steps(state.measure_steps(norm, epoch=batches.progress))
-            if state.step % recipe.output.eval_steps == 0:
+            if state.step % run.options.eval_steps == 0:
                 run.keep_best(state, _validate(state, validation, metrics, state.gather_model(), num_beams=1))
             if run.checkpoint_due(state):
                 run.save_checkpoint(state, batches)

@@ -4,13 +4,12 @@ import json
 import math
 import os
 import signal
-import time
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.tiny_runs import entries, flags, launch, no_scores
+from tests.tiny_runs import entries, flags, launch, no_scores, wait_for_metrics
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
@@ -133,9 +132,7 @@ def test_train_saves_checkpoint_and_exits_with_75_at_sigterm(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
     process = launch([], endless)
-    deadline = time.monotonic() + 120
-    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_for_metrics(folder)
     os.kill(process.pid, signal.SIGTERM)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == TrainingInterrupted.exit_status == 75, errors

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import time
 
 import pytest
 import torch
@@ -17,6 +16,7 @@ from tests.tiny_runs import (
     flags,
     launch,
     no_scores,
+    wait_for_metrics,
 )
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training import trainer
@@ -86,9 +86,7 @@ def test_train_saves_usable_model_at_ctrl_c(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
     process = launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], endless)
-    deadline = time.monotonic() + 120
-    while not (folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
-        time.sleep(0.2)
+    wait_for_metrics(folder)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all that it runs
     _, errors = process.communicate(timeout=120)
     assert "Interrupted after step" in errors

@@ -13,6 +13,7 @@ import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 
 from tests.tiny import TINY_SIZES
+from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.trainer import train
@@ -39,6 +40,24 @@ def flags(corpus, output, **changes):
     }
     options |= {"output_dir": output} | TINY | changes
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+class Killed(BaseException):
+    """Stand for `kill -9` in a single process."""
+
+
+def kill_at_step(recipe, monkeypatch, step):
+    """Train until `step` steps are made, then crash."""
+    unpatched = trainer.train_step
+
+    def killing(state, micro_batches):
+        if state.step == step:
+            raise Killed
+        return unpatched(state, micro_batches)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(trainer, "train_step", killing)
+        train(recipe, evaluate=no_scores)
 
 
 def no_scores(model, tokenizer, pairs, **generate_kwargs):

@@ -140,14 +140,14 @@ def find_damage(folder: Path) -> str | None:
     """Compare the files of a folder with the hashes that `write_hashes` stored. Return the first mismatch, or None."""
     try:
         hashes = json.loads((folder / HASHES_FILE).read_text(encoding="utf-8"))
-        damaged = [name for name, value in hashes.items() if hash_file(folder / name) != value]
+        damaged = next((name for name, value in hashes.items() if hash_file(folder / name) != value), None)
     except FileNotFoundError as error:
         return f"{Path(error.filename).relative_to(folder)} is missing"
     except (ValueError, AttributeError):
         return f"{HASHES_FILE} is damaged"
     except OSError as error:
         return f"{error.filename} cannot be read: {error.strerror}"
-    return f"{damaged[0]} is damaged" if damaged else None
+    return None if damaged is None else f"{damaged} is damaged"
 
 
 def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None]) -> Path:

@@ -80,8 +80,10 @@ def _unknown_command(name: str) -> str:
 
 def _check_encoding(arguments: Sequence[str]) -> None:
     for argument in arguments:
-        if any("\ud800" <= character <= "\udfff" for character in argument):  # Python's form of other bytes (PEP 383)
-            raise ValueError(f"Arguments must be UTF-8, got {ascii(argument)}.")
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"Arguments must be UTF-8, got {ascii(argument)}.") from None
 
 
 def _on_one_line(error: Exception) -> str:

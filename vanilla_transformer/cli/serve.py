@@ -10,6 +10,7 @@ from typing import Any
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.training.environment import limit_onednn_cache
 
@@ -43,8 +44,6 @@ def main(arguments: Sequence[str]) -> None:
         from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
-        from vanilla_transformer.inference.loading import load_pipeline
-
         translate = load_pipeline(name, options.backend)
         service = create_service(
             translate_with(translate),

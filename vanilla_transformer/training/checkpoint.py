@@ -192,11 +192,12 @@ def find_latest_checkpoint(output_dir: str | Path) -> Path | None:
     found = None
     for folder in reversed(list_checkpoints(output_dir)):
         damage = find_damage(folder)
-        if damage is not None and found is not None:
-            raise damaged_error(folder, damage)
-        if damage is not None:
+        if damage is None:
+            found = found or folder
+        elif found is None:
             logger.warning("%s is damaged (%s). Falling back to the checkpoint before it.", folder, damage)
-        found = found or (folder if damage is None else None)
+        else:
+            raise damaged_error(folder, damage)
     return found
 
 

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.tiny_runs import assert_same_run, entries, flags, no_scores
+from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
 from vanilla_transformer.training import train_step, trainer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
@@ -15,24 +15,6 @@ from vanilla_transformer.training.trainer import train
 RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
 
 
-class Killed(BaseException):
-    """Stand for `kill -9` in a single process."""
-
-
-def run_until(recipe, monkeypatch, step):
-    """Train until `step` steps are made, then crash."""
-    unpatched = trainer.train_step
-
-    def killing(state, micro_batches):
-        if state.step == step:
-            raise Killed
-        return unpatched(state, micro_batches)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(trainer, "train_step", killing)
-        train(recipe, evaluate=no_scores)
-
-
 @pytest.fixture
 def straight(corpus, tmp_path):
     return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
@@ -41,7 +23,7 @@ def straight(corpus, tmp_path):
 @pytest.mark.parametrize("step", [1, 3, 9])
 def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, straight, step):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    run_until(recipe, monkeypatch, step)
+    kill_at_step(recipe, monkeypatch, step)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
@@ -49,7 +31,7 @@ def test_train_resumes_bpe_dropout_bit_for_bit(corpus, tmp_path, monkeypatch):
     options = RUN | {"bpe_dropout": 0.3, "vocab_size": 300}
     straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
-    run_until(recipe, monkeypatch, 9)
+    kill_at_step(recipe, monkeypatch, 9)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
@@ -105,7 +87,7 @@ def test_train_averages_same_checkpoints_after_interruption(corpus, tmp_path, mo
 def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
     rare = RUN | {"save_steps": 5}
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **rare))
-    run_until(recipe, monkeypatch, 9)
+    kill_at_step(recipe, monkeypatch, 9)
     assert entries(tmp_path / "killed")[-1]["step"] == 8
     steps = [entry["step"] for entry in entries(train(recipe, evaluate=no_scores)) if "loss" in entry]
     assert steps == [2, 4, 6, 8, 10, 12, 14]
@@ -114,7 +96,7 @@ def test_train_logs_unsaved_steps_once(corpus, tmp_path, monkeypatch):
 @pytest.mark.parametrize("file", ["model.safetensors", "optimizer.safetensors", "training_state.json"])
 def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatch, straight, caplog, file):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    run_until(recipe, monkeypatch, 6)
+    kill_at_step(recipe, monkeypatch, 6)
     last = tmp_path / "killed" / "checkpoint-6"
     (last / file).write_bytes((last / file).read_bytes()[:-40])
     assert find_latest_checkpoint(tmp_path / "killed").name == "checkpoint-5"
@@ -124,13 +106,13 @@ def test_train_falls_back_from_truncated_checkpoint(corpus, tmp_path, monkeypatc
 
 def test_find_latest_checkpoint_skips_folder_without_training_state(corpus, tmp_path, monkeypatch):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
-    run_until(recipe, monkeypatch, 3)
+    kill_at_step(recipe, monkeypatch, 3)
     (tmp_path / "killed" / "checkpoint-3" / "training_state.json").unlink()
     assert find_latest_checkpoint(tmp_path / "killed").name == "checkpoint-2"
 
 
 def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkeypatch, caplog):
-    run_until(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
+    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **RUN)), monkeypatch, 3)
     other = RUN | {"dropout": 0.1, "seed": 3, "logging_steps": 3}
     with pytest.raises(ValueError, match=r"dropout was 0\.3 and is 0\.1, seed was 0 and is 3") as refusal:
         train(parse_recipe(flags(corpus, tmp_path / "out", **other)), evaluate=no_scores)
@@ -142,6 +124,6 @@ def test_train_lists_allowed_changes_and_refuses_others(corpus, tmp_path, monkey
 
 def test_train_refuses_other_max_steps_with_linear_schedule(corpus, tmp_path, monkeypatch):
     linear = RUN | {"lr_scheduler": "linear", "learning_rate": 1e-3}
-    run_until(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
+    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **linear)), monkeypatch, 3)
     with pytest.raises(ValueError, match="max_steps was 14 and is 20"):
         train(parse_recipe(flags(corpus, tmp_path / "out", **linear | {"max_steps": 20})), evaluate=no_scores)

@@ -5,7 +5,7 @@ import os
 import pytest
 from filelock import FileLock
 
-from tests.tiny_runs import assert_same_run, entries, flags, no_scores
+from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
 from vanilla_transformer import file_utils
 from vanilla_transformer.training import train_state, trainer
 from vanilla_transformer.training.arguments import parse_recipe
@@ -13,10 +13,6 @@ from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.trainer import train
 
 RUN = {"max_steps": 4, "save_steps": 2, "eval_steps": 2, "ema_decay": 0.9}
-
-
-class Killed(BaseException):
-    """Stand for `kill -9` in a single process."""
 
 
 @pytest.fixture
@@ -88,23 +84,10 @@ def test_train_refuses_to_continue_without_checkpoints(corpus, finished):
         train(parse_recipe(flags(corpus, finished, **RUN | {"max_steps": 9})))
 
 
-def stop_at(step, recipe, monkeypatch):
-    train_step = trainer.train_step
-
-    def killing(state, batches):
-        if state.step == step:
-            raise Killed
-        return train_step(state, batches)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(trainer, "train_step", killing)
-        train(recipe, evaluate=no_scores)
-
-
 def test_train_with_overwrite_resumes_its_own_run(corpus, tmp_path, monkeypatch, finished):
     train(parse_recipe(flags(corpus, tmp_path / "run", **RUN, seed=1)), evaluate=no_scores)
     overwriting = parse_recipe(flags(corpus, tmp_path / "run", **RUN, overwrite_output_dir=True))
-    stop_at(3, overwriting, monkeypatch)
+    kill_at_step(overwriting, monkeypatch, 3)
     monkeypatch.setattr(trainer.RunFolder, "start", checking_step(trainer.RunFolder.start, 2))
     assert_same_run(finished, train(overwriting, evaluate=no_scores))
 
@@ -120,7 +103,7 @@ def checking_step(start, step):
 
 
 def test_train_with_overwrite_replaces_run_of_other_recipe(corpus, tmp_path, monkeypatch, finished):
-    stop_at(3, parse_recipe(flags(corpus, tmp_path / "run", **RUN, seed=1)), monkeypatch)
+    kill_at_step(parse_recipe(flags(corpus, tmp_path / "run", **RUN, seed=1)), monkeypatch, 3)
     overwriting = parse_recipe(flags(corpus, tmp_path / "run", **RUN, overwrite_output_dir=True))
     assert_same_run(finished, train(overwriting, evaluate=no_scores))
 
@@ -148,7 +131,7 @@ def change_validation_text(corpus):
 )
 def test_train_refuses_to_resume_with_changed_text(corpus, tmp_path, monkeypatch, change, name):
     options = flags(corpus, tmp_path / "run", **RUN)
-    stop_at(3, parse_recipe(options), monkeypatch)
+    kill_at_step(parse_recipe(options), monkeypatch, 3)
     change(corpus)
     with pytest.raises(ValueError, match=f"these have changed: {name}. Restore"):
         train(parse_recipe(options), evaluate=no_scores)
@@ -159,7 +142,7 @@ def test_train_refuses_to_resume_with_changed_text(corpus, tmp_path, monkeypatch
 def test_train_refuses_to_resume_with_changed_tokenizer(corpus, tmp_path, monkeypatch, tiny_tokenizer):
     tiny_tokenizer.save_pretrained(tmp_path / "tokenizer")
     options = flags(corpus, tmp_path / "run", **RUN | {"vocab_size": None}, tokenizer=tmp_path / "tokenizer")
-    stop_at(3, parse_recipe(options), monkeypatch)
+    kill_at_step(parse_recipe(options), monkeypatch, 3)
     path = tmp_path / "tokenizer" / "tokenizer.json"
     path.write_text(path.read_text().replace('"prepend": " "', '"prepend": "_"'))
     with pytest.raises(ValueError, match="these have changed: tokenizer"):
@@ -169,7 +152,7 @@ def test_train_refuses_to_resume_with_changed_tokenizer(corpus, tmp_path, monkey
 @pytest.mark.parametrize("name", ["model.safetensors", "training_state.json", "optimizer.safetensors", "sha256.json"])
 def test_train_falls_back_from_checkpoint_with_flipped_bit(corpus, tmp_path, monkeypatch, caplog, name):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", **RUN | {"save_steps": 1}))
-    stop_at(3, recipe, monkeypatch)
+    kill_at_step(recipe, monkeypatch, 3)
     damaged = list_checkpoints(tmp_path / "run")[-1] / name
     content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1

@@ -18,10 +18,6 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 # A reason to refuse for every target format, since there the caller passes the source ids.
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
 
-# Limits of `check_unpacked_size`.
-_MAX_RATIO = 10
-_HARMLESS_BYTES = 100_000_000
-
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
     """Raise one error that lists every reason why `target` cannot represent a model.
@@ -68,23 +64,40 @@ def load_model(model_class: type[Model], name: str | Path, **kwargs: Any) -> Mod
 
 
 def check_unpacked_size(path: Path) -> None:
-    """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to far more than its own size.
+    """Check that a file, if it is a zip archive (`.pt`, `.npz`), does not unpack to more than its own size.
 
-    Tensors compress little. An archive that unpacks to a thousand times its size fills the memory.
+    PyTorch and Marian do not compress. A compressed archive of some megabytes can fill the memory.
 
     Raises:
-        ValueError: it unpacks to more than 10 times its size, and more than 100 MB.
+        ValueError: it unpacks to more.
     """
     try:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
     except (OSError, zipfile.BadZipFile):  # no archive; the caller reads it and explains
         return
-    packed = path.stat().st_size
-    if unpacked > max(_MAX_RATIO * packed, _HARMLESS_BYTES):
+    size = path.stat().st_size
+    if unpacked > size:
         raise ValueError(
-            f"{path} must unpack to at most {_MAX_RATIO} times its size, got {unpacked:,} bytes from {packed:,}."
+            f"{path} must not be compressed, got {unpacked:,} bytes in a file of {size:,}. Save it uncompressed."
         )
+
+
+def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
+    """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied.
+
+    Raises:
+        ValueError: a tensor does, or is sparse.
+    """
+    parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
+    for tensor in (value for part in parts for value in part.values() if isinstance(value, torch.Tensor)):
+        if tensor.layout is not torch.strided:
+            raise ValueError(f"{path} must contain dense tensors, got one of layout {tensor.layout}.")
+        size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
+        if size > found:
+            raise ValueError(
+                f"{path} must contain all values of its tensors, but one declares {size:,} bytes and has {found:,}."
+            )
 
 
 def load_pickled_checkpoint(
@@ -99,7 +112,8 @@ def load_pickled_checkpoint(
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file contains other objects, has no `entry` or unpacks to far more than its size.
+        ValueError: the file contains other objects, has no `entry`, is compressed or has tensors without their
+            values.
     """
     check_unpacked_size(path)
     try:
@@ -111,6 +125,7 @@ def load_pickled_checkpoint(
         raise ValueError(f"{path} cannot be read safely: {' '.join(str(error).split())[:200]}") from error
     if not isinstance(content, dict) or entry not in content:
         raise ValueError(f"{path} must be a {toolkit} checkpoint with the entry {entry!r}.")
+    _check_tensors(path, content)
     return content
 
 

@@ -198,6 +198,7 @@ class Batcher:
                 raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
             return translations
         except TimeoutError as error:
+            self.last_failure = "TimeoutError"
             self._break()
             raise ModelFailure("The model hangs.") from error
         except ModelFailure as failure:

@@ -1,10 +1,12 @@
 """The server under clients that are silent, slow, many, or gone."""
 
 import json
+import os
 import socket
 import threading
 import time
 from contextlib import ExitStack, closing, contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -234,3 +236,46 @@ def test_serve_refuses_a_port_that_is_taken(capsys):
         assert main(["serve", "model", "--port", str(taken.getsockname()[1])]) == 2
     error = capsys.readouterr().err
     assert "Address already in use. Choose another --host or --port." in error and error.count("\n") == 1
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Let `serve` build its service and stop before it runs; return the services, with a pipeline that shouts."""
+    services = []
+    pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
+    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", lambda name, backend: pipeline)
+    monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
+    for name in ONEDNN_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    return services
+
+
+ONEDNN_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("::", True)])
+def test_serve_warns_that_other_machines_need_no_key(host, warned, served, capsys, tmp_path):
+    if ":" in host and not socket.has_ipv6:
+        pytest.skip("This machine has no IPv6")
+    (tmp_path / "keys").write_text("first\nsecond\n")
+    assert main(["serve", "model", "--host", host, "--port", "0"]) == 0
+    output = capsys.readouterr()
+    assert ("warning: Other machines can use this service without a key" in output.err) == warned
+    assert "Serving model at http://" in output.out
+    assert main(["serve", "model", "--host", host, "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 0
+    assert not capsys.readouterr().err
+    assert [service.state.api_keys for service in served] == [(), ("first", "second")]
+
+
+def test_serve_bounds_the_cache_of_onednn(served):
+    """Requests have many shapes, and a compiled product of each one would stay in memory."""
+    assert main(["serve", "model", "--port", "0"]) == 0
+    assert {os.environ[name] for name in ONEDNN_VARIABLES} == {"64"}
+
+
+@pytest.mark.parametrize(("content", "said"), [(b" \n", "must hold a key"), (b"\xff", "not UTF-8"), (None, "No such")])
+def test_serve_refuses_a_file_without_keys(content, said, served, capsys, tmp_path):
+    if content is not None:
+        (tmp_path / "keys").write_bytes(content)
+    assert main(["serve", "model", "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 2
+    assert said in capsys.readouterr().err and not served

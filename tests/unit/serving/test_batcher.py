@@ -155,9 +155,9 @@ def test_batcher_reports_a_model_that_hangs(monkeypatch):
         with pytest.raises(ModelFailure):
             await batcher.translate(["a"], 1)
         model.proceed.set()
-        return told.is_set() and batcher.busy_seconds > 0
+        return told.is_set(), batcher.last_failure, batcher.busy_seconds > 0
 
-    assert run_with_batcher(scenario, model, request_seconds=1)
+    assert run_with_batcher(scenario, model, request_seconds=1) == (True, "TimeoutError", True)
 
 
 def test_batcher_is_broken_if_its_loop_ends():

@@ -3,12 +3,14 @@
 import asyncio
 import base64
 import tempfile
+import threading
 from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 from fastapi.testclient import TestClient
 
+from vanilla_transformer.serving import page
 from vanilla_transformer.serving.batcher import Batcher
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.page import add_page, make_answer
@@ -90,6 +92,24 @@ def test_add_page_takes_no_uploads(path, client):
 def test_add_page_limits_the_size_of_requests(client):
     answer = client.post("/gradio_api/queue/join", json={"data": ["a" * 3000], "fn_index": 0, "session_hash": "a"})
     assert answer.status_code == 413
+
+
+def test_add_page_limits_the_length_of_the_source():
+    limits = Limits(max_characters=7)
+    with TestClient(add_page(create_service(shout, limits), "A model", limits=limits)) as client:
+        components = client.get("/config").json()["components"]
+    assert [part["props"]["max_length"] for part in components if part["props"].get("elem_id") == "source"] == [7]
+
+
+def test_add_page_limits_the_visitors_that_wait(monkeypatch):
+    monkeypatch.setattr(page, "_MAX_VISITORS_WAITING", 2)
+    proceed = threading.Event()
+    service = create_service(lambda texts, hypotheses: proceed.wait(10) and shout(texts, hypotheses))
+    with TestClient(add_page(service, "A model")) as client:
+        visit = {"data": ["one"], "fn_index": 0, "session_hash": "a"}
+        statuses = [client.post("/gradio_api/queue/join", json=visit).status_code for _ in range(20)]
+        proceed.set()
+    assert set(statuses) == {200, 503} and statuses[:2] == [200, 200]
 
 
 def test_add_page_requires_a_key_if_the_service_does():

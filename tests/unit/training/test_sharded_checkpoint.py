@@ -1,5 +1,8 @@
 """Plain checkpoints (safetensors) and sharded ones (torch.distributed.checkpoint) hold the same."""
 
+import os
+import stat
+
 import pytest
 import torch
 from accelerate import Accelerator
@@ -55,10 +58,16 @@ def test_sharded_checkpoint_is_read_into_tensors_of_run(tiny_model, tiny_tokeniz
     assert load_resume_state(folder, like).optimizer is like.optimizer
 
 
-@pytest.mark.parametrize("save", [save_checkpoint, save_sharded_checkpoint], ids=["plain", "sharded"])
+SAVERS = pytest.mark.parametrize("save", [save_checkpoint, save_sharded_checkpoint], ids=["plain", "sharded"])
+
+
+def save_with(save, *arguments):
+    return save(*([Accelerator(cpu=True)] if save is save_sharded_checkpoint else []), *arguments)
+
+
+@SAVERS
 def test_load_resume_state_without_ema_reads_none(tiny_model, tiny_tokenizer, state, tmp_path, save):
-    accelerator = [Accelerator(cpu=True)] if save is save_sharded_checkpoint else []
-    folder = save(*accelerator, tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
+    folder = save_with(save, tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
     like = zeros_like(state)
     like.ema = {}
     assert load_resume_state(folder, like).ema == {}
@@ -69,3 +78,14 @@ def test_save_sharded_checkpoint_replaces_one_of_same_step(tiny_model, tiny_toke
         state.progress["step"] = step
         save_sharded_checkpoint(Accelerator(cpu=True), tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
     assert load_progress(tmp_path / "sharded")["step"] == 4
+
+
+@SAVERS
+def test_save_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
+    previous = os.umask(0o027)
+    try:
+        folder = save_with(save, tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o640}

@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> None:
             docs=options.docs,
         )
         if options.page:
-            service = _add_page(service, translate, name, options)
+            service = _add_page(service, translate, name)
         host, port = listener.getsockname()[:2]
         if not keys and not _is_loopback(host):
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
@@ -66,7 +66,7 @@ def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.split("%")[0]).is_loopback
 
 
-def _add_page(service: Any, translate: TranslationPipeline, name: str, limits: Limits) -> Any:
+def _add_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
     """Add the web page, with a plot of the attention unless the backend is CTranslate2, which does not return it."""
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -75,7 +75,7 @@ def _add_page(service: Any, translate: TranslationPipeline, name: str, limits: L
     draw = None
     if isinstance(translate.model, VanillaTransformerForConditionalGeneration):
         draw = partial(_draw_attention, translate)
-    return add_page(service, Path(name).name, draw, limits=limits)
+    return add_page(service, Path(name).name, draw)
 
 
 def _draw_attention(translate: TranslationPipeline, text: str, picture: Path) -> Path:

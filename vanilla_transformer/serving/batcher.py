@@ -39,6 +39,7 @@ class Batcher:
         count_tokens: Returns the number of tokens of each text. Called on a thread; by default, counts bytes.
 
     Attributes:
+        limits: As given.
         batches: Number of batches so far.
         texts: Number of texts so far.
         failures: Number of texts that the model failed to translate.
@@ -53,7 +54,7 @@ class Batcher:
         self.broken = False
         self.on_broken: Callable[[], None] = lambda: None
         self._translate = translate
-        self._limits = limits
+        self.limits = limits
         self._count_tokens = count_tokens or _count_bytes
         self._queue = FairQueue(limits)
         self._arrived = asyncio.Event()
@@ -82,13 +83,13 @@ class Batcher:
             Refusal: the request is beyond a limit, the queue is full, or the time is up.
             ModelFailure: the model failed.
         """
-        self._limits.check_request(texts, num_hypotheses)
+        self.limits.check_request(texts, num_hypotheses)
         try:
-            async with asyncio.timeout(self._limits.request_seconds):
+            async with asyncio.timeout(self.limits.request_seconds):
                 counts = await self._count(texts)
                 return await self._wait_for_translations(texts, counts, num_hypotheses, client)
         except TimeoutError as error:
-            raise Refusal(503, f"The request took longer than {self._limits.request_seconds} seconds.") from error
+            raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
 
     async def run_on_model_thread(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Run `function` on the model thread; no batch is translated meanwhile.
@@ -101,6 +102,10 @@ class Batcher:
         if error is not None:
             raise ModelFailure(f"{type(error).__name__}: {error}") from error
         return result
+
+    async def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Return the number of tokens of each text."""
+        return await asyncio.get_running_loop().run_in_executor(self._counting_thread, self._count_tokens, list(texts))
 
     async def run(self) -> None:
         """Translate batches until canceled or until the model is broken."""
@@ -136,10 +141,8 @@ class Batcher:
     async def _count(self, texts: Sequence[str]) -> list[int]:
         counts: list[int] = []
         for start in range(0, len(texts), _TEXTS_TO_COUNT):
-            group = list(texts[start : start + _TEXTS_TO_COUNT])
-            loop = asyncio.get_running_loop()
-            counts += await loop.run_in_executor(self._counting_thread, self._count_tokens, group)
-            self._limits.check_tokens(counts)
+            counts += await self.count_tokens(texts[start : start + _TEXTS_TO_COUNT])
+            self.limits.check_tokens(counts)
         return counts
 
     async def _wait_for_translations(
@@ -192,7 +195,7 @@ class Batcher:
     async def _call_model(self, texts: list[str], num_hypotheses: int) -> list[list[str]]:
         self._busy_since = time.monotonic()
         try:
-            async with asyncio.timeout(_HANGING * self._limits.request_seconds):
+            async with asyncio.timeout(_HANGING * self.limits.request_seconds):
                 translations = await self.run_on_model_thread(self._translate, texts, num_hypotheses)
             if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
                 raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")

@@ -1,35 +1,36 @@
 """Web page to try a model (`pip install 'vanilla-transformer[page]'`)."""
 
+import asyncio
 import base64
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # do not report usage to Gradio
+os.environ.setdefault("GRADIO_RUN_HISTORY", "False")  # do not keep the texts of visitors in their browsers
 
 import gradio as gr
-from fastapi import FastAPI
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi import Depends, FastAPI, HTTPException, Request
 
 from .batcher import Batcher, ModelFailure
-from .limits import Limits, Refusal
+from .limits import Refusal
 from .service import is_api_key
 
 _NUM_HYPOTHESES = 4
-_MAX_PLOTTED_CHARACTERS = 200
+_MAX_PLOTTED_TOKENS = 64
 _MAX_VISITORS_AT_ONCE, _MAX_VISITORS_WAITING = 8, 64
+_MAX_SESSIONS = 100  # of which Gradio keeps the last text and answer in memory
+# The routes of Gradio that the page needs. Others store files, hold connections or tell more than the page.
+_ROUTES = {
+    "/", "/config", "/login", "/theme.css", "/favicon.ico", "/manifest.json", "/assets/{path:path}",
+    "/static/{path:path}", "/gradio_api/queue/join", "/gradio_api/queue/data", "/gradio_api/startup-events",
+    "/gradio_api/theme.css",
+}  # fmt: skip
 Answer = tuple[str, list[list[str | int]], str]
 
 
-def add_page(
-    service: FastAPI,
-    title: str,
-    draw_attention: Callable[[str, Path], Path] | None = None,
-    examples: Sequence[str] = (),
-    limits: Limits | None = None,
-) -> FastAPI:
+def add_page(service: FastAPI, title: str, draw_attention: Callable[[str, Path], Path] | None = None) -> FastAPI:
     """Add a page at `/` that shows the translations of a text and the attention of the best one.
 
     The page has the limits of the service and takes no uploads. If the service has API keys, visitors log in with any
@@ -39,35 +40,45 @@ def add_page(
         service: An application of [`create_service`].
         title: Name of the model on the page.
         draw_attention: Plots the attention for a text to a file; if None, the page has no plot. Long texts have none.
-        examples: Texts that a click puts into the input field.
-        limits: The limits of the service, to show them in the input field.
     """
-    answer = make_answer(service.state.batcher, draw_attention)
-    api_keys = service.state.api_keys
+    batcher, api_keys = service.state.batcher, service.state.api_keys
+    limits = batcher.limits
+    answer = make_answer(batcher, draw_attention)
     with gr.Blocks(title=title) as page:
         gr.Markdown(f"# {title}")
-        max_length = (limits or Limits()).max_characters
         with gr.Row():
-            source = gr.Textbox(label="Source", lines=3, elem_id="source", autofocus=True, max_length=max_length)
-            target = gr.Textbox(label="Translation", lines=3, elem_id="translation", interactive=False)
+            # Not `max_length`, with which the browser cuts a longer text without a word.
+            hint = f"At most {limits.max_characters:,} characters and {limits.max_tokens:,} tokens"
+            source = gr.Textbox(
+                label="Source", placeholder=hint, lines=3, elem_id="source", autofocus=True, min_width=320
+            )
+            target = gr.Textbox(label="Translation", lines=3, elem_id="translation", interactive=False, min_width=320)
         button = gr.Button("Translate", variant="primary", elem_id="translate")
-        if examples:
-            gr.Examples([[text] for text in examples], source)
         best = gr.Dataframe(
             headers=["rank", "translation"],
             label=f"{_NUM_HYPOTHESES} best translations of the first line",
             elem_id="hypotheses",
             interactive=False,
+            wrap=True,
+            column_widths=["15%", "85%"],
         )
-        gr.Markdown("Attention of the best translation", visible=draw_attention is not None)
         # Not `gr.Image`, which writes each picture to a folder and leaves it there.
         picture = gr.HTML(elem_id="attention", visible=draw_attention is not None)
-        button.click(answer, source, [target, best, picture])
-        source.submit(answer, source, [target, best, picture])
+        for event in (button.click, source.submit):
+            event(answer, source, [target, best, picture], show_progress_on=target, api_visibility="undocumented")
         page.queue(max_size=_MAX_VISITORS_WAITING, default_concurrency_limit=_MAX_VISITORS_AT_ONCE)
-    service.add_middleware(_NoUploads)
+    page.state_session_capacity = _MAX_SESSIONS
     log_in = (lambda name, password: is_api_key(password, api_keys)) if api_keys else None
-    return gr.mount_gradio_app(service, page, path="/", auth=log_in)
+    return gr.mount_gradio_app(
+        service,
+        page,
+        path="/",
+        auth=log_in,
+        auth_message="Any user name, and an API key as the password.",
+        show_error=False,
+        footer_links=[],
+        app_kwargs={"dependencies": [Depends(_check_request)], "openapi_url": None},
+    )
 
 
 def make_answer(
@@ -75,41 +86,60 @@ def make_answer(
 ) -> Callable[[str, gr.Request], Awaitable[Answer]]:
     """Return the function of the page: from a text to its translation, hypotheses and attention as HTML."""
 
+    async def translate(text: str, first: str, visitor: str) -> Answer:
+        ((translation,),) = await batcher.translate([text], 1, visitor)
+        (hypotheses,) = await batcher.translate([first], _NUM_HYPOTHESES, visitor)
+        picture = ""
+        if draw_attention is not None and max(await batcher.count_tokens([first, *hypotheses])) <= _MAX_PLOTTED_TOKENS:
+            picture = await batcher.run_on_model_thread(_draw, draw_attention, first)
+        return translation, [[rank, text] for rank, text in enumerate(hypotheses, start=1)], picture
+
     async def answer(text: str, request: gr.Request) -> Answer:
         first = next((line for line in text.splitlines() if line.strip()), None)
         if first is None:
-            raise gr.Error("There is no text to translate.")
+            raise _error("There is no text to translate.")
         visitor = request.client.host if request.client else ""
         try:
-            ((translation,),) = await batcher.translate([text], 1, visitor)
-            (hypotheses,) = await batcher.translate([first], _NUM_HYPOTHESES, visitor)
-            picture = ""
-            if draw_attention is not None and len(first) <= _MAX_PLOTTED_CHARACTERS:
-                picture = await batcher.run_on_model_thread(_draw, draw_attention, first)
+            async with asyncio.timeout(batcher.limits.request_seconds):
+                return await translate(text, first, visitor)
         except Refusal as refusal:
-            raise gr.Error(str(refusal)) from refusal
+            raise _error(str(refusal).replace(" at position 0", "")) from refusal  # the page has one text only
+        except TimeoutError as error:
+            raise _error(f"The request took longer than {batcher.limits.request_seconds} seconds.") from error
         except ModelFailure as failure:
-            raise gr.Error("The model failed to translate the text.") from failure
-        return translation, [[rank, text] for rank, text in enumerate(hypotheses, start=1)], picture
+            raise _error("The model failed to translate the text.") from failure
 
     return answer
+
+
+def _error(message: str) -> gr.Error:
+    """Return an error that the page shows, and that the server's log does not repeat with a traceback."""
+    return gr.Error(message, print_exception=False)
 
 
 def _draw(draw_attention: Callable[[str, Path], Path], text: str) -> str:
     """Return the plot as an HTML element that contains the picture; no file is kept."""
     with tempfile.TemporaryDirectory(prefix="attention-") as folder:
         picture = draw_attention(text, Path(folder, "attention.png")).read_bytes()
-    return f'<img alt="attention" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'
+    data = base64.b64encode(picture).decode()
+    image = f'<img alt="attention" style="min-width: 60rem" src="data:image/png;base64,{data}">'
+    return f'<p>Attention of the best translation</p><div style="overflow-x: auto">{image}</div>'
 
 
-class _NoUploads:
-    """Middleware that refuses Gradio's uploads, which would store files of any size; the page needs none."""
+async def _check_request(request: Request) -> None:
+    """Refuse requests that the page does not make.
 
-    def __init__(self, app: ASGIApp):
-        self._app = app
+    Gradio stores the files of uploads, and downloads the files that a request names instead of its text.
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"].rstrip("/").endswith(("/upload", "/upload_progress")):
-            await PlainTextResponse("The page takes no uploads.", 403)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+    Raises:
+        HTTPException: 403 or 422; the page has no use for the request.
+    """
+    if request.scope["route"].path not in _ROUTES:
+        raise HTTPException(403, "The page does not use this address.")
+    if request.method == "POST" and request.url.path.endswith("/join"):
+        try:
+            texts = (await request.json())["data"]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            texts = None
+        if not isinstance(texts, list) or [type(text) for text in texts] != [str]:
+            raise HTTPException(422, "`data` must be a list of one text.")

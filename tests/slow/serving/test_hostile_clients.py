@@ -13,6 +13,7 @@ def found(tmp_path_factory):
 
 def test_service_fails_no_request_beside_bad_ones(found):
     assert found["failed"] == {"requests": 80, "failed": 0}
+    assert [found[attack]["failed"] for attack in ("alone", "beside a rival", "memory")] == [0, 0, 0]
 
 
 def test_service_answers_invalid_requests_briefly(found):
@@ -29,8 +30,8 @@ def test_service_ends_within_its_grace_period_with_held_connections(found):
 
 
 def test_service_keeps_its_memory_flat(found):
-    _, _, half, all_requests = found["megabytes"].values()
-    assert all_requests < 1.05 * half, found["megabytes"]
+    _, _, half, all_requests = found["memory"]["megabytes"].values()
+    assert all_requests < 1.05 * half, found["memory"]
 
 
 def test_markdown_shows_every_figure(found):

@@ -29,6 +29,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .comparison import Comparison, compare_models
 from .utils import (
+    build_model,
     check_output_dir_is_empty,
     check_supported,
     fairseq_sinusoids,
@@ -259,7 +260,7 @@ def _build_model(
     Raises:
         ValueError: weights are missing or unknown; the message names the first of each.
     """
-    model = VanillaTransformerForConditionalGeneration(config).eval()
+    model = build_model(config, weights)
     wanted = {name: _find_weight(name, weights, config, learned) for name in model.state_dict()}
     missing = sorted(name for name, tensor in wanted.items() if tensor is None)
     known = {name.removeprefix("model.") for name in wanted} | {_PROJECTION, _OLD_PROJECTION}

@@ -18,6 +18,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .comparison import Comparison
 from .utils import (
+    build_model,
     build_sentencepiece_tokenizer,
     check_output_dir_is_empty,
     check_supported,
@@ -151,7 +152,7 @@ def model_from_joeynmt(joey: JoeyNMTModel) -> VanillaTransformerForConditionalGe
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = VanillaTransformerForConditionalGeneration(config).eval()
+    model = build_model(config, joey.weights)
     model.load_state_dict({name: joey.weights[_joeynmt_name(name)] for name in model.state_dict()})
     model.generation_config = _generation_config(joey.config.get("testing") or {}, ids)
     return model

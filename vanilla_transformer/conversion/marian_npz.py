@@ -29,7 +29,7 @@ from .comparison import (
     greedy_translator,
     require_same,
 )
-from .utils import check_output_dir_is_empty, check_supported, check_unpacked_size, fairseq_sinusoids
+from .utils import build_model, check_output_dir_is_empty, check_supported, check_unpacked_size, fairseq_sinusoids
 
 _CONFIG = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
@@ -174,7 +174,7 @@ def model_from_marian_npz(files: MarianFiles) -> VanillaTransformerForConditiona
         layer_norm_eps=_LAYER_NORM_EPS,
         **ids,
     )
-    model = VanillaTransformerForConditionalGeneration(config).eval()
+    model = build_model(config, files.weights)
     model.load_state_dict(_convert_weights(model.state_dict(), files))
     model.generation_config = GenerationConfig(num_beams=6, length_penalty=1.0, max_new_tokens=512, **ids)
     return model

@@ -23,6 +23,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .comparison import Comparison
 from .utils import (
+    build_model,
     build_sentencepiece_tokenizer,
     check_output_dir_is_empty,
     check_supported,
@@ -356,7 +357,7 @@ def model_from_opennmt(contents: OpenNMTModel) -> VanillaTransformerForCondition
     Raises:
         ValueError: parameters are missing, or their shapes do not match the options.
     """
-    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**contents.fields)).eval()
+    model = build_model(VanillaTransformerConfig(**contents.fields), contents.weights)
     weights = dict(contents.weights)
     # Shared weights may be saved once or several times.
     for name, source in (

@@ -8,15 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from transformers import MarianTokenizer, PreTrainedModel
 
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.inference.loading import load_config, load_pretrained
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 # A reason to refuse for every target format, since there the caller passes the source ids.
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+_MAX_POSITIONS = 2**16
+_MAX_NAMES_OF_A_TENSOR = 4  # tied weights: embeddings of source and target, and the output projection
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
@@ -87,10 +92,11 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Check that no tensor declares more values than it has: an expanded one fills the memory when it is copied.
 
     Raises:
-        ValueError: a tensor does, or is sparse.
+        ValueError: a tensor does, or is sparse; or many tensors share the same values.
     """
     parts = [content, *(part for part in content.values() if isinstance(part, Mapping))]
-    for tensor in (value for part in parts for value in part.values() if isinstance(value, torch.Tensor)):
+    tensors = [value for part in parts for value in part.values() if isinstance(value, torch.Tensor)]
+    for tensor in tensors:
         if tensor.layout is not torch.strided:
             raise ValueError(f"{path} must contain dense tensors, got one of layout {tensor.layout}.")
         size, found = tensor.nbytes, tensor.untyped_storage().nbytes()
@@ -98,6 +104,39 @@ def _check_tensors(path: Path, content: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"{path} must contain all values of its tensors, but one declares {size:,} bytes and has {found:,}."
             )
+    storages = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+    size, found = sum(tensor.nbytes for tensor in tensors), sum(storages.values())
+    if size > _MAX_NAMES_OF_A_TENSOR * found:
+        raise ValueError(
+            f"{path} must contain all values of its tensors, but they declare {size:,} bytes and have {found:,}."
+        )
+
+
+def build_model(
+    config: VanillaTransformerConfig, weights: Mapping[str, Any]
+) -> VanillaTransformerForConditionalGeneration:
+    """Build a model for inference, to load `weights` of another toolkit into, which may be tensors or NumPy arrays.
+
+    Raises:
+        ValueError: the configuration declares more layers or larger ones than the weights can fill. Building it could
+            take hours or fill the memory. Or it has a table of too many positions, which not every format stores.
+    """
+    width, found = config.d_model, sum(math.prod(np.shape(array)) for array in weights.values())
+    sizes = ((4, config.encoder_layers, config.encoder_ffn_dim), (8, config.decoder_layers, config.decoder_ffn_dim))
+    layers = sum(count * width * (squares * width + 2 * inner) for squares, count, inner in sizes)
+    # Formats may share embeddings and lack the row of the padding.
+    declared = layers + width * (max(config.vocab_size, config.decoder_vocab_size or 0) - 1)
+    num_layers = config.encoder_layers + config.decoder_layers
+    if declared > found or num_layers > len(weights):
+        raise ValueError(
+            f"The weights must fill the model that the options declare, with {num_layers:,} layers and at least "
+            f"{declared:,} values, got {len(weights):,} arrays with {found:,} values. Correct the options."
+        )
+    if config.position_embedding_type == "learned" and config.max_position_embeddings > _MAX_POSITIONS:
+        raise ValueError(
+            f"The options must declare at most {_MAX_POSITIONS:,} positions, got {config.max_position_embeddings:,}."
+        )
+    return VanillaTransformerForConditionalGeneration(config).eval()
 
 
 def load_pickled_checkpoint(

@@ -116,7 +116,7 @@ def test_read_eole_lists_every_reason(text_folder, tmp_path):
         (lambda folder: (folder / "vocab.json").unlink(), OSError, "vocab.json"),
         (lambda folder: (folder / "config.json").write_text("{"), ValueError, "not valid JSON"),
         (lambda folder: (folder / "config.json").write_text("{}"), ValueError, "must have eole's format"),
-        (lambda folder: None, ValueError, "do not match the options"),
+        (lambda folder: None, ValueError, "must fill the model that the options declare"),
     ],
     ids=["truncated weights", "no vocabulary", "invalid JSON", "another configuration", "missing weights"],
 )

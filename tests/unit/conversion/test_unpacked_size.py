@@ -60,6 +60,13 @@ def test_load_pickled_checkpoint_refuses_a_tensor_without_its_values(old_format,
         load_pickled_checkpoint(path, "fairseq", "model")
 
 
+def test_load_pickled_checkpoint_refuses_many_names_of_one_tensor(tmp_path):
+    tensor = torch.zeros(100)
+    torch.save({"model": {str(number): tensor for number in range(5)}}, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match="all values of its tensors, but they declare 2,000 bytes and have 400"):
+        load_pickled_checkpoint(tmp_path / "model.pt", "fairseq", "model")
+
+
 def test_load_pickled_checkpoint_refuses_a_sparse_tensor(tmp_path):
     torch.save({"model": {"weight": torch.zeros(2, 2).to_sparse()}}, tmp_path / "model.pt")
     with pytest.raises(ValueError, match="must contain dense tensors"):

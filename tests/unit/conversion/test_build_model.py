@@ -69,7 +69,5 @@ def test_model_from_opennmt_names_missing_weights():
     for side in ("encoder", "decoder"):
         fields |= {f"{side}_layers": 1, f"{side}_ffn_dim": 16, f"{side}_attention_heads": 2}
     weights = {"first": torch.zeros(1000), "second": torch.zeros(1000)}
-    with pytest.raises(
-        ValueError, match="do not match the options: .*Missing key.* model.encoder.embed_tokens.weight"
-    ):
+    with pytest.raises(ValueError, match="do not match the options: .*Missing key"):
         opennmt.model_from_opennmt(opennmt.OpenNMTModel(fields, weights, TOKENS, TOKENS, {}, ()))

@@ -1,0 +1,257 @@
+"""
+The decoding engine: sentences enter free slots while others are decoded, and leave when they are done.
+
+So a mixed stream needs no sorting, and no step computes padding for sentences that have ended.
+"""
+
+import copy
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from transformers import GenerationConfig
+
+from .compiled_steps import CompiledSteps
+from .precision import cast
+from .static_decoder import SlotMemory, StaticDecoder
+from .static_search import SearchOptions, SearchState, SearchStep
+
+_LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
+_STEPS_BETWEEN_LOOKS = 8  # of the host, at what is done on another device; on a CPU a look costs nothing
+_UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
+
+
+class Hypothesis(NamedTuple):
+    """The tokens of a translation, EOS included, and their log-probability divided by the length penalty."""
+
+    tokens: list[int]
+    score: float
+
+
+class _Encoded(NamedTuple):
+    """A source in a batch of encoded ones: its key, its length, its row, and keys and values of each layer."""
+
+    key: Any
+    length: int
+    row: int
+    layers: list[tuple[Tensor, Tensor]]
+
+
+class Engine:
+    """
+    Translate token ids by greedy or beam search, with in-flight batching.
+
+        >>> engine = Engine(model, num_beams=4)
+        >>> engine.translate_tokens([[17, 4, 2], [8, 2]])
+        [[Hypothesis(tokens=[5, 23, 2], score=-0.41)], [Hypothesis(tokens=[11, 2], score=-0.3)]]
+
+    In float32 the tokens are those of `model.generate()` of each sentence alone. The engine copies none of the
+    model's weights in that case, and must not be used while they change.
+
+    Args:
+        model: A `VanillaTransformerForConditionalGeneration` for which [`Engine.supports`] is true.
+        slots: Sentences that are decoded at once.
+        num_beams: 1 for greedy search; by default as in the model's generation config.
+        precision: `"float32"`, or `"bfloat16"` for processors that multiply it.
+        compile: `True` uses compiled steps, and compiles those that are not in the cache yet. `"auto"` uses the
+            ones of the cache, and compiles others in the background once a stream is long. `False` compiles nothing.
+        options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
+            `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
+
+    Raises:
+        ValueError: The model or an option is not supported, or there is no limit for the length.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        slots: int = 64,
+        num_beams: int | None = None,
+        precision: str = "float32",
+        compile: bool | str = "auto",
+        **options: Any,
+    ):
+        if type(slots) is not int or slots < 1:
+            raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
+        config = copy.deepcopy(model.generation_config)
+        config.update(**options | ({} if num_beams is None else {"num_beams": num_beams}))
+        self.model, self.config, self.slots = cast(model, precision), config, slots
+        self.options = search_options(config)
+        self.lock = threading.Lock()
+        with torch.inference_mode():
+            step = SearchStep(StaticDecoder(self.model), self.options).to(model.device).eval()
+        self.steps = CompiledSteps(step, compile)
+        self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
+        self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
+        self._encoded: deque[_Encoded] = deque()
+        self._owners: list[Any] = [None] * slots  # the key of the source in each slot
+        self._entries = [(0, 0)] * slots  # its length, and the steps that had been run when it entered
+        self._steps_run = self._room = 0
+        self._make_room(_LEAST_ROOM)
+
+    def translate_tokens(
+        self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1
+    ) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of each source, best first; sources are token ids that end in EOS."""
+        by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
+        ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences)
+        results = {by_length[position]: hypotheses for position, hypotheses in ordered}
+        return [results[index] for index in range(len(sources))]
+
+    def translate_stream(
+        self, sources: Iterable[Sequence[int]], num_return_sequences: int = 1
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """Yield each source's position in the stream and its best hypotheses, in the order in which they finish.
+
+        Reads ahead as many sources as there are slots.
+        """
+        if not 1 <= num_return_sequences <= self.options.num_beams:
+            found = f"{num_return_sequences} with {self.options.num_beams} beams"
+            raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
+        with self.lock:
+            try:
+                for position, source in enumerate(sources):
+                    self._waiting.append((position, source))
+                    if len(self._waiting) >= self.slots:
+                        yield from self._advance(num_return_sequences)
+                while self._waiting or self._encoded or any(owner is not None for owner in self._owners):
+                    yield from self._advance(num_return_sequences)
+            finally:
+                self._clear()  # of a stream that its reader left
+
+    @torch.inference_mode()
+    def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
+        """Fill free slots, run the steps until the next look, and return what is done since the last one."""
+        self._fill_slots()
+        entries = [entry for entry, owner in zip(self._entries, self._owners, strict=True) if owner is not None]
+        used = max(max(length, self._steps_run - entered + self._look_every) for length, entered in entries)
+        self._make_room(used)
+        step = self.steps.find((self.state, self.memory))
+        for _ in range(self._look_every):
+            step(self.state, self.memory)
+        self._steps_run += self._look_every
+        owned = zip(self.state.done.tolist(), self._owners, strict=True)
+        done = [slot for slot, (is_done, owner) in enumerate(owned) if is_done and owner is not None]
+        return self._take(done, count) if done else []
+
+    def _take(self, done: list[int], count: int) -> list[tuple[Any, list[Hypothesis]]]:
+        """Return the keys and hypotheses of slots that are done, and free these slots."""
+        state, slots = self.state, torch.tensor(done, device=self.model.device)
+        lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
+        tokens = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
+        ends = (state.finished_tokens, state.finished_lengths, state.finished_scores)
+        each = zip(tokens.tolist(), *(end[slots, :count].tolist() for end in ends), strict=True)
+        hypotheses = [
+            [Hypothesis([*line[1:length], last], score) for line, last, length, score in zip(*columns, strict=True)]
+            for columns in each
+        ]
+        keys = [self._owners[slot] for slot in done]
+        self._free(done)
+        return list(zip(keys, hypotheses, strict=True))
+
+    def _fill_slots(self) -> None:
+        """Let encoded sources enter free slots, once enough slots are free to pay for it."""
+        free = [slot for slot, owner in enumerate(self._owners) if owner is None]
+        while len(free) >= max(1, self.slots // 16) and (self._waiting or self._encoded):
+            if not self._encoded:
+                self._encode([self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))])
+            together = [each for each in self._encoded if each.layers is self._encoded[0].layers][: len(free)]
+            self._enter(free[: len(together)], [self._encoded.popleft() for _ in together])
+            del free[: len(together)]
+
+    def _encode(self, sentences: Sequence[tuple[Any, Sequence[int]]]) -> None:
+        """Run the encoder, and project its outputs to the keys and values of each decoder layer."""
+        eos = () if self.model.config.source_eos else self.options.eos_token_ids
+        sources = [torch.tensor([token for token in source if token not in eos]) for _, source in sentences]
+        lengths = [len(source) for source in sources]
+        ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True).to(self.model.device)  # (W, S)
+        mask = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
+        outputs = self.model.get_encoder()(input_ids=ids, attention_mask=mask.long().to(ids.device))
+        layers = [layer.encoder_attn.project(outputs[0]) for layer in self.model.get_decoder().layers]
+        for row, ((key, _), length) in enumerate(zip(sentences, lengths, strict=True)):
+            self._encoded.append(_Encoded(key, length, row, layers))
+
+    def _enter(self, slots: list[int], batch: list[_Encoded]) -> None:
+        """Start the search of sources from one encoded batch in the given slots."""
+        lengths = [source.length for source in batch]
+        limits = [self._limit(length) for length in lengths]
+        longest = max(lengths)
+        self._make_room(longest, shrink=False)
+        index, rows = (torch.tensor(each, device=self.model.device) for each in (slots, [one.row for one in batch]))
+        for memory, (keys, values) in zip(self.memory.layers, batch[0].layers, strict=True):
+            memory.source_keys[index, :, :longest] = keys[rows, :, :longest]
+            memory.source_values[index, :, :longest] = values[rows, :, :longest]
+        self.memory.source_lengths[index] = torch.tensor(lengths, device=index.device)
+        self.state.limits[index] = torch.tensor(limits, device=index.device)
+        self.state.done[index] = False
+        self.state.last_tokens[index] = self.config.decoder_start_token_id
+        self.state.scores[index] = torch.tensor(
+            [0.0] + [_UNLIKELY] * (self.options.num_beams - 1), device=index.device
+        )
+        self.state.finished_scores[index] = _UNLIKELY
+        self.state.is_finished[index] = False
+        for slot, source in zip(slots, batch, strict=True):
+            self._owners[slot], self._entries[slot] = source.key, (source.length, self._steps_run)
+
+    def _limit(self, source_length: int) -> int:
+        """Return how many tokens the translation of a source may have."""
+        config = self.config
+        if config.max_new_tokens is not None:
+            limit = config.max_new_tokens
+        elif getattr(config, "max_new_tokens_beyond_source", None) is not None:
+            limit = source_length + config.max_new_tokens_beyond_source
+        else:
+            limit = config.max_length - 1
+        if self.model.config.position_embedding_type == "learned":
+            limit = min(limit, self.model.config.max_position_embeddings - 1)
+        return max(1, limit)
+
+    def _make_room(self, positions: int, shrink: bool = True) -> None:
+        """Have memory for that many positions, rounded up to a power of two, so that there are few shapes."""
+        room = max(_LEAST_ROOM, 1 << (positions - 1).bit_length())
+        if room == self._room or (room < self._room and not shrink):
+            return
+        beams, device = self.options.num_beams, self.model.device
+        new = SearchState.empty(self.slots, beams, room, device), SlotMemory.empty(self.model, self.slots, beams, room)
+        if self._room:
+            _copy_overlap((self.state, self.memory), new)
+        (self.state, self.memory), self._room = new, room
+
+    def _free(self, slots: list[int]) -> None:
+        self.state.done[slots] = True
+        self.state.time[slots] = 0  # or a smaller room could not hold it
+        for slot in slots:
+            self._owners[slot] = None
+
+    def _clear(self) -> None:
+        self._waiting.clear()
+        self._encoded.clear()
+        with torch.inference_mode():
+            self._free(list(range(self.slots)))
+
+
+def search_options(config: GenerationConfig) -> SearchOptions:
+    """Return the options of the engine's search for a generation config."""
+    eos, penalty_type = config.eos_token_id, getattr(config, "length_penalty_type", None) or "power"
+    return SearchOptions(
+        num_beams=config.num_beams or 1,
+        eos_token_ids=tuple(eos) if isinstance(eos, list) else (eos,),
+        length_penalty=1.0 if config.length_penalty is None else float(config.length_penalty),
+        length_penalty_type=penalty_type,
+        early_stopping=config.early_stopping or False,
+        min_new_tokens=config.min_new_tokens or 0,
+    )
+
+
+def _copy_overlap(old: Any, new: Any) -> None:
+    """Copy the values of nested tensors into others of smaller or larger sizes, as far as they fit."""
+    for source, target in zip(pytree.tree_leaves(old), pytree.tree_leaves(new), strict=True):
+        common = tuple(slice(min(sizes)) for sizes in zip(source.shape, target.shape, strict=True))
+        target[common] = source[common]
+
+
+__all__ = ["Engine", "Hypothesis", "search_options"]

@@ -1,0 +1,212 @@
+"""
+One step of greedy or beam search of static shape, for all slots of the engine at once (section 6.1 of the paper).
+
+Follows the rules of [`beam_search`], which are the library's: when a hypothesis is finished, which finished ones
+are kept, and when a sentence is done. A slot that is done stays as it is until a new sentence enters.
+
+Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .static_decoder import SlotMemory, StaticDecoder
+from .top_k import argmax, top_continuations
+
+_UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """
+    What a search does, the same for all sentences; see [`PaperGenerationMixin`] for the length penalty.
+
+    Attributes:
+        num_beams: 1 for greedy search.
+        eos_token_ids: Tokens that end a hypothesis.
+        early_stopping: As in a generation config: True, False or `"never"`.
+        min_new_tokens: EOS may end a hypothesis only after so many other tokens.
+    """
+
+    num_beams: int
+    eos_token_ids: tuple[int, ...]
+    length_penalty: float = 1.0
+    length_penalty_type: str = "power"
+    early_stopping: bool | str = False
+    min_new_tokens: int = 0
+
+    def divisor(self, lengths: Tensor) -> Tensor:
+        """Return the divisors of log-probabilities for lengths `(B,)`, as a column `(B, 1)`."""
+        base = (5 + lengths) / 6 if self.length_penalty_type == "wu" else lengths.float()
+        return base[:, None] ** self.length_penalty
+
+
+class SearchState(NamedTuple):
+    """
+    The search of all slots, updated in place.
+
+    Attributes:
+        done: Whether a slot is done, or empty: `(B,)`.
+        time: Position of the last tokens, `(B,)`; the start symbol is at 0.
+        limits: Tokens that a hypothesis may have at most, `(B,)`.
+        last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
+        tokens: What each beam has written at each step, `(B, R, N)`.
+        ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
+        finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
+        finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
+            with the length penalty, and whether there are so many, each `(B, N)`.
+    """
+
+    done: Tensor
+    time: Tensor
+    limits: Tensor
+    last_tokens: Tensor
+    scores: Tensor
+    tokens: Tensor
+    ancestors: Tensor
+    finished_ancestors: Tensor
+    finished_tokens: Tensor
+    finished_lengths: Tensor
+    finished_scores: Tensor
+    is_finished: Tensor
+
+    @classmethod
+    def empty(cls, slots: int, beams: int, room: int, device: torch.device) -> "SearchState":
+        """Return a state in which all slots are empty."""
+
+        def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.full((slots, *shape), value, dtype=dtype, device=device)
+
+        return cls(
+            done=full(True, dtype=torch.bool),
+            time=full(0),
+            limits=full(1),
+            last_tokens=full(0, beams),
+            scores=full(0.0, beams, dtype=torch.float32),
+            tokens=full(0, room, beams),
+            ancestors=full(0, beams, room),
+            finished_ancestors=full(0, beams, room),
+            finished_tokens=full(0, beams),
+            finished_lengths=full(0, beams),
+            finished_scores=full(_UNLIKELY, beams, dtype=torch.float32),
+            is_finished=full(False, beams, dtype=torch.bool),
+        )
+
+
+class SearchStep(nn.Module):
+    """
+    Advance every slot by one token: `state` and `memory` are updated in place, and nothing is returned.
+
+    Args:
+        decoder: Computes the logits.
+        options: The search.
+    """
+
+    def __init__(self, decoder: StaticDecoder, options: SearchOptions):
+        super().__init__()
+        self.decoder, self.options, self.beams = decoder, options, options.num_beams
+        self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
+
+    def forward(self, state: SearchState, memory: SlotMemory) -> tuple[()]:
+        slots, room = state.done.shape[0], state.ancestors.shape[2]
+        beams, steps, slots = (torch.arange(size, device=self.eos.device) for size in (self.beams, room, slots))
+        here = steps == state.time[:, None, None]  # (B, 1, R)
+        ancestors = torch.where(here, beams[:, None], state.ancestors)  # (B, N, R)
+        state.tokens.index_put_((slots, state.time), state.last_tokens)
+        logits = self.decoder(state.last_tokens, state.time, ancestors, memory)  # (B, N, V)
+        log_scale = state.scores - logits.logsumexp(dim=-1)  # (B, N): from logits to log-probabilities of hypotheses
+        if self.options.min_new_tokens:
+            is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
+            too_short = (state.time < self.options.min_new_tokens)[:, None, None]
+            logits = torch.where(too_short & is_eos, -torch.inf, logits)
+        advance = self._advance_greedily if self.beams == 1 else self._advance_beams
+        advance(state, logits, log_scale, ancestors)
+        state.time.copy_(torch.where(state.done, state.time, state.time + 1))
+        return ()
+
+    def _advance_greedily(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
+        length = state.time + 1
+        tokens = argmax(logits[:, 0])[:, None]  # (B, 1)
+        scores = logits[:, 0].gather(1, tokens) + log_scale
+        ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
+        _store(
+            state,
+            state.done[:, None] | ~ends,
+            finished_ancestors=ancestors,
+            finished_tokens=tokens,
+            finished_lengths=length[:, None],
+            finished_scores=scores / self.options.divisor(length),
+        )
+        state.done.logical_or_(ends[:, 0])
+        _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
+
+    def _advance_beams(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
+        length = state.time + 1
+        candidates = max(2, 1 + len(self.options.eos_token_ids)) * self.beams
+        scores, parents, tokens = top_continuations(logits, log_scale, candidates)  # (B, C) each
+        ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
+
+        # Candidates that end, of the best N, replace worse finished hypotheses.
+        order = torch.arange(candidates, device=ends.device)
+        finishes = ends & (order < self.beams)
+        final = scores / self.options.divisor(length) + ~finishes * _UNLIKELY
+        finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(self.beams)
+        is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
+        lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
+        last_tokens = torch.cat([state.finished_tokens, tokens], dim=1)
+        lines = torch.cat([order[: self.beams].expand_as(state.scores), parents + self.beams], dim=1).gather(1, kept)
+        _store(
+            state,
+            state.done[:, None],
+            finished_ancestors=_pick(torch.cat([state.finished_ancestors, ancestors], dim=1), lines),
+            finished_tokens=last_tokens.gather(1, kept),
+            finished_lengths=lengths.gather(1, kept),
+            finished_scores=finished_scores,
+            is_finished=is_finished,
+        )
+
+        # The others go on, as far as a sentence is not done.
+        running, chosen = (scores + ends * _UNLIKELY).topk(self.beams)
+        can_improve = self._can_improve(running[:, :1], finished_scores, is_finished, state.limits, length)
+        now_done = ~can_improve | ends.all(dim=1)
+        if self.options.early_stopping is True:
+            now_done = now_done | is_finished.all(dim=1)
+        state.done.logical_or_(now_done)
+        _store(
+            state,
+            state.done[:, None],
+            ancestors=_pick(ancestors, parents.gather(1, chosen)),
+            scores=running,
+            last_tokens=tokens.gather(1, chosen),
+        )
+
+    def _can_improve(
+        self, best: Tensor, finished_scores: Tensor, is_finished: Tensor, limits: Tensor, length: Tensor
+    ) -> Tensor:
+        """Tell in which slots a running hypothesis could still beat the worst finished one, `(B,)`."""
+        farthest = self.options.early_stopping == "never" and self.options.length_penalty > 0.0
+        best_possible = best / self.options.divisor(limits if farthest else length)
+        worst = torch.where(is_finished, finished_scores.amin(dim=1, keepdim=True), _UNLIKELY)
+        return (best_possible > worst).any(dim=1)
+
+
+def _store(state: SearchState, unless: Tensor, **values: Tensor) -> None:
+    """Update the named tensors of a state in place, except in slots where `unless`, `(B, 1)`, is True."""
+    for name, value in values.items():
+        old = getattr(state, name)
+        old.copy_(torch.where(unless if old.dim() == 2 else unless[:, None], old, value))
+
+
+def _one_of(tokens: Tensor, choices: Tensor) -> Tensor:
+    return (tokens[..., None] == choices).any(dim=-1)
+
+
+def _pick(values: Tensor, beams: Tensor) -> Tensor:
+    """Return `values`, `(B, n, R)`, of the given beams, `(B, k)`."""
+    return values.gather(1, beams[:, :, None].expand(-1, -1, values.shape[2]))
+
+
+__all__ = ["SearchOptions", "SearchState", "SearchStep"]

@@ -100,8 +100,8 @@ class PaperGenerationMixin(GenerationMixin):
     ) -> Any:
         """Generate token ids as the library does, with two more parameters and a source mask derived from padding."""
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
-        penalty_type, margin = closest(levels, "length_penalty_type") or "power", _closest_margin(levels)
-        _check_parameters(penalty_type, margin, closest(levels, "num_beams"))
+        penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
+        check_parameters(penalty_type, margin, closest(levels, "num_beams"))
         kwargs = {name: value for name, value in kwargs.items() if name not in self.paper_parameters}
         ids = inputs if inputs is not None else kwargs.get("input_ids")
         kwargs |= _source_arguments(self.config, ids, kwargs)
@@ -161,14 +161,14 @@ def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:
     return next((level[name] for level in levels if level.get(name) is not None), None)
 
 
-def _closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
+def closest_margin(levels: Sequence[Mapping[str, Any]]) -> Any:
     """Return `max_new_tokens_beyond_source`, unless another limit replaces it; see [`PaperGenerationMixin`]."""
     limits = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
     level = next((level for level in levels if any(level.get(name) is not None for name in limits)), dict[str, Any]())
     return level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
 
 
-def _check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
+def check_parameters(penalty_type: Any, margin: Any, beams: Any) -> None:
     if penalty_type not in ("power", "wu"):
         raise ValueError(f"`length_penalty_type` must be 'power' or 'wu', got {penalty_type!r}.")
     if beams is not None and (type(beams) is not int or beams < 1):

@@ -15,6 +15,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 from transformers import GenerationConfig
 
+from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest_margin
+
 from .compiled_steps import CompiledSteps
 from .precision import cast
 from .static_decoder import SlotMemory, StaticDecoder
@@ -33,10 +35,15 @@ class Hypothesis(NamedTuple):
 
 
 class _Encoded(NamedTuple):
-    """A source in a batch of encoded ones: its key, its length, its row, and keys and values of each layer."""
+    """
+    A source in a batch of encoded ones: its key, its length, its row, and keys and values of each layer.
+
+    `limit` is the number of tokens that its translation may have.
+    """
 
     key: Any
     length: int
+    limit: int
     row: int
     layers: list[tuple[Tensor, Tensor]]
 
@@ -66,6 +73,9 @@ class Engine:
         ValueError: The model or an option is not supported, or there is no limit for the length.
     """
 
+    state: SearchState
+    memory: SlotMemory
+
     def __init__(
         self,
         model: Any,
@@ -81,6 +91,11 @@ class Engine:
         config.update(**options | ({} if num_beams is None else {"num_beams": num_beams}))
         self.model, self.config, self.slots = cast(model, precision), config, slots
         self.options = search_options(config)
+        self._margin = closest_margin([options, vars(model.generation_config)])
+        check_parameters(self.options.length_penalty_type, self._margin, config.num_beams)
+        if self._margin is None and config.max_new_tokens is None and config.max_length is None:
+            limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
+            raise ValueError(f"One of {limits} must limit the length of translations. Give one of them.")
         self.lock = threading.Lock()
         with torch.inference_mode():
             step = SearchStep(StaticDecoder(self.model), self.options).to(model.device).eval()
@@ -115,8 +130,8 @@ class Engine:
         with self.lock:
             try:
                 for position, source in enumerate(sources):
-                    self._waiting.append((position, source))
-                    if len(self._waiting) >= self.slots:
+                    self._waiting.append((position, self._checked(position, source)))
+                    while len(self._waiting) + len(self._encoded) >= self.slots:
                         yield from self._advance(num_return_sequences)
                 while self._waiting or self._encoded or any(owner is not None for owner in self._owners):
                     yield from self._advance(num_return_sequences)
@@ -146,7 +161,10 @@ class Engine:
         ends = (state.finished_tokens, state.finished_lengths, state.finished_scores)
         each = zip(tokens.tolist(), *(end[slots, :count].tolist() for end in ends), strict=True)
         hypotheses = [
-            [Hypothesis([*line[1:length], last], score) for line, last, length, score in zip(*columns, strict=True)]
+            [
+                Hypothesis([*line[1:length], last][:length], score)
+                for line, last, length, score in zip(*columns, strict=True)
+            ]
             for columns in each
         ]
         keys = [self._owners[slot] for slot in done]
@@ -163,22 +181,38 @@ class Engine:
             self._enter(free[: len(together)], [self._encoded.popleft() for _ in together])
             del free[: len(together)]
 
+    def _checked(self, position: int, source: Sequence[int]) -> Sequence[int]:
+        """Return a source, or raise an error if the encoder cannot read it."""
+        config, entries = self.model.config, self.model.config.vocab_size
+        wrong = [token for token in source if not 0 <= token < entries]
+        if wrong:
+            raise ValueError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in source {position}.")
+        longest = config.max_position_embeddings if config.position_embedding_type == "learned" else len(source)
+        if not 1 <= len(source) <= max(1, longest):
+            rule = "at least 1 token" if not source else f"at most {longest} tokens, as many as learned positions"
+            raise ValueError(f"A source must have {rule}, got {len(source)} in source {position}.")
+        return source
+
+    def _seen(self, source: Sequence[int]) -> list[int]:
+        """Return the tokens that attention may see."""
+        config = self.model.config
+        eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
+        return [token for token in source if config.source_eos or token not in eos]
+
     def _encode(self, sentences: Sequence[tuple[Any, Sequence[int]]]) -> None:
         """Run the encoder, and project its outputs to the keys and values of each decoder layer."""
-        eos = () if self.model.config.source_eos else self.options.eos_token_ids
-        sources = [torch.tensor([token for token in source if token not in eos]) for _, source in sentences]
+        sources = [torch.tensor(self._seen(source) or source[:1]) for _, source in sentences]
         lengths = [len(source) for source in sources]
         ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True).to(self.model.device)  # (W, S)
         mask = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
         outputs = self.model.get_encoder()(input_ids=ids, attention_mask=mask.long().to(ids.device))
         layers = [layer.encoder_attn.project(outputs[0]) for layer in self.model.get_decoder().layers]
-        for row, ((key, _), length) in enumerate(zip(sentences, lengths, strict=True)):
-            self._encoded.append(_Encoded(key, length, row, layers))
+        for row, ((key, source), length) in enumerate(zip(sentences, lengths, strict=True)):
+            self._encoded.append(_Encoded(key, length, self._limit(len(self._seen(source))), row, layers))
 
     def _enter(self, slots: list[int], batch: list[_Encoded]) -> None:
         """Start the search of sources from one encoded batch in the given slots."""
         lengths = [source.length for source in batch]
-        limits = [self._limit(length) for length in lengths]
         longest = max(lengths)
         self._make_room(longest, shrink=False)
         index, rows = (torch.tensor(each, device=self.model.device) for each in (slots, [one.row for one in batch]))
@@ -186,7 +220,7 @@ class Engine:
             memory.source_keys[index, :, :longest] = keys[rows, :, :longest]
             memory.source_values[index, :, :longest] = values[rows, :, :longest]
         self.memory.source_lengths[index] = torch.tensor(lengths, device=index.device)
-        self.state.limits[index] = torch.tensor(limits, device=index.device)
+        self.state.limits[index] = torch.tensor([source.limit for source in batch], device=index.device)
         self.state.done[index] = False
         self.state.last_tokens[index] = self.config.decoder_start_token_id
         self.state.scores[index] = torch.tensor(
@@ -194,16 +228,17 @@ class Engine:
         )
         self.state.finished_scores[index] = _UNLIKELY
         self.state.is_finished[index] = False
+        self.state.finished_lengths[index] = 0
         for slot, source in zip(slots, batch, strict=True):
             self._owners[slot], self._entries[slot] = source.key, (source.length, self._steps_run)
 
     def _limit(self, source_length: int) -> int:
         """Return how many tokens the translation of a source may have."""
         config = self.config
-        if config.max_new_tokens is not None:
+        if self._margin is not None:
+            limit = source_length + self._margin
+        elif config.max_new_tokens is not None:
             limit = config.max_new_tokens
-        elif getattr(config, "max_new_tokens_beyond_source", None) is not None:
-            limit = source_length + config.max_new_tokens_beyond_source
         else:
             limit = config.max_length - 1
         if self.model.config.position_embedding_type == "learned":

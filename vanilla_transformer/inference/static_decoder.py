@@ -131,9 +131,11 @@ class StaticDecoderLayer(nn.Module):
 def _join_linears(linears: list[Any]) -> nn.Linear:
     """Return one layer with the outputs of several layers of the same input, side by side."""
     first, bias = linears[0], join_biases(linears)
-    joined = nn.Linear(first.in_features, sum(linear.out_features for linear in linears), False, device="meta")
+    outputs = sum(linear.out_features for linear in linears)
+    joined = nn.Linear(first.in_features, outputs, bias is not None, device="meta")
     joined.weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]), requires_grad=False)
-    joined.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
+    if bias is not None:
+        joined.bias = nn.Parameter(bias, requires_grad=False)
     return joined
 
 

@@ -22,7 +22,7 @@ _UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 @dataclass(frozen=True)
 class SearchOptions:
     """
-    What a search does, the same for all sentences; see [`PaperGenerationMixin`] for the length penalty.
+    Options of a search, the same for all sentences; see [`PaperGenerationMixin`] for the length penalty.
 
     Attributes:
         num_beams: 1 for greedy search.
@@ -105,14 +105,16 @@ class SearchStep(nn.Module):
         options: The search.
     """
 
+    eos: Tensor
+
     def __init__(self, decoder: StaticDecoder, options: SearchOptions):
         super().__init__()
         self.decoder, self.options, self.beams = decoder, options, options.num_beams
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
     def forward(self, state: SearchState, memory: SlotMemory) -> tuple[()]:
-        slots, room = state.done.shape[0], state.ancestors.shape[2]
-        beams, steps, slots = (torch.arange(size, device=self.eos.device) for size in (self.beams, room, slots))
+        sizes = state.ancestors.shape  # (B, N, R)
+        slots, beams, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
         here = steps == state.time[:, None, None]  # (B, 1, R)
         ancestors = torch.where(here, beams[:, None], state.ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
@@ -168,7 +170,7 @@ class SearchStep(nn.Module):
             is_finished=is_finished,
         )
 
-        # The others go on, as far as a sentence is not done.
+        # The others continue, unless the sentence is done.
         running, chosen = (scores + ends * _UNLIKELY).topk(self.beams)
         can_improve = self._can_improve(running[:, :1], finished_scores, is_finished, state.limits, length)
         now_done = ~can_improve | ends.all(dim=1)

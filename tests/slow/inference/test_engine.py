@@ -1,0 +1,12 @@
+"""The decoding engine gives the hypotheses of the library's own search: many random models."""
+
+import pytest
+
+from tests.engine_cases import assert_engine_gives_hypotheses_of_library, random_case
+
+
+@pytest.mark.filterwarnings("ignore:Unfeasible length")
+@pytest.mark.parametrize("first", range(1000, 1600, 50))
+def test_engine_gives_hypotheses_of_library(first):
+    for seed in range(first, first + 50):
+        assert_engine_gives_hypotheses_of_library(random_case(seed))

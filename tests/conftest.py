@@ -27,10 +27,11 @@ torch.set_num_threads(1)  # models this small gain nothing from more, and beside
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache_of_the_tests(tmp_path_factory):
-    """Keep the datasets cache of the tests, and of the processes that they start, out of the user's home."""
+    """Keep the caches of the tests, and of the processes that they start, out of the user's home."""
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_DATASETS_CACHE", str(folder))
+        patch.setenv("VANILLA_TRANSFORMER_CACHE", str(folder / "vanilla_transformer"))
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
         yield
 

@@ -21,7 +21,7 @@ from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoder
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
-from .inference import TranslationPipeline, VanillaTransformerInt8Config
+from .inference import Engine, TranslationPipeline, VanillaTransformerInt8Config
 from .modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
@@ -74,6 +74,7 @@ for _config, _models in {
 inference.register()
 
 __all__ = [
+    "Engine",
     "PaperGenerationMixin",
     "TranslationPipeline",
     "VanillaTransformerConfig",

@@ -100,7 +100,7 @@ class TranslationPipeline(Pipeline):
         outputs = self.model.generate(**input_tensors, **generate_kwargs)
         return getattr(outputs, "sequences", outputs)
 
-    def postprocess(self, model_outputs: torch.Tensor) -> list[str]:
+    def postprocess(self, model_outputs: torch.Tensor | list[list[int]]) -> list[str]:
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:

@@ -5,11 +5,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import parse, require_one_model
+from .arguments import PRECISION_HELP, parse, require_one_model
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
@@ -54,6 +54,7 @@ class EvaluateArguments:
     num_beams: int | None = field(
         default=None, metadata={"help": "Beam size; by default the checkpoint's (4 in the paper)."}
     )
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -84,6 +85,7 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
         ValueError: the message names the option.
     """
     from vanilla_transformer.evaluation.scores import corpus_metrics
+    from vanilla_transformer.inference.precision import check_precision
 
     if options.hypotheses is None:
         require_one_model(words)
@@ -101,6 +103,8 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError("--name saves the scores in the model's folder, so a local model must translate.")
         if not re.fullmatch(r"[\w .-]+", options.name):
             raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {options.name!r}.")
+    if options.precision is not None:
+        check_precision(options.precision)
     corpus_metrics(options.paper_bleu)
 
 
@@ -140,9 +144,10 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
 
     assert options.source  # see `_check`
     model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name)
-    beams = {} if options.num_beams is None else {"num_beams": options.num_beams}
+    given: dict[str, Any] = {"num_beams": options.num_beams, "precision": options.precision}
+    given = {name: value for name, value in given.items() if value is not None}
     model = model.to(process_state().device)
-    return translate_on_all_processes(model, tokenizer, read_lines(options.source), progress_bar=True, **beams)
+    return translate_on_all_processes(model, tokenizer, read_lines(options.source), progress_bar=True, **given)
 
 
 def _write_results(hypotheses: Sequence[str], found: "Report", options: EvaluateArguments) -> None:

@@ -14,18 +14,19 @@ from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.training.environment import limit_onednn_cache
 
-from .arguments import parse, read_keys, require_one_model
+from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
 
 
 @dataclass(frozen=True)
 class ServeArguments(Limits):
-    """Flags of `serve`: the address, the backend, access and the limits of the service."""
+    """Flags of `serve`: the address, the backend, the precision, access and the limits of the service."""
 
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
     backend: str | None = field(
         default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
     )
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     api_key_file: str | None = field(
         default=None,
         metadata={"help": "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."},
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
         from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
-        translate = load_pipeline(name, options.backend)
+        translate = load_pipeline(name, options.backend, options.precision)
         service = create_service(
             translate_with(translate),
             options,

@@ -38,7 +38,7 @@ def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str
     """Return BLEU and chrF of a validation, by name, as training logs them."""
     from vanilla_transformer.evaluation.scores import translate_and_score
 
-    _, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, **generate_kwargs)
+    _, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **generate_kwargs)
     return scores._asdict()
 
 

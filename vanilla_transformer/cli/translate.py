@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .arguments import parse
+from .arguments import PRECISION_HELP, parse
 
 
 @dataclass
@@ -19,6 +19,7 @@ class TranslateArguments:
         default=None, metadata={"help": "Maximum number of tokens per translation; by default source length + 50."}
     )
     batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -27,9 +28,10 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
     generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
+    precision = generate_kwargs.pop("precision", None)
     from vanilla_transformer.inference.loading import load_pipeline
 
-    translate = load_pipeline(model)
+    translate = load_pipeline(model, precision=precision)
     texts: Iterable[str] = sentences or (line.rstrip("\n") for line in sys.stdin)
     for translations in translate(texts, **generate_kwargs):
         for translation in translations if isinstance(translations, list) else [translations]:

@@ -16,16 +16,18 @@ def translate_on_all_processes(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
     progress_bar: bool | None = None,
+    precision: str | None = None,
+    compile: bool | str = "auto",
     **generate_kwargs: Any,
 ) -> list[str]:
     """Return the translations of all sentences, in order, on every process.
 
     Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
     sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
-    main process.
+    main process. See [`TranslationPipeline`] for `precision` and `compile`.
     """
     state = process_state()
-    translate = TranslationPipeline(model, tokenizer, task="translation", device=model.device)
+    translate = TranslationPipeline(model, tokenizer, device=model.device, precision=precision, compile=compile)
     answers = translate(
         list(sentences[state.process_index :: state.num_processes]),
         progress_bar=progress_bar if state.is_main_process else False,

@@ -2,6 +2,7 @@
 
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 
+from .engine import Engine
 from .fast_search import prepare_search
 from .quantization import VanillaTransformerInt8Config
 from .transformers_internals import restore_translation_task
@@ -14,4 +15,4 @@ def register() -> None:
     restore_translation_task()
 
 
-__all__ = ["TranslationPipeline", "VanillaTransformerInt8Config", "register"]
+__all__ = ["Engine", "TranslationPipeline", "VanillaTransformerInt8Config", "register"]

@@ -45,8 +45,7 @@ class CompiledSteps:
     """
 
     def __init__(self, step: nn.Module, compile: bool | str):
-        if compile not in (True, False, "auto"):
-            raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
+        check_compile(compile)
         self.step = step
         self._compile = compile if next(step.parameters()).device.type == "cpu" else False
         self._forms: dict[tuple[int, ...], Step] = {}
@@ -72,6 +71,10 @@ class CompiledSteps:
         package = torch._inductor.aoti_load_package(str(folder / _PACKAGE))
         return lambda *new: package(pytree.tree_leaves(new))
 
+    def are_cached(self) -> bool:
+        """Tell whether the cache has compiled forms of this step, for arguments of any size."""
+        return bool(self._compile) and cache_is_used() and any(cache_folder().glob(f"{self.identity}-*"))
+
     @property
     def identity(self) -> str:
         """A hash of all that compiled steps depend on, besides the sizes of their arguments."""
@@ -81,6 +84,21 @@ class CompiledSteps:
                 digest.update(part)
             self._identity = digest.hexdigest()[:32]
         return self._identity
+
+
+def check_compile(compile: bool | str) -> None:
+    """Check a value of `compile`.
+
+    Raises:
+        ValueError: It is not one of the three values.
+    """
+    if compile not in (True, False, "auto"):
+        raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
+
+
+def cache_is_used() -> bool:
+    """Tell whether the cache has compiled forms of any step. In contrast to the identity of a step, this is cheap."""
+    return cache_folder().is_dir() and any(cache_folder().iterdir())
 
 
 def cache_folder() -> Path:
@@ -128,4 +146,4 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
 
 
-__all__ = ["CompiledSteps", "cache_folder", "compile_step"]
+__all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step"]

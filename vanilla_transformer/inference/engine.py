@@ -11,16 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest_margin
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .compiled_steps import CompiledSteps
+from .fast_search import is_supported
 from .precision import cast
 from .static_decoder import SlotMemory, StaticDecoder
 from .static_search import SearchOptions, SearchState, SearchStep
+from .weight_packing import inputs_of
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 _STEPS_BETWEEN_LOOKS = 8  # of the host, at what is done on another device; on a CPU a look costs nothing
@@ -88,7 +91,7 @@ class Engine:
         if type(slots) is not int or slots < 1:
             raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
         config = copy.deepcopy(model.generation_config)
-        config.update(**options | ({} if num_beams is None else {"num_beams": num_beams}))
+        config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
         self.model, self.config, self.slots = cast(model, precision), config, slots
         self.options = search_options(config)
         self._margin = closest_margin([options, vars(model.generation_config)])
@@ -107,6 +110,16 @@ class Engine:
         self._entries = [(0, 0)] * slots  # its length, and the steps that had been run when it entered
         self._steps_run = self._room = 0
         self._make_room(_LEAST_ROOM)
+
+    @staticmethod
+    def supports(model: Any) -> bool:
+        """Tell whether the engine computes what the model's own decoder computes, on the model's device."""
+        return (
+            isinstance(model, VanillaTransformerForConditionalGeneration)
+            and model.device.type in ("cpu", "cuda")
+            and is_supported(model)
+            and all(map(_can_join, _joined_linears(model)))
+        )
 
     def translate_tokens(
         self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1
@@ -267,6 +280,16 @@ class Engine:
         self._encoded.clear()
         with torch.inference_mode():
             self._free(list(range(self.slots)))
+
+
+def _joined_linears(model: Any) -> list[Any]:
+    """Return the layers whose weights the engine joins."""
+    return [linear for layer in model.get_decoder().layers for linear in inputs_of(layer.self_attn)]
+
+
+def _can_join(linear: Any) -> bool:
+    """Tell whether a layer is only a product: no adapter and no other type of weight."""
+    return type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
 
 
 def search_options(config: GenerationConfig) -> SearchOptions:

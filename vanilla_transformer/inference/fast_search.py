@@ -4,7 +4,7 @@ The fast search of `generate()`, which the package registers with [`PaperGenerat
 It runs greedy and beam search that ask for tokens only. All other requests are left to the library.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -40,17 +40,18 @@ _KNOWN_PROCESSORS = (
     logits_process.SuppressTokensAtBeginLogitsProcessor,
     logits_process.SuppressTokensLogitsProcessor,
 )
-# Options of a generation config that the search here follows, some by processors and criteria of the library ...
-_FOLLOWED = {"length_penalty_type", "max_new_tokens_beyond_source", "max_length", "max_new_tokens", "min_length"}
-_FOLLOWED |= {"min_new_tokens", "early_stopping", "num_beams", "use_cache", "repetition_penalty", "length_penalty"}
-_FOLLOWED |= {"no_repeat_ngram_size", "bad_words_ids", "forced_bos_token_id", "forced_eos_token_id"}
-_FOLLOWED |= {"remove_invalid_values", "suppress_tokens", "begin_suppress_tokens", "num_return_sequences"}
-_FOLLOWED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
-# ... and that change neither greedy nor beam search.
-_FOLLOWED |= {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
-_FOLLOWED |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
-_FOLLOWED |= {"assistant_lookbehind", "target_lookbehind", "disable_compile", "transformers_version"}
-# Arguments of a call that are no options.
+# Options of a generation config of plain greedy and beam search ...
+PLAIN_OPTIONS = {"length_penalty_type", "max_new_tokens_beyond_source", "max_length", "max_new_tokens", "num_beams"}
+PLAIN_OPTIONS |= {"min_new_tokens", "early_stopping", "use_cache", "length_penalty", "num_return_sequences"}
+PLAIN_OPTIONS |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
+# ... and those that change neither of them.
+PLAIN_OPTIONS |= {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+PLAIN_OPTIONS |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
+PLAIN_OPTIONS |= {"assistant_lookbehind", "target_lookbehind", "disable_compile", "transformers_version"}
+# What the search here follows by processors of the library, besides the plain options, and arguments of a call.
+_FOLLOWED = PLAIN_OPTIONS | {"min_length", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"}
+_FOLLOWED |= {"forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "suppress_tokens"}
+_FOLLOWED |= {"begin_suppress_tokens"}
 _FOLLOWED |= {"input_ids", "inputs_embeds", "attention_mask", "encoder_outputs", "decoder_input_ids"}
 # Values that change nothing, besides None, False and 0, of all other options and arguments.
 _NEUTRAL = {
@@ -58,6 +59,7 @@ _NEUTRAL = {
     "encoder_repetition_penalty": 1,
     "guidance_scale": 1,
     "num_beam_groups": 1,
+    "repetition_penalty": 1,
 }
 
 
@@ -81,9 +83,9 @@ def prepare_search(
         The `custom_generate` of the call, or None if only the library can do what it requests.
     """
     can_search = (
-        _is_supported(model)
-        and _follows(levels)
-        and _fits_positions(model.config, levels)
+        is_supported(model)
+        and not unfollowed_options(levels, _FOLLOWED)
+        and fits_positions(model.config, levels)
         and all(type(processor) in _KNOWN_PROCESSORS for processor in logits_processor or [])
         and all(type(criterion) in KNOWN_CRITERIA for criterion in stopping_criteria)
     )
@@ -91,7 +93,7 @@ def prepare_search(
         yield partial(search, penalty_type=closest(levels, "length_penalty_type") or "power") if can_search else None
 
 
-def _is_supported(model: Any) -> bool:
+def is_supported(model: Any) -> bool:
     """Tell whether [`IncrementalDecoder`] computes what the model's own decoder computes."""
     decoder = model.model.decoder
     if not all(type(layer) is VanillaTransformerDecoderLayer for layer in decoder.layers):
@@ -126,22 +128,25 @@ def _decodes_in_step_with_others(model: Any) -> bool:
     return several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
 
 
-def _follows(levels: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether the search here does what all options and arguments ask for."""
-    names = {name for level in levels for name in level if not name.startswith("_")} - _FOLLOWED
+def unfollowed_options(levels: Sequence[Mapping[str, Any]], followed: Set[str]) -> list[str]:
+    """Return the names of options and arguments that ask for more than the followed ones, in order."""
+    names = {name for level in levels for name in level if not name.startswith("_")} - followed
     values = {name: closest(levels, name) for name in names}
-    return (
-        all(value is None or value is False or _is_neutral(name, value) for name, value in values.items())
-        and closest(levels, "use_cache") is not False
-        and closest(levels, "eos_token_id") is not None
-    )
+    unfollowed = [name for name, value in values.items() if not _is_neutral(name, value)]
+    if closest(levels, "use_cache") is False:
+        unfollowed.append("use_cache")
+    if closest(levels, "eos_token_id") is None:
+        unfollowed.append("eos_token_id")
+    return sorted(unfollowed)
 
 
 def _is_neutral(name: str, value: Any) -> bool:
+    if value is None or value is False:
+        return True
     return type(value) in (int, float, str) and value == _NEUTRAL.get(name, 0)
 
 
-def _fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
+def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether no hypothesis can outgrow learned positions, of which the library warns."""
     if config.position_embedding_type != "learned":
         return True
@@ -151,4 +156,4 @@ def _fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
-__all__ = ["prepare_search"]
+__all__ = ["PLAIN_OPTIONS", "fits_positions", "is_supported", "prepare_search", "unfollowed_options"]

@@ -21,6 +21,7 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
+from .precision import check_precision
 from .translation_pipeline import TranslationPipeline
 
 Model = TypeVar("Model", bound=PreTrainedModel)
@@ -32,15 +33,25 @@ _INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
 _AGAIN = "Copy or download the model again."
 
 
-def load_pipeline(name: str | Path, backend: str | None = None) -> TranslationPipeline:
+def load_pipeline(name: str | Path, backend: str | None = None, precision: str | None = None) -> TranslationPipeline:
     """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
 
     Args:
-        backend: See [`TranslationPipeline`].
+        backend, precision: See [`TranslationPipeline`].
+
+    Raises:
+        ValueError: The precision is unknown, or the model cannot decode with it.
     """
+    if precision is not None:
+        check_precision(precision)
     if backend is not None:
-        return TranslationPipeline(name, backend=backend)
-    return TranslationPipeline(load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name))
+        translate = TranslationPipeline(name, backend=backend, precision=precision)
+    else:
+        model = load_pretrained(AutoModelForSeq2SeqLM, name)
+        translate = TranslationPipeline(model, load_tokenizer(name), precision=precision)
+    if precision is not None:
+        translate([])  # fails now, not at the first text, if the model cannot decode with this precision
+    return translate
 
 
 def load_config(name: str | Path) -> PreTrainedConfig:

@@ -243,7 +243,7 @@ def served(monkeypatch):
     """Let `serve` build its service and stop before it runs; return the services, with a pipeline that shouts."""
     services = []
     pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
-    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", lambda name, backend: pipeline)
+    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", lambda name, backend, precision: pipeline)
     monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
     for name in ONEDNN_VARIABLES:
         monkeypatch.delenv(name, raising=False)

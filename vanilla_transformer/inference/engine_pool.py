@@ -1,0 +1,176 @@
+"""
+The engines of a translation pipeline, and the requests that they serve.
+
+An engine decodes if the caller chose a precision, or if that is faster: with compiled steps. All other requests are
+left to `generate()`.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest, closest_margin
+
+from .compiled_steps import cache_is_used, check_compile
+from .engine import Engine
+from .fast_search import PLAIN_OPTIONS, fits_positions, unfollowed_options
+from .precision import PRECISIONS, cast, check_precision
+
+logger = logging.get_logger(__name__)
+_MOST_ENGINES = 4
+# Slots for at most so many sentences; more sentences have the slots of the search, for one beam or several.
+_SLOTS_OF_FEW = {1: 1, 8: 8}
+_SLOTS_OF_MANY = {"greedy": 64, "beams": 32}
+_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
+_SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens", "eos_token_id")
+
+
+class EnginePool:
+    """
+    Find an engine for a request, and keep the last ones for requests with the same options.
+
+    Args:
+        precision: See [`Engine`]; None for the model's own, if there is a reason to use an engine.
+        compile: See [`Engine`]. With `"auto"` and without a precision, an engine decodes only if the cache has
+            compiled steps of this very model.
+
+    Raises:
+        ValueError: The precision or `compile` is unknown.
+    """
+
+    def __init__(self, precision: str | None = None, compile: bool | str = "auto"):
+        check_compile(compile)
+        if precision is not None:
+            check_precision(precision)
+        self.precision, self.compile = precision, compile
+        # None if the engine would be slower than `generate()`, for want of compiled steps.
+        self._engines = OrderedDict[Any, Engine | None]()
+        self._fingerprint: Any = None
+        self._model: Any = None
+        self._lock = threading.Lock()
+
+    def find(self, model: Any, options: Mapping[str, Any], sentences: int) -> Engine | None:
+        """Return an engine for that many sentences, or None if `generate()` decodes them.
+
+        Args:
+            options: Keyword arguments of the request, as for `generate()`.
+
+        Raises:
+            ValueError: There is a precision, and no engine can decode the request.
+        """
+        if self.precision is None and (not self.compile or (self.compile == "auto" and not cache_is_used())):
+            return None
+        problem = find_problem(model, options)
+        precision = self.precision or _name_of(model)
+        if problem is None and precision is not None:
+            with self._lock:
+                return self._find(model, precision, engine_options(_levels(model, options)), sentences)
+        if self.precision is not None:
+            raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
+        if self.compile is True:
+            logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
+        return None
+
+    def _find(self, model: Any, precision: str, options: dict[str, Any], sentences: int) -> Engine | None:
+        self._follow(model, precision)
+        key = _slots(sentences, options["num_beams"]), repr(options)
+        if key not in self._engines:
+            changes = {name: value for name, value in options.items() if _differs(model, name, value)}
+            engine = Engine(self._model, key[0], precision=precision, compile=self.compile, **changes)
+            is_chosen = self.precision is not None or self.compile is True
+            self._engines[key] = engine if is_chosen or engine.steps.are_cached() else None
+        self._engines.move_to_end(key)
+        while len(self._engines) > _MOST_ENGINES:
+            self._engines.popitem(last=False)
+        return self._engines[key]
+
+    def _follow(self, model: Any, precision: str) -> None:
+        """Forget the engines of other weights, since engines copy some or all of them."""
+        fingerprint = _fingerprint(model)
+        if fingerprint != self._fingerprint:
+            self._engines.clear()
+            self._fingerprint, self._model = fingerprint, cast(model, precision)
+
+
+def find_problem(model: Any, options: Mapping[str, Any]) -> str | None:
+    """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
+    if not Engine.supports(model):
+        return f"the model must be an unchanged `VanillaTransformerForConditionalGeneration`, got {_kind(model)}."
+    levels = _levels(model, options)
+    penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
+    check_parameters(penalty_type, margin, closest(levels, "num_beams"))
+    unknown = [name for name in levels[0] if not _is_option(model, name)]
+    others = sorted({*unfollowed_options(levels, PLAIN_OPTIONS), *unknown})
+    if others:
+        return f"greedy and beam search must do without {', '.join(f'`{name}`' for name in others)}."
+    resolved = engine_options(levels)
+    if resolved["decoder_start_token_id"] is None or all(resolved[name] is None for name in _LIMITS):
+        return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
+    if margin is None and not fits_positions(model.config, [resolved]):
+        return f"the limit of the length must fit the model's {model.config.max_position_embeddings} positions."
+    return None
+
+
+def engine_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options of an [`Engine`] that decodes as `generate()` does.
+
+    Args:
+        levels: Keyword arguments of the call, options of its generation config and of the model's.
+    """
+    margin, start = closest_margin(levels), closest(levels, "decoder_start_token_id")
+    new_tokens = closest(levels, "max_new_tokens") if margin is None else None
+    limits = dict(zip(_LIMITS, (margin, new_tokens, closest(levels, "max_length")), strict=True))
+    return limits | {
+        "num_beams": closest(levels, "num_beams") or 1,
+        "decoder_start_token_id": closest(levels, "bos_token_id") if start is None else start,
+        **{name: closest(levels, name) for name in _SEARCH_OPTIONS},
+    }
+
+
+def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the options of a request, closest to the call first."""
+    config = options.get("generation_config")
+    call = {name: value for name, value in options.items() if name != "generation_config"}
+    return [call, {} if config is None else vars(config), vars(model.generation_config)]
+
+
+def _is_option(model: Any, name: str) -> bool:
+    return hasattr(model.generation_config, name) or name in model.paper_parameters
+
+
+def _differs(model: Any, name: str, value: Any) -> bool:
+    return getattr(model.generation_config, name, None) != value
+
+
+def _slots(sentences: int, beams: int) -> int:
+    few = (slots for most, slots in _SLOTS_OF_FEW.items() if sentences <= most)
+    return next(few, _SLOTS_OF_MANY["greedy" if beams == 1 else "beams"])
+
+
+def _name_of(model: Any) -> str | None:
+    """Return the precision of a model, or None if the engine does not know it."""
+    return next((name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None)
+
+
+def _kind(model: Any) -> str:
+    training = isinstance(model, nn.Module) and model.training
+    return f"{type(model).__name__}{' in training mode' if training else ''}"
+
+
+def _fingerprint(model: Any) -> tuple[Any, ...]:
+    """Return values that change with the weights.
+
+    Optimizers raise the version of a weight, or at least change its first value.
+    """
+    weights: Sequence[torch.Tensor] = list(model.parameters())
+    versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+    first = torch.stack([weight.detach().flatten()[0].float() for weight in weights])
+    return model, model.dtype, *versions, *first.tolist()
+
+
+__all__ = ["EnginePool", "engine_options", "find_problem"]

@@ -80,7 +80,7 @@ class EnginePool:
         self._follow(model, precision)
         key = _slots(sentences, options["num_beams"]), repr(options)
         if key not in self._engines:
-            changes = {name: value for name, value in options.items() if _differs(model, name, value)}
+            changes = {name: value for name, value in options.items() if _changes(model, name, value)}
             engine = Engine(self._model, key[0], precision=precision, compile=self.compile, **changes)
             is_chosen = self.precision is not None or self.compile is True
             self._engines[key] = engine if is_chosen or engine.steps.are_cached() else None
@@ -143,8 +143,9 @@ def _is_option(model: Any, name: str) -> bool:
     return hasattr(model.generation_config, name) or name in model.paper_parameters
 
 
-def _differs(model: Any, name: str, value: Any) -> bool:
-    return getattr(model.generation_config, name, None) != value
+def _changes(model: Any, name: str, value: Any) -> bool:
+    """Tell whether an option differs from the model's. Limits count always, since one replaces the others."""
+    return name in _LIMITS or getattr(model.generation_config, name, None) != value
 
 
 def _slots(sentences: int, beams: int) -> int:

@@ -7,8 +7,8 @@ Compare decoding with MarianMTModel of transformers and with CTranslate2: the sa
 
 The first command decodes 32 sentences of 24 tokens with random weights into exactly 32 tokens each, greedy and with
 beam 4. The second profiles torch's operations. The third translates the first 1,000 lines of a text with a trained
-model: Marian in batches of 32 in the order of the file, the other systems in batches of 128 that they sort themselves.
-The best of several rounds counts.
+model: Marian in batches of 32 in the order of the file, the other systems in batches of 128 that they sort themselves,
+and then its first lines one at a time. The engine runs compiled steps. The best of several rounds counts.
 """
 
 import copy
@@ -29,9 +29,10 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, cpu_name
 from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer import (
+    Engine,
     TranslationPipeline,
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -47,6 +48,10 @@ from vanilla_transformer.inference.quantization import quantize_linears
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]
 CTRANSLATE2 = {"CTranslate2": "float32", "CTranslate2, int8": "int8"}
+ENGINES = {"engine": "float32", "engine, bfloat16": "bfloat16"}
+# The system of CTranslate2 with which each of ours is compared: of the same or of a reduced precision.
+RIVALS = {"ours": "CTranslate2", "engine": "CTranslate2"}
+RIVALS |= {"ours, int8": "CTranslate2, int8", "engine, bfloat16": "CTranslate2, int8"}
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
         "vocab_size": 8000,
@@ -62,6 +67,7 @@ SIZES: dict[str, dict[str, Any]] = {
 SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
 PEER = "Marian"
 _BATCH_SIZE = 128  # for the systems that sort the stream
+_SINGLE_SENTENCES = 40  # that are translated one at a time
 
 
 @dataclass
@@ -92,8 +98,8 @@ def main(arguments: Sequence[str]) -> None:
     if words:
         raise ValueError(f"This command takes only flags, got {words[0]!r}.")
     torch.set_num_threads(options.threads or torch.get_num_threads())
-    hardware = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
-    lines = [f"{hardware}; torch {torch.__version__}, transformers {transformers.__version__}"]
+    cores = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
+    lines = [f"{cpu_name()}, {cores}; torch {torch.__version__}, transformers {transformers.__version__}"]
     if options.profile:
         print("\n".join([*lines, "", *(line for size in options.sizes.split(",") for line in profiled(size))]))
         return
@@ -129,6 +135,9 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
         "ours": lambda: _new_tokens(model.generate(source, **decoding)),
         "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
     }
+    for name, precision in ENGINES.items():
+        engine = Engine(model, SENTENCES, precision=precision, compile=True, **decoding)
+        sides[name] = partial(_first_tokens, engine, source.tolist())
     with tempfile.TemporaryDirectory() as folder, ExitStack() as workers:
         for name, kind in CTRANSLATE2.items():
             save_for_ctranslate2(model, f"{folder}/{kind}", kind)
@@ -141,6 +150,10 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
             f"Every system must return {TARGET_TOKENS} tokens per sentence, but {', '.join(wrong)} did not."
         )
     return _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
+
+
+def _first_tokens(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
+    return [hypotheses[0].tokens for hypotheses in engine.translate_tokens(sources)]
 
 
 def random_model(size: str, **changes: Any) -> VanillaTransformerForConditionalGeneration:
@@ -256,6 +269,11 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
                 "ours": partial(_piped, model, tokenizer, texts, decoding),
                 "ours, int8": partial(_piped, in_8_bits, tokenizer, texts, decoding),
             }
+            pipelines = {
+                name: TranslationPipeline(model, tokenizer, precision=precision, compile=True)
+                for name, precision in ENGINES.items()
+            }
+            sides |= {name: partial(_all_at_once, each, texts, decoding) for name, each in pipelines.items()}
             sides |= {name: partial(_own_batches, worker, tokenizer, texts, beams) for name, worker in workers.items()}
             outputs, seconds = in_turns(sides, options.rounds)
             found = _rows(f"stream, {_search_name(beams)}", len(texts), outputs, seconds)
@@ -263,7 +281,21 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
                 if references is not None:
                     row["BLEU"] = round(score(outputs[row["side"]], references).bleu, 2)
             rows += found
+            singles: dict[str, Callable[[], list[str]]] = {
+                PEER: partial(_one_at_a_time, partial(in_file_order, marian, tokenizer, beams=beams), texts),
+                "ours": partial(_one_at_a_time, partial(_piped, model, tokenizer, options=decoding), texts),
+            }
+            for name, pipe in pipelines.items():
+                singles[name] = partial(_one_at_a_time, partial(_all_at_once, pipe, options=decoding), texts)
+            for name, worker in workers.items():
+                singles[name] = partial(_one_at_a_time, partial(_own_batches, worker, tokenizer, beams=beams), texts)
+            outputs, seconds = in_turns(singles, options.rounds)
+            rows += _rows(f"one at a time, {_search_name(beams)}", _SINGLE_SENTENCES, outputs, seconds)
     return rows
+
+
+def _one_at_a_time(translate: Callable[..., list[str]], texts: Sequence[str]) -> list[str]:
+    return [translate(texts=[text])[0] for text in texts[:_SINGLE_SENTENCES]]
 
 
 def in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
@@ -276,7 +308,10 @@ def in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int) 
 
 
 def _piped(model: Any, tokenizer: Any, texts: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    translate = TranslationPipeline(model=model, tokenizer=tokenizer)
+    return _all_at_once(TranslationPipeline(model=model, tokenizer=tokenizer, compile=False), texts, options)
+
+
+def _all_at_once(translate: Any, texts: Sequence[str], options: Mapping[str, Any]) -> list[str]:
     answers = translate(list(texts), batch_size=_BATCH_SIZE, max_new_tokens=128, progress_bar=False, **options)
     return [answer["translation_text"] for answer in answers]
 
@@ -319,13 +354,14 @@ def _search_name(beams: int) -> str:
 def _rows(
     what: str, units: int, outputs: Mapping[str, Sequence[Any]], seconds: Mapping[str, Sequence[float]]
 ) -> list[dict[str, Any]]:
-    peer = min(seconds[PEER])
+    best = {name: min(each) for name, each in seconds.items()}
     return [
         {
             "what": what,
             "side": name,
             "a second": round(units / min(each)),
-            "ratio": round(peer / min(each), 2),
+            "ratio": round(best[PEER] / min(each), 2),
+            "to CTranslate2": round(best[RIVALS[name]] / min(each), 2) if RIVALS.get(name) in best else None,
             "spread": round(max(each) / min(each) - 1, 2),
             "same outputs": sum(one == other for one, other in zip(outputs[name], outputs[PEER], strict=True)),
             "outputs": len(outputs[name]),
@@ -336,11 +372,17 @@ def _rows(
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     bleu = ["BLEU"] if any("BLEU" in row for row in rows) else []
-    head = ["what", "system", "units/s", f"speedup over {PEER}", "slowest round", f"outputs as {PEER}'s", *bleu]
+    head = ["what", "system", "units/s", f"speedup over {PEER}", "over CTranslate2", "slowest round"]
+    head += [f"outputs as {PEER}'s", *bleu]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
-        cells = [row["what"], row["side"], f"{row['a second']:,}", f"{row['ratio']:.2f}", f"+{row['spread']:.0%}"]
-        cells += [f"{row['same outputs']} of {row['outputs']}", *(f"{row[name]:.2f}" for name in bleu)]
+        compared = "" if row["to CTranslate2"] is None else f"{row['to CTranslate2']:.2f}"
+        cells = [row["what"], row["side"], f"{row['a second']:,}", f"{row['ratio']:.2f}", compared]
+        cells += [
+            f"+{row['spread']:.0%}",
+            f"{row['same outputs']} of {row['outputs']}",
+            *(f"{row[name]:.2f}" if name in row else "" for name in bleu),
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 

@@ -15,6 +15,7 @@ COMMANDS = {
     "train": "train a model from a recipe, text files or a dataset",
     "train-tokenizer": "train a joint subword vocabulary on text files",
     "translate": "translate sentences with a trained model",
+    "compile": "compile the decoding steps of a model for this machine",
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
     "average-checkpoints": "average the weights of several checkpoints or models",
     "render-card": "write the model card of a trained model",

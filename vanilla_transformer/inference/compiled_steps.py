@@ -64,7 +64,7 @@ class CompiledSteps:
         folder = cache_folder() / name
         if self._compile is not True and (not folder.is_dir() or find_damage(folder) is not None):
             return None
-        if shutil.which(os.environ.get("CXX", "g++")) is None and not folder.is_dir():
+        if find_compiler() is None and not folder.is_dir():
             logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
             return None
         folder = cached_folder(cache_folder(), name, lambda new: compile_step(self.step, arguments, new / _PACKAGE))
@@ -94,6 +94,11 @@ def check_compile(compile: bool | str) -> None:
     """
     if compile not in (True, False, "auto"):
         raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
+
+
+def find_compiler() -> str | None:
+    """Return the path of the C++ compiler, or None if there is none."""
+    return shutil.which(os.environ.get("CXX", "g++"))
 
 
 def cache_is_used() -> bool:
@@ -146,4 +151,4 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
 
 
-__all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step"]
+__all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step", "find_compiler"]

@@ -152,6 +152,17 @@ class Engine:
                 self._clear()  # of a stream that its reader left
 
     @torch.inference_mode()
+    def compile_steps(self, longest: int) -> Iterator[int]:
+        """Compile the steps for sources and translations of up to `longest` tokens. Yield each number of tokens."""
+        room = _LEAST_ROOM
+        while room < 2 * longest:
+            with self.lock:
+                self._make_room(room)
+                self.steps.find((self.state, self.memory))
+            yield room
+            room *= 2
+
+    @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return what is done since the last one."""
         self._fill_slots()

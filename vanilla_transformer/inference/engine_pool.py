@@ -5,6 +5,7 @@ An engine decodes if the caller chose a precision, or if that is faster: with co
 left to `generate()`.
 """
 
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -148,6 +149,11 @@ def _changes(model: Any, name: str, value: Any) -> bool:
     return name in _LIMITS or getattr(model.generation_config, name, None) != value
 
 
+def usual_slots(beams: int) -> list[int]:
+    """Return the numbers of slots that a pipeline's engines have."""
+    return [*_SLOTS_OF_FEW.values(), _slots(sys.maxsize, beams)]
+
+
 def _slots(sentences: int, beams: int) -> int:
     few = (slots for most, slots in _SLOTS_OF_FEW.items() if sentences <= most)
     return next(few, _SLOTS_OF_MANY["greedy" if beams == 1 else "beams"])
@@ -174,4 +180,4 @@ def _fingerprint(model: Any) -> tuple[Any, ...]:
     return model, model.dtype, *versions, *first.tolist()
 
 
-__all__ = ["EnginePool", "engine_options", "find_problem"]
+__all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]

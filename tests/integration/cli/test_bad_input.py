@@ -294,6 +294,12 @@ FLAGS = {
             ("another archive", f"zip{suffix}", {f"zip{suffix}" if suffix else "zip/config.yaml": EMPTY_ZIP}),
         )
     },
+    "compile: no model": (["compile"], {}, "Name one model"),
+    "compile: missing model": (["compile", "none"], {}, "no model folder none"),
+    "compile: unknown precision": (["compile", "model", "--precision", "int4"], {}, "precision.*'int4'"),
+    "compile: beam size 0": (["compile", "model", "--num_beams", "0"], {}, "num_beams must be 1 or more"),
+    "compile: no tokens": (["compile", "model", "--longest", "0"], {}, "longest must be 1 or more"),
+    "compile: slots are text": (["compile", "model", "--slots", "1,many"], {}, "slots must be whole numbers"),
     "average: one model": (["average-checkpoints", "model", "--output_dir", "out"], {}, "at least two"),
     "average: output holds a model": (
         ["average-checkpoints", "model", "model", "--output_dir", "model"],

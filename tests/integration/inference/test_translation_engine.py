@@ -104,12 +104,14 @@ def test_pipeline_follows_a_generation_config_with_the_engine(tiny_model, tiny_t
     assert translate(TEXTS, generation_config=config) == expected != translate(TEXTS)
 
 
-def test_pipeline_follows_options_that_the_models_config_lacks(tiny_model, tiny_tokenizer, translate):
+def test_pipeline_follows_options_that_the_models_config_lacks(tiny_tokenizer):
+    model = tiny_model(seed=3)  # for which the type of the length penalty matters
     special = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": 1}  # the start symbol too
-    tiny_model.generation_config = GenerationConfig(num_beams=3, max_new_tokens=8, **special)
-    options = {"length_penalty": 3.0, "length_penalty_type": "wu", "max_new_tokens_beyond_source": 1}
-    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, **options)
-    assert translate(TEXTS, **options) == expected != translate(TEXTS)
+    model.generation_config = GenerationConfig(num_beams=3, max_new_tokens=8, **special)
+    options = {"length_penalty": 1.0, "max_new_tokens_beyond_source": 1}
+    translate = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
+    expected = by_generate(model, tiny_tokenizer)(TEXTS, length_penalty_type="wu", **options)
+    assert translate(TEXTS, length_penalty_type="wu", **options) == expected != translate(TEXTS, **options)
 
 
 def test_pipeline_follows_a_limit_that_the_models_config_repeats(tiny_model, tiny_tokenizer, translate):
@@ -205,14 +207,13 @@ def test_pipeline_has_as_many_slots_as_the_sentences_need(engines, tiny_model, s
 
 def test_pipeline_keeps_the_last_engines(engines, tiny_model):
     pool = EnginePool("float32", compile=False)
-    first = pool.find(tiny_model, {}, 1)
-    for beams in (1, 2, 3):
-        pool.find(tiny_model, {"num_beams": beams}, 1)
-        assert pool.find(tiny_model, {"num_return_sequences": 2}, 1) is first
+    found = [pool.find(tiny_model, {"num_beams": beams}, 1) for beams in (1, 2, 3, 4)]
+    options = {"num_return_sequences": 1}
+    assert [pool.find(tiny_model, {"num_beams": beams} | options, 1) for beams in (1, 2, 3, 4)] == found
     assert len(engines) == 4
-    for beams in (5, 6, 7, 8):
-        pool.find(tiny_model, {"num_beams": beams}, 1)
-    assert pool.find(tiny_model, {}, 1) is not first
+    pool.find(tiny_model, {"num_beams": 5}, 1)
+    assert pool.find(tiny_model, {"num_beams": 4}, 1) is found[3]
+    assert pool.find(tiny_model, {"num_beams": 1}, 1) is not found[0]
 
 
 # --- Weights that change ---------------------------------------------------------------------------------------------
@@ -235,11 +236,16 @@ def by_assignment(model):
         weight.data = weight.data * -0.7
 
 
+def by_row(model):
+    with torch.no_grad():
+        model.lm_head.weight[5:].mul_(-1.0)
+
+
 def by_loading(model):
     model.load_state_dict(tiny_model(seed=5).state_dict())
 
 
-@pytest.mark.parametrize("change", [by_optimizer, by_data, by_assignment, by_loading])
+@pytest.mark.parametrize("change", [by_optimizer, by_data, by_assignment, by_row, by_loading])
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_pipeline_follows_weights_that_change(tiny_tokenizer, change, precision):
     model = tiny_model().train()
@@ -373,7 +379,7 @@ def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
     assert main(["evaluate", folder, *files, "--precision", "bfloat16"]) == 0
     assert "BLEU" in capsys.readouterr().out
     assert [options["precision"] for _, options in engines] == ["bfloat16"]
-    assert main(["evaluate", folder, *files, "--precision", "half"]) == 2
+    assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
     assert "`precision` must be one of 'float32', 'bfloat16', got 'half'" in capsys.readouterr().err
 
 

@@ -177,6 +177,8 @@ def test_pipeline_uses_the_engine_if_steps_of_the_model_are_cached(engines, cach
     assert EnginePool().find(model, {"num_beams": 2}, 3) is None
     assert EnginePool().find(other, {}, 3) is None
     assert EnginePool(compile=False).find(model, {}, 3) is None
+    cached = [Engine(model, compile=compile).steps.are_cached() for compile in ("auto", False)]
+    assert cached == [True, False]  # False as on a GPU, where nothing is compiled
 
 
 def test_pipeline_falls_back_to_generate_without_a_precision(cache, tiny_model, tiny_tokenizer):

@@ -91,7 +91,7 @@ def _model(draw: random.Random, seed: int, options: dict[str, Any]) -> Any:
         for parameter in model.parameters():
             parameter.normal_(0, draw.choice([0.2, 0.4]))
         if config.lm_head_bias:
-            model.lm_head.bias[EOS] = draw.choice([0.0, 2.0, 4.0])
+            model.lm_head.bias[[EOS, 4]] = draw.choice([0.0, 2.0, 4.0, 8.0])
     margin = draw.randint(0, 6)
     model.generation_config = paper_generation_config(PAD, EOS, START, max_new_tokens_beyond_source=margin)
     return model

@@ -14,7 +14,7 @@ from tests.engine_cases import (
     hypotheses_of_library,
     random_case,
 )
-from tests.integration.test_generation_vanilla_transformer import all_hypotheses, build
+from tests.integration.test_generation_vanilla_transformer import SOURCES, all_hypotheses, build, partly_trained_model
 from tests.tiny import tiny_model
 from vanilla_transformer.inference.engine import Engine
 
@@ -79,6 +79,24 @@ def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):
     expected = all_hypotheses(model, source, 4, kind, alpha)[:12]
     assert [each.tokens for each in found] == [tokens for _, tokens in expected]
     assert [each.score for each in found] == pytest.approx([score for score, _ in expected], abs=1e-4)
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("alpha", [-0.5, 0.6, 2.0])
+@pytest.mark.parametrize("kind", ["wu", "power"])
+def test_engine_stops_when_the_library_stops(kind, alpha, early_stopping):
+    model = partly_trained_model()  # long and short hypotheses compete
+    options = {"num_beams": 4, "early_stopping": early_stopping, "max_new_tokens_beyond_source": 9}
+    options |= {"length_penalty": alpha, "length_penalty_type": kind}
+    assert_engine_gives_hypotheses_of_library(Case(model, SOURCES, 2, options, 4))
+
+
+@pytest.mark.parametrize("beams", [2, 4])
+def test_engine_continues_while_every_beam_could_end_in_two_ways(beams):
+    model = model_of()
+    model.lm_head.bias.data[[EOS, 4]] = 30.0
+    options = {"num_beams": beams, "eos_token_id": [EOS, 4], "max_new_tokens": LIMIT, "length_penalty": 2.0}
+    assert_engine_gives_hypotheses_of_library(Case(model, random_sources(4), 2, options, beams))
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

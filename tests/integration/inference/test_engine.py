@@ -94,8 +94,10 @@ def test_engine_stops_when_the_library_stops(kind, alpha, early_stopping):
 @pytest.mark.parametrize("beams", [2, 4])
 def test_engine_continues_while_every_beam_could_end_in_two_ways(beams):
     model = model_of()
-    model.lm_head.bias.data[[EOS, 4]] = 30.0
-    options = {"num_beams": beams, "eos_token_id": [EOS, 4], "max_new_tokens": LIMIT, "length_penalty": 2.0}
+    model.lm_head.weight.data *= 0.05
+    model.lm_head.bias.data[[EOS, 4]] = 1.0  # more likely than all others, but long hypotheses get better scores
+    options = {"num_beams": beams, "eos_token_id": [EOS, 4], "max_new_tokens": LIMIT}
+    options |= {"length_penalty": 2.0, "length_penalty_type": "power", "early_stopping": "never"}
     assert_engine_gives_hypotheses_of_library(Case(model, random_sources(4), 2, options, beams))
 
 

@@ -1,0 +1,174 @@
+"""Compiled steps: the tokens of eager ones, and a cache that stays whole."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from transformers.utils import logging
+
+from tests.tiny import tiny_model
+from vanilla_transformer.inference import compiled_steps
+from vanilla_transformer.inference.engine import Engine
+
+SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
+IN_NEW_PROCESS = """
+import json, sys, time
+import torch, torch._inductor
+from tests.slow.inference.test_compiled_steps import engine_of, translate
+torch.set_num_threads(1)
+engine = engine_of(int(sys.argv[1]), compile=True)
+print("ready", flush=True)
+start = time.process_time()
+step = engine.steps.find((engine.state, engine.memory))
+seconds = time.process_time() - start
+print(json.dumps([seconds, step is not engine.steps.step, translate(engine)]))
+"""
+
+
+def engine_of(beams, seed=0, **options):
+    model = tiny_model(seed, vocab_size=40, init_std=0.4, decoder_layers=2)
+    return Engine(model, slots=2, num_beams=beams, max_new_tokens=8, **options)
+
+
+def translate(engine):
+    return [[each.tokens for each in hypotheses] for hypotheses in engine.translate_tokens(SOURCES)]
+
+
+def start_process(beams):
+    command = [sys.executable, "-c", IN_NEW_PROCESS, str(beams)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory):
+    """Return a cache with the compiled steps of greedy search and of beam search."""
+    cache = tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VANILLA_TRANSFORMER_CACHE", str(cache))
+        for beams in (1, 4):
+            engine = engine_of(beams, compile=True)
+            engine.steps.find((engine.state, engine.memory))
+    return cache
+
+
+@pytest.fixture
+def cache(packages, tmp_path, monkeypatch):
+    """Return a copy of that cache, which the engines of a test use."""
+    shutil.copytree(packages, tmp_path / "cache")
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "compiled_steps"
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "empty"))
+    return tmp_path / "empty" / "compiled_steps"
+
+
+@pytest.fixture
+def compilations(packages, monkeypatch):
+    """Count compilations, which take a package from the cache instead of a minute."""
+    paths = []
+
+    def copy(step, arguments, path):
+        (package,) = packages.glob(f"*/*{'x'.join(map(str, arguments[0].ancestors.shape))}/step.pt2")
+        shutil.copy(package, path)
+        paths.append(path)
+
+    monkeypatch.setattr(compiled_steps, "compile_step", copy)
+    return paths
+
+
+def folders(cache: Path):
+    return sorted(path.name for path in cache.iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("compile", [True, "auto"])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
+    compiled, eager = engine_of(beams, compile=compile), engine_of(beams, compile=False)
+    assert compiled.steps.find((compiled.state, compiled.memory)) is not compiled.steps.step
+    assert translate(compiled) == translate(eager)
+    assert len(folders(cache)) == 2
+
+
+def test_compiled_step_loads_in_a_new_process_in_less_than_a_second(cache):
+    files = {path: path.stat().st_mtime_ns for path in cache.glob("*/*")}
+    output = start_process(4).communicate(timeout=300)[0]
+    seconds, is_compiled, tokens = json.loads(output.splitlines()[-1])
+    assert is_compiled and seconds < 1
+    assert tokens == translate(engine_of(4, compile=False))
+    assert {path: path.stat().st_mtime_ns for path in cache.glob("*/*")} == files
+
+
+def test_compiled_steps_of_other_weights_options_and_threads_differ(cache):
+    names = {folder.rpartition("-")[0] for folder in folders(cache)}
+    assert engine_of(4, compile=True).steps.identity in names
+    others = [engine_of(4, seed=1).steps.identity, engine_of(4, length_penalty=0.3).steps.identity]
+    others.append(engine_of(3).steps.identity)
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads + 1)
+        others.append(engine_of(4).steps.identity)
+    finally:
+        torch.set_num_threads(threads)
+    changed = tiny_model(0, vocab_size=40, init_std=0.4, decoder_layers=2)
+    changed.model.decoder.layers[1].fc2.bias.data[0] += 1e-6
+    others.append(Engine(changed, slots=2, num_beams=4, max_new_tokens=8).steps.identity)
+    assert len(set(others) | names) == len(others) + 2
+    engine = engine_of(4, seed=1, compile="auto")
+    assert engine.steps.find((engine.state, engine.memory)) is engine.steps.step
+
+
+@pytest.mark.parametrize("damage", ["truncated", "deleted", "changed"])
+def test_damaged_package_is_compiled_again(cache, compilations, damage):
+    expected = translate(engine_of(4, compile=False))
+    (package,) = cache.glob("*-2x4x16/step.pt2")
+    content = package.read_bytes()
+    broken = {"truncated": content[: len(content) // 2], "changed": content[:-1] + bytes([content[-1] ^ 1])}
+    package.unlink() if damage == "deleted" else package.write_bytes(broken[damage])
+    automatic = engine_of(4, compile="auto")
+    assert automatic.steps.find((automatic.state, automatic.memory)) is automatic.steps.step
+    assert translate(engine_of(4, compile=True)) == expected
+    assert package.read_bytes() == content and len(compilations) == 1
+
+
+def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
+    process = start_process(4)
+    try:
+        assert process.stdout.readline() == "ready\n"
+        deadline = time.monotonic() + 120
+        while not list(empty_cache.glob(".*.tmp-*")):
+            assert process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.02)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
+    engine = engine_of(4, compile="auto")
+    assert engine.steps.find((engine.state, engine.memory)) is engine.steps.step
+    assert translate(engine_of(4, compile=True)) == translate(engine_of(4, compile=False))
+    (name,) = folders(empty_cache)  # the next compilation removes the leftovers
+    assert name.endswith("-2x4x16") and len(compilations) == 1
+
+
+@pytest.mark.parametrize(("name", "value"), [("CXX", "/nonexistent"), ("PATH", "")])
+def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, caplog, name, value):
+    expected = translate(engine_of(4, compile=False))
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv(name, value)
+    logging.get_logger(compiled_steps.__name__).warning_once.__func__.cache_clear()
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    caplog.clear()
+    for _ in range(2):
+        assert translate(engine_of(4, compile=True)) == expected
+    (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
+    assert "C++ compiler" in record.getMessage() and "\n" not in record.getMessage()
+    assert not empty_cache.exists()

@@ -26,7 +26,7 @@ from .static_search import SearchOptions, SearchState, SearchStep
 from .weight_packing import inputs_of
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
-_STEPS_BETWEEN_LOOKS = 8  # of the host, at what is done on another device; on a CPU a look costs nothing
+_STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 _UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 
 
@@ -59,8 +59,8 @@ class Engine:
         >>> engine.translate_tokens([[17, 4, 2], [8, 2]])
         [[Hypothesis(tokens=[5, 23, 2], score=-0.41)], [Hypothesis(tokens=[11, 2], score=-0.3)]]
 
-    In float32 the tokens are those of `model.generate()` of each sentence alone. The engine copies none of the
-    model's weights in that case, and must not be used while they change.
+    In float32, each sentence has the tokens that `model.generate()` returns for it alone. The engine shares the
+    model's weights of the same type, and must not be used while they change.
 
     Args:
         model: A `VanillaTransformerForConditionalGeneration` for which [`Engine.supports`] is true.
@@ -164,7 +164,7 @@ class Engine:
 
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
-        """Fill free slots, run the steps until the next look, and return what is done since the last one."""
+        """Fill free slots, run the steps until the next look, and return the sentences that are done."""
         self._fill_slots()
         entries = [entry for entry, owner in zip(self._entries, self._owners, strict=True) if owner is not None]
         used = max(max(length, self._steps_run - entered + self._look_every) for length, entered in entries)

@@ -14,7 +14,7 @@ from tests.engine_cases import (
     hypotheses_of_library,
     random_case,
 )
-from tests.integration.test_generation_vanilla_transformer import SOURCES, all_hypotheses, build, partly_trained_model
+from tests.generation_models import SOURCES, all_hypotheses, build, partly_trained_model
 from tests.tiny import tiny_model
 from vanilla_transformer.inference.engine import Engine
 

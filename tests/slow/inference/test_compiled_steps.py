@@ -14,14 +14,14 @@ import torch
 from transformers.utils import logging
 
 from tests.tiny import tiny_model
+from tests.tiny_engines import engine_of, translate
 from vanilla_transformer.inference import compiled_steps
 from vanilla_transformer.inference.engine import Engine
 
-SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 IN_NEW_PROCESS = """
 import json, sys, time
 import torch, torch._inductor
-from tests.slow.inference.test_compiled_steps import engine_of, translate
+from tests.tiny_engines import engine_of, translate
 torch.set_num_threads(1)
 engine = engine_of(int(sys.argv[1]), compile=True)
 print("ready", flush=True)
@@ -30,15 +30,6 @@ step = engine.steps.find((engine.state, engine.memory))
 seconds = time.process_time() - start
 print(json.dumps([seconds, step is not engine.steps.step, translate(engine)]))
 """
-
-
-def engine_of(beams, seed=0, **options):
-    model = tiny_model(seed, vocab_size=40, init_std=0.4, decoder_layers=2)
-    return Engine(model, slots=2, num_beams=beams, max_new_tokens=8, **options)
-
-
-def translate(engine):
-    return [[each.tokens for each in hypotheses] for hypotheses in engine.translate_tokens(SOURCES)]
 
 
 def start_process(beams):

@@ -100,6 +100,7 @@ class Engine:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
             raise ValueError(f"One of {limits} must limit the length of translations. Give one of them.")
         self.lock = threading.Lock()
+        self._reader: int | None = None  # the thread that reads a stream
         with torch.inference_mode():
             step = SearchStep(StaticDecoder(self.model), self.options).to(model.device).eval()
         self.steps = CompiledSteps(step, compile)
@@ -135,12 +136,19 @@ class Engine:
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield each source's position in the stream and its best hypotheses, in the order in which they finish.
 
-        Reads ahead as many sources as there are slots.
+        Reads ahead as many sources as there are slots. Streams of other threads wait until this one ends.
+
+        Raises:
+            ValueError: A source is empty, too long, or has unknown token ids.
+            RuntimeError: This thread has not finished its last stream.
         """
         if not 1 <= num_return_sequences <= self.options.num_beams:
             found = f"{num_return_sequences} with {self.options.num_beams} beams"
             raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
+        if self._reader == threading.get_ident():  # it would wait for itself
+            raise RuntimeError("The engine decodes one stream at a time. Finish or close the stream that is open.")
         with self.lock:
+            self._reader = threading.get_ident()
             try:
                 for position, source in enumerate(sources):
                     self._waiting.append((position, self._checked(position, source)))
@@ -149,6 +157,7 @@ class Engine:
                 while self._waiting or self._encoded or any(owner is not None for owner in self._owners):
                     yield from self._advance(num_return_sequences)
             finally:
+                self._reader = None
                 self._clear()  # of a stream that its reader left
 
     @torch.inference_mode()

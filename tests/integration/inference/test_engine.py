@@ -235,6 +235,16 @@ def test_engine_in_threads_gives_tokens_of_one_thread():
     assert halves == [expected[:3] * 3, expected[3:] * 3]
 
 
+def test_translate_stream_refuses_a_second_stream_of_its_thread():
+    engine = engine_of()
+    stream = engine.translate_stream(random_sources(5))
+    next(stream)
+    with pytest.raises(RuntimeError, match="one stream at a time"):
+        engine.translate_tokens(random_sources(1))
+    stream.close()
+    assert len(engine.translate_tokens(random_sources(1))) == 1
+
+
 def test_translate_tokens_returns_results_in_order_of_sources():
     engine = engine_of()
     sources = random_sources(7)
@@ -242,7 +252,7 @@ def test_translate_tokens_returns_results_in_order_of_sources():
     assert tokens_of(engine.translate_tokens(sources)) == tokens_of(expected)
 
 
-def test_engine_translates_nothing_to_nothing_and_tokens_of_one():
+def test_engine_translates_empty_lists_and_single_tokens():
     engine = engine_of()
     assert engine.translate_tokens([]) == []
     assert list(engine.translate_stream(iter(()))) == []

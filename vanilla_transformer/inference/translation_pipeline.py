@@ -68,11 +68,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
         encoded = self._encode(sentences)
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
-        translations = dict[int, list[str]]()
+        tokens = dict[int, list[list[int]]]()
         for position, hypotheses in engine.translate_stream((encoded[index] for index in order), count):
-            translations[order[position]] = self.postprocess([hypothesis.tokens for hypothesis in hypotheses])
+            tokens[order[position]] = [hypothesis.tokens for hypothesis in hypotheses]
             report(1)
-        return [translations[index] for index in range(len(sentences))]
+        texts = self.postprocess([each for index in range(len(sentences)) for each in tokens[index]])
+        return [texts[start : start + count] for start in range(0, len(texts), count)]
 
 
 __all__ = ["TranslationPipeline"]

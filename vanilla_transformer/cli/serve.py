@@ -3,6 +3,7 @@
 import ipaddress
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,7 +46,10 @@ def main(arguments: Sequence[str]) -> None:
         from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
-        translate = load_pipeline(name, options.backend, options.precision)
+        # The thread ends, and with it OpenMP's threads for it. With more threads than cores, they would sleep instead of
+        # spinning, and a request would take three times as long.
+        with ThreadPoolExecutor(1) as loading:
+            translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
         service = create_service(
             translate_with(translate),
             options,

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from vanilla_transformer.cli import main
+from vanilla_transformer.cli import main, serve
 from vanilla_transformer.serving import server
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.service import create_service
@@ -265,6 +265,19 @@ def test_serve_warns_that_other_machines_need_no_key(host, warned, served, capsy
     assert main(["serve", "model", "--host", host, "--port", "0", "--api_key_file", str(tmp_path / "keys")]) == 0
     assert not capsys.readouterr().err
     assert [service.state.api_keys for service in served] == [(), ("first", "second")]
+
+
+def test_serve_loads_the_model_on_a_thread_that_ends(served, monkeypatch):
+    """OpenMP's threads for the main thread would slow down the model's."""
+    load, threads = serve.load_pipeline, []
+
+    def load_on_thread(*arguments):
+        threads.append(threading.current_thread())
+        return load(*arguments)
+
+    monkeypatch.setattr(serve, "load_pipeline", load_on_thread)
+    assert main(["serve", "model", "--port", "0"]) == 0
+    assert threads[0] is not threading.main_thread() and not threads[0].is_alive()
 
 
 def test_serve_bounds_the_cache_of_onednn(served):

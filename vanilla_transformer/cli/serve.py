@@ -46,8 +46,8 @@ def main(arguments: Sequence[str]) -> None:
         from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
-        # The thread ends, and with it OpenMP's threads for it. With more threads than cores, they would sleep instead of
-        # spinning, and a request would take three times as long.
+        # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
+        # instead of spinning, and a request would take three times as long.
         with ThreadPoolExecutor(1) as loading:
             translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
         service = create_service(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GenerationConfig, LogitsProcessorList, MarianConfig, MarianMTModel, pipeline
 
+from tests.service_answers import assert_service_answers_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import Engine, TranslationPipeline, VanillaTransformerInt8Config
 from vanilla_transformer.cli import main
@@ -18,7 +18,6 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference import compiled_steps, engine_pool
 from vanilla_transformer.inference.engine_pool import EnginePool
 from vanilla_transformer.inference.loading import load_pipeline
-from vanilla_transformer.serving.service import create_service, translate_with
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
 
@@ -400,9 +399,4 @@ def test_commands_refuse_a_precision_in_one_line(folder, capsys, command):
 
 def test_service_answers_like_the_pipeline_with_a_precision(folder):
     translate = load_pipeline(folder, precision="bfloat16")
-    texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
-    with TestClient(create_service(translate_with(translate))) as client:
-        one = client.post("/translate", json={"text": texts}).json()["translations"]
-        two = client.post("/translate", json={"text": texts, "num_return_sequences": 2}).json()["translations"]
-    assert [row[0] for row in one] == [answer["translation_text"] for answer in translate(texts)]
-    assert two == [[one["translation_text"] for one in row] for row in translate(texts, num_return_sequences=2)]
+    assert_service_answers_like(translate)

@@ -14,11 +14,12 @@ import urllib.request
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.service_answers import assert_service_answers_like
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+from vanilla_transformer.serving.service import count_tokens_with, create_service
 
 
 def shout(texts, hypotheses):
@@ -198,12 +199,7 @@ def test_limits_refuse_a_value_below_1():
 
 def test_translate_answers_like_the_pipeline(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer, task="translation")
-    texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
-    with TestClient(create_service(translate_with(translate))) as client:
-        one = client.post("/translate", json={"text": texts}).json()["translations"]
-        two = client.post("/translate", json={"text": texts, "num_return_sequences": 2}).json()["translations"]
-    assert [row[0] for row in one] == [answer["translation_text"] for answer in translate(texts)]
-    assert two == [[one["translation_text"] for one in row] for row in translate(texts, num_return_sequences=2)]
+    assert_service_answers_like(translate)
 
 
 def test_count_tokens_with_counts_as_the_tokenizer(tiny_tokenizer):

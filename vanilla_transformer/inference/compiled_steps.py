@@ -24,12 +24,19 @@ from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
 from vanilla_transformer.file_utils import cached_folder, find_damage
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 
-from . import static_decoder, static_search, top_k
+from .finished_hypotheses import pick
+from .static_decoder import StaticDecoder
+from .static_search import SearchStep
+from .top_k import top_continuations
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 _PACKAGE = "step.pt2"
+# An object of each module with code of a step.
+_CODE = (SearchStep, StaticDecoder, VanillaTransformerDecoderLayer, length_penalty, pick, top_continuations)
 
 
 class CompiledSteps:
@@ -62,12 +69,13 @@ class CompiledSteps:
     def _load(self, arguments: Any) -> Step | None:
         name = f"{self.identity}-{'x'.join(map(str, arguments[0].ancestors.shape))}"
         folder = cache_folder() / name
-        if self._compile is not True and (not folder.is_dir() or find_damage(folder) is not None):
-            return None
-        if find_compiler() is None and not folder.is_dir():
-            logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
-            return None
-        folder = cached_folder(cache_folder(), name, lambda new: compile_step(self.step, arguments, new / _PACKAGE))
+        if not folder.is_dir() or find_damage(folder) is not None:
+            if self._compile is not True:
+                return None
+            if find_compiler() is None:
+                logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
+                return None
+            cached_folder(cache_folder(), name, lambda new: compile_step(self.step, arguments, new / _PACKAGE))
         package = torch._inductor.aoti_load_package(str(folder / _PACKAGE))
         return lambda *new: package(pytree.tree_leaves(new))
 
@@ -133,7 +141,7 @@ class _FlatStep(nn.Module):
 
 def _parts(step: Any) -> Iterator[Any]:
     """Yield what the code of a compiled step depends on, as bytes."""
-    sources = [inspect.getsource(module) for module in (static_decoder, static_search, top_k)]
+    sources = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
     facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), _processor()
     settings = torch.get_num_threads(), step.options, str(step), os.environ.get("CXX")
     yield repr((*sources, *facts, *settings)).encode()

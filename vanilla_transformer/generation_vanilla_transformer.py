@@ -38,7 +38,7 @@ def paper_generation_config(
     return GenerationConfig(**(search | penalty | special | changes))
 
 
-def length_penalty(length: int, alpha: float, penalty_type: str) -> float:
+def length_penalty(length: Any, alpha: float, penalty_type: str) -> Any:
     """Return the divisor of a log-probability: `((5 + length) / 6) ** α` for `"wu"` (eq. 14), or `length ** α`."""
     return ((5 + length) / 6) ** alpha if penalty_type == "wu" else length**alpha
 

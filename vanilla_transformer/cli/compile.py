@@ -23,7 +23,7 @@ class CompileArguments:
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]")
     name = require_one_model(words)
-    _check(options)
+    chosen_slots = _check(options)
     from transformers import AutoModelForSeq2SeqLM
 
     from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
@@ -39,8 +39,8 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"Only models with `VanillaTransformerForConditionalGeneration` can be compiled, got {name}.")
     model = cast(model, options.precision)
     beams = options.num_beams or model.generation_config.num_beams or 1
-    start, slots_of_each = time.perf_counter(), usual_slots(beams) if options.slots is None else _parse(options.slots)
-    for slots in slots_of_each:
+    start = time.perf_counter()
+    for slots in chosen_slots or usual_slots(beams):
         engine = Engine(model, slots, num_beams=beams, precision=options.precision, compile=True)
         for room in engine.compile_steps(options.longest):
             seconds = time.perf_counter() - start
@@ -48,7 +48,8 @@ def main(arguments: Sequence[str]) -> None:
     print(f"The compiled steps are in {cache_folder()}.")
 
 
-def _check(options: CompileArguments) -> None:
+def _check(options: CompileArguments) -> list[int]:
+    """Check the flags, and return the numbers of slots that they name."""
     from vanilla_transformer.inference.precision import check_precision
 
     check_precision(options.precision)
@@ -56,12 +57,7 @@ def _check(options: CompileArguments) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"--{name} must be 1 or more, got {value}.")
-    if options.slots is not None:
-        _parse(options.slots)
-
-
-def _parse(slots: str) -> list[int]:
-    numbers = slots.split(",")
+    numbers = [] if options.slots is None else options.slots.split(",")
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise ValueError(f"--slots must be whole numbers of 1 or more, separated by commas, got {slots!r}.")
+        raise ValueError(f"--slots must be whole numbers of 1 or more, separated by commas, got {options.slots!r}.")
     return [int(number) for number in numbers]

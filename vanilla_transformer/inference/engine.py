@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest_margin
@@ -27,7 +26,6 @@ from .weight_packing import inputs_of
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
-_UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 
 
 class Hypothesis(NamedTuple):
@@ -68,7 +66,7 @@ class Engine:
         num_beams: 1 for greedy search; by default as in the model's generation config.
         precision: `"float32"`, or `"bfloat16"` for processors that multiply it.
         compile: `True` uses compiled steps, and compiles those that are not in the cache yet. `"auto"` uses the
-            ones of the cache, and compiles others in the background once a stream is long. `False` compiles nothing.
+            ones of the cache, and decodes other sizes eagerly. `False` uses none.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
 
@@ -229,19 +227,24 @@ class Engine:
     def _seen(self, source: Sequence[int]) -> list[int]:
         """Return the tokens that attention may see."""
         config = self.model.config
+        if config.source_eos:
+            return list(source)
         eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
-        return [token for token in source if config.source_eos or token not in eos]
+        return [token for token in source if token not in eos]
 
     def _encode(self, sentences: Sequence[tuple[Any, Sequence[int]]]) -> None:
         """Run the encoder, and project its outputs to the keys and values of each decoder layer."""
-        sources = [torch.tensor(self._seen(source) or source[:1]) for _, source in sentences]
-        lengths = [len(source) for source in sources]
-        ids = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True).to(self.model.device)  # (W, S)
+        seen = [self._seen(source) for _, source in sentences]
+        read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
+        lengths = [len(tokens) for tokens in read]
+        ids = nn.utils.rnn.pad_sequence([torch.tensor(tokens) for tokens in read], batch_first=True).to(
+            self.model.device
+        )  # (W, S)
         mask = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
         outputs = self.model.get_encoder()(input_ids=ids, attention_mask=mask.long().to(ids.device))
         layers = [layer.encoder_attn.project(outputs[0]) for layer in self.model.get_decoder().layers]
-        for row, ((key, source), length) in enumerate(zip(sentences, lengths, strict=True)):
-            self._encoded.append(_Encoded(key, length, self._limit(len(self._seen(source))), row, layers))
+        for row, (key, _) in enumerate(sentences):
+            self._encoded.append(_Encoded(key, lengths[row], self._limit(len(seen[row])), row, layers))
 
     def _enter(self, slots: list[int], batch: list[_Encoded]) -> None:
         """Start the search of sources from one encoded batch in the given slots."""
@@ -253,15 +256,8 @@ class Engine:
             memory.source_keys[index, :, :longest] = keys[rows, :, :longest]
             memory.source_values[index, :, :longest] = values[rows, :, :longest]
         self.memory.source_lengths[index] = torch.tensor(lengths, device=index.device)
-        self.state.limits[index] = torch.tensor([source.limit for source in batch], device=index.device)
-        self.state.done[index] = False
-        self.state.last_tokens[index] = self.config.decoder_start_token_id
-        self.state.scores[index] = torch.tensor(
-            [0.0] + [_UNLIKELY] * (self.options.num_beams - 1), device=index.device
-        )
-        self.state.finished_scores[index] = _UNLIKELY
-        self.state.is_finished[index] = False
-        self.state.finished_lengths[index] = 0
+        limits = torch.tensor([source.limit for source in batch], device=index.device)
+        self.state.start(index, limits, self.config.decoder_start_token_id)
         for slot, source in zip(slots, batch, strict=True):
             self._owners[slot], self._entries[slot] = source.key, (source.length, self._steps_run)
 
@@ -286,12 +282,11 @@ class Engine:
         beams, device = self.options.num_beams, self.model.device
         new = SearchState.empty(self.slots, beams, room, device), SlotMemory.empty(self.model, self.slots, beams, room)
         if self._room:
-            _copy_overlap((self.state, self.memory), new)
+            _copy_overlap(_tensors(self.state, self.memory), _tensors(*new))
         (self.state, self.memory), self._room = new, room
 
     def _free(self, slots: list[int]) -> None:
-        self.state.done[slots] = True
-        self.state.time[slots] = 0  # or a smaller room could not hold it
+        self.state.stop(torch.tensor(slots, device=self.model.device))
         for slot in slots:
             self._owners[slot] = None
 
@@ -325,9 +320,14 @@ def search_options(config: GenerationConfig) -> SearchOptions:
     )
 
 
-def _copy_overlap(old: Any, new: Any) -> None:
-    """Copy the values of nested tensors into others of smaller or larger sizes, as far as they fit."""
-    for source, target in zip(pytree.tree_leaves(old), pytree.tree_leaves(new), strict=True):
+def _tensors(state: SearchState, memory: SlotMemory) -> list[Tensor]:
+    layers = (each for layer in memory.layers for each in layer)
+    return [*state, memory.positions, memory.source_lengths, *layers]
+
+
+def _copy_overlap(old: Iterable[Tensor], new: Iterable[Tensor]) -> None:
+    """Copy the values of tensors into others of smaller or larger sizes, as far as they fit."""
+    for source, target in zip(old, new, strict=True):
         common = tuple(slice(min(sizes)) for sizes in zip(source.shape, target.shape, strict=True))
         target[common] = source[common]
 

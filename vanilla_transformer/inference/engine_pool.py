@@ -66,11 +66,13 @@ class EnginePool:
         """
         if self.precision is None and (not self.compile or (self.compile == "auto" and not cache_is_used())):
             return None
-        problem = find_problem(model, options)
+        levels = _levels(model, options)
+        resolved = engine_options(levels)
+        problem = find_problem(model, levels, resolved)
         precision = self.precision or _name_of(model)
         if problem is None and precision is not None:
             with self._lock:
-                return self._find(model, precision, engine_options(_levels(model, options)), sentences)
+                return self._find(model, precision, resolved, sentences)
         if self.precision is not None:
             raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
         if self.compile is True:
@@ -81,8 +83,7 @@ class EnginePool:
         self._follow(model, precision)
         key = _slots(sentences, options["num_beams"]), repr(options)
         if key not in self._engines:
-            changes = {name: value for name, value in options.items() if _changes(model, name, value)}
-            engine = Engine(self._model, key[0], precision=precision, compile=self.compile, **changes)
+            engine = Engine(self._model, key[0], precision=precision, compile=self.compile, **options)
             is_chosen = self.precision is not None or self.compile is True
             self._engines[key] = engine if is_chosen or engine.steps.are_cached() else None
         self._engines.move_to_end(key)
@@ -98,18 +99,20 @@ class EnginePool:
             self._fingerprint, self._model = fingerprint, cast(model, precision)
 
 
-def find_problem(model: Any, options: Mapping[str, Any]) -> str | None:
-    """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
+def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapping[str, Any]) -> str | None:
+    """Return why no engine decodes a request, as the end of a sentence, or None if one does.
+
+    Args:
+        levels, resolved: Arguments and result of [`engine_options`].
+    """
     if not Engine.supports(model):
         return f"the model must be an unchanged `VanillaTransformerForConditionalGeneration`, got {_kind(model)}."
-    levels = _levels(model, options)
     penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
     check_parameters(penalty_type, margin, closest(levels, "num_beams"))
     unknown = [name for name in levels[0] if not _is_option(model, name)]
     others = sorted({*unfollowed_options(levels, PLAIN_OPTIONS), *unknown})
     if others:
         return f"greedy and beam search must do without {', '.join(f'`{name}`' for name in others)}."
-    resolved = engine_options(levels)
     if resolved["decoder_start_token_id"] is None or all(resolved[name] is None for name in _LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
     if margin is None and not fits_positions(model.config, [resolved]):
@@ -142,11 +145,6 @@ def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def _is_option(model: Any, name: str) -> bool:
     return hasattr(model.generation_config, name) or name in model.paper_parameters
-
-
-def _changes(model: Any, name: str, value: Any) -> bool:
-    """Tell whether an option differs from the model's. Limits count always, since one replaces the others."""
-    return name in _LIMITS or getattr(model.generation_config, name, None) != value
 
 
 def usual_slots(beams: int) -> list[int]:

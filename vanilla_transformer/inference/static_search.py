@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+
+from .finished_hypotheses import UNLIKELY, pick
 from .static_decoder import SlotMemory, StaticDecoder
 from .top_k import argmax, top_continuations
-
-_UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ class SearchOptions:
 
     def divisor(self, lengths: Tensor) -> Tensor:
         """Return the divisors of log-probabilities for lengths `(B,)`, as a column `(B, 1)`."""
-        base = (5 + lengths) / 6 if self.length_penalty_type == "wu" else lengths.float()
-        return base[:, None] ** self.length_penalty
+        return length_penalty(lengths, self.length_penalty, self.length_penalty_type)[:, None]
 
 
 class SearchState(NamedTuple):
@@ -91,9 +91,25 @@ class SearchState(NamedTuple):
             finished_ancestors=full(0, beams, room),
             finished_tokens=full(0, beams),
             finished_lengths=full(0, beams),
-            finished_scores=full(_UNLIKELY, beams, dtype=torch.float32),
+            finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
             is_finished=full(False, beams, dtype=torch.bool),
         )
+
+    def start(self, slots: Tensor, limits: Tensor, start_token: int) -> None:
+        """Start the search of new sentences in the given slots, which are at time 0."""
+        self.done[slots] = False
+        self.limits[slots] = limits
+        self.last_tokens[slots] = start_token
+        self.scores[slots] = UNLIKELY
+        self.scores[slots, 0] = 0.0  # at first all beams are the same
+        self.finished_scores[slots] = UNLIKELY
+        self.finished_lengths[slots] = 0
+        self.is_finished[slots] = False
+
+    def stop(self, slots: Tensor) -> None:
+        """Empty the given slots. They return to time 0, which any room can hold."""
+        self.done[slots] = True
+        self.time[slots] = 0
 
 
 class SearchStep(nn.Module):
@@ -154,7 +170,7 @@ class SearchStep(nn.Module):
         # Candidates that end, of the best N, replace worse finished hypotheses.
         order = torch.arange(candidates, device=ends.device)
         finishes = ends & (order < self.beams)
-        final = scores / self.options.divisor(length) + ~finishes * _UNLIKELY
+        final = scores / self.options.divisor(length) + ~finishes * UNLIKELY
         finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(self.beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
         lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
@@ -163,7 +179,7 @@ class SearchStep(nn.Module):
         _store(
             state,
             state.done[:, None],
-            finished_ancestors=_pick(torch.cat([state.finished_ancestors, ancestors], dim=1), lines),
+            finished_ancestors=pick(torch.cat([state.finished_ancestors, ancestors], dim=1), lines),
             finished_tokens=last_tokens.gather(1, kept),
             finished_lengths=lengths.gather(1, kept),
             finished_scores=finished_scores,
@@ -171,7 +187,7 @@ class SearchStep(nn.Module):
         )
 
         # The others continue, unless the sentence is done.
-        running, chosen = (scores + ends * _UNLIKELY).topk(self.beams)
+        running, chosen = (scores + ends * UNLIKELY).topk(self.beams)
         can_improve = self._can_improve(running[:, :1], finished_scores, is_finished, state.limits, length)
         now_done = ~can_improve | ends.all(dim=1)
         if self.options.early_stopping is True:
@@ -180,7 +196,7 @@ class SearchStep(nn.Module):
         _store(
             state,
             state.done[:, None],
-            ancestors=_pick(ancestors, parents.gather(1, chosen)),
+            ancestors=pick(ancestors, parents.gather(1, chosen)),
             scores=running,
             last_tokens=tokens.gather(1, chosen),
         )
@@ -191,7 +207,7 @@ class SearchStep(nn.Module):
         """Tell in which slots a running hypothesis could still beat the worst finished one, `(B,)`."""
         farthest = self.options.early_stopping == "never" and self.options.length_penalty > 0.0
         best_possible = best / self.options.divisor(limits if farthest else length)
-        worst = torch.where(is_finished, finished_scores.amin(dim=1, keepdim=True), _UNLIKELY)
+        worst = torch.where(is_finished, finished_scores.amin(dim=1, keepdim=True), UNLIKELY)
         return (best_possible > worst).any(dim=1)
 
 
@@ -204,11 +220,6 @@ def _store(state: SearchState, unless: Tensor, **values: Tensor) -> None:
 
 def _one_of(tokens: Tensor, choices: Tensor) -> Tensor:
     return (tokens[..., None] == choices).any(dim=-1)
-
-
-def _pick(values: Tensor, beams: Tensor) -> Tensor:
-    """Return `values`, `(B, n, R)`, of the given beams, `(B, k)`."""
-    return values.gather(1, beams[:, :, None].expand(-1, -1, values.shape[2]))
 
 
 __all__ = ["SearchOptions", "SearchState", "SearchStep"]

@@ -8,11 +8,18 @@ is a hash of all that it depends on: a package of other weights, another version
 found, and one that is damaged is compiled again.
 """
 
+import atexit
 import hashlib
 import inspect
+import io
 import os
 import platform
 import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,7 +41,10 @@ from .top_k import top_continuations
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
+Size = tuple[int, ...]
+EAGER_SECONDS = 20.0  # of eager steps of one size, about as long as compiling takes, until it is compiled
 _PACKAGE = "step.pt2"
+_one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
 _CODE = (SearchStep, StaticDecoder, VanillaTransformerDecoderLayer, length_penalty, pick, top_continuations)
 
@@ -55,29 +65,56 @@ class CompiledSteps:
         check_compile(compile)
         self.step = step
         self._compile = compile if next(step.parameters()).device.type == "cpu" else False
-        self._forms: dict[tuple[int, ...], Step] = {}
+        self._forms: dict[Size, Step] = {}
+        self._eager_seconds = defaultdict[Size, float](float)
+
+    def run(self, count: int, *arguments: Any) -> None:
+        """Run the step `count` times. With `"auto"`, compile a size in the background if it has run eagerly for long.
+
+        Args:
+            arguments: The state and the memory, which are updated.
+        """
+        step, start = self.find(arguments), time.perf_counter()
+        for _ in range(count):
+            step(*arguments)
+        if step is self.step and self._compile == "auto":
+            size = _size(arguments)
+            before = self._eager_seconds[size]
+            self._eager_seconds[size] += time.perf_counter() - start
+            if before < EAGER_SECONDS <= self._eager_seconds[size] and _has_compiler():
+                threading.Thread(target=self._compile_elsewhere, args=arguments, daemon=True).start()
 
     def find(self, arguments: Any) -> Step:
         """Return the step for arguments of these sizes: a compiled one, if there is one or it is to be made now."""
         if not self._compile:
             return self.step
-        size = tuple(arguments[0].ancestors.shape)
+        size = _size(arguments)
         if size not in self._forms:
             self._forms[size] = self._load(arguments) or self.step
         return self._forms[size]
 
     def _load(self, arguments: Any) -> Step | None:
-        name = f"{self.identity}-{'x'.join(map(str, arguments[0].ancestors.shape))}"
+        name = self._name(arguments)
         folder = cache_folder() / name
         if not folder.is_dir() or find_damage(folder) is not None:
-            if self._compile is not True:
+            if self._compile is not True or not _has_compiler():
                 return None
-            if find_compiler() is None:
-                logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
-                return None
-            cached_folder(cache_folder(), name, lambda new: compile_step(self.step, arguments, new / _PACKAGE))
+            write_package(self.step, arguments, name)
         package = torch._inductor.aoti_load_package(str(folder / _PACKAGE))
         return lambda *new: package(pytree.tree_leaves(new))
+
+    def _compile_elsewhere(self, *arguments: Any) -> None:
+        """Compile the step in another process, of low priority, and use it from then on."""
+        with _one_at_a_time:
+            error = _run_worker(self.step, arguments, self._name(arguments))
+            compiled = None if error else self._load(arguments)
+        if compiled is None:
+            logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
+        else:
+            self._forms[_size(arguments)] = compiled
+
+    def _name(self, arguments: Any) -> str:
+        return f"{self.identity}-{'x'.join(map(str, _size(arguments)))}"
 
     def are_cached(self) -> bool:
         """Tell whether the cache has compiled forms of this step, for arguments of any size."""
@@ -109,6 +146,13 @@ def find_compiler() -> str | None:
     return shutil.which(os.environ.get("CXX", "g++"))
 
 
+def _has_compiler() -> bool:
+    if find_compiler() is None:
+        logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
+        return False
+    return True
+
+
 def cache_is_used() -> bool:
     """Tell whether the cache has compiled forms of any step. In contrast to the identity of a step, this is cheap."""
     return cache_folder().is_dir() and any(cache_folder().iterdir())
@@ -118,6 +162,11 @@ def cache_folder() -> Path:
     """Return the folder of compiled steps."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     return Path(root).expanduser() / "compiled_steps"
+
+
+def write_package(step: nn.Module, arguments: Any, name: str) -> None:
+    """Compile a step for arguments of these sizes into an entry of the cache."""
+    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, new / _PACKAGE))
 
 
 def compile_step(step: nn.Module, arguments: Any, path: Path) -> None:
@@ -137,6 +186,29 @@ class _FlatStep(nn.Module):
 
     def forward(self, leaves: list[Tensor]) -> tuple[()]:
         return self.step(*pytree.tree_unflatten(leaves, self.structure))
+
+
+def _run_worker(step: nn.Module, arguments: Any, name: str) -> str | None:
+    """Compile a step in another process, and wait for it. Return None, or the last line of its errors."""
+    content = io.BytesIO()
+    torch.save((step, arguments, torch.get_num_threads()), content)
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"{__package__}.compile_worker", name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+    )
+    atexit.register(process.kill)  # or it would outlive this process
+    try:
+        errors = process.communicate(content.getvalue())[1].decode(errors="replace").strip()
+    finally:
+        atexit.unregister(process.kill)
+    return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
+
+
+def _size(arguments: Any) -> Size:
+    return tuple(arguments[0].ancestors.shape)
 
 
 def _parts(step: Any) -> Iterator[Any]:
@@ -160,3 +232,4 @@ def _processor() -> str:
 
 
 __all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step", "find_compiler"]
+__all__ += ["write_package"]

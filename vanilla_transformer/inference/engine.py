@@ -65,8 +65,9 @@ class Engine:
         slots: Sentences that are decoded at once.
         num_beams: 1 for greedy search; by default as in the model's generation config.
         precision: `"float32"`, or `"bfloat16"` for processors that multiply it.
-        compile: `True` uses compiled steps, and compiles those that are not in the cache yet. `"auto"` uses the
-            ones of the cache, and decodes other sizes eagerly. `False` uses none.
+        compile: `"auto"` uses the compiled steps of the cache and decodes other sizes eagerly; it compiles a size in
+            the background, with low priority, once that has taken 20 seconds. `True` compiles what is not in the
+            cache at once, and waits. `False` decodes eagerly.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
 
@@ -176,9 +177,7 @@ class Engine:
         entries = [entry for entry, owner in zip(self._entries, self._owners, strict=True) if owner is not None]
         used = max(max(length, self._steps_run - entered + self._look_every) for length, entered in entries)
         self._make_room(used)
-        step = self.steps.find((self.state, self.memory))
-        for _ in range(self._look_every):
-            step(self.state, self.memory)
+        self.steps.run(self._look_every, self.state, self.memory)
         self._steps_run += self._look_every
         owned = zip(self.state.done.tolist(), self._owners, strict=True)
         done = [slot for slot, (is_done, owner) in enumerate(owned) if is_done and owner is not None]

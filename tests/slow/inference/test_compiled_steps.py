@@ -163,3 +163,57 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
     (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
     assert "C++ compiler" in record.getMessage() and "\n" not in record.getMessage()
     assert not empty_cache.exists()
+
+
+def wait_for(condition, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_long_stream_compiles_in_the_background_and_switches_over(empty_cache, monkeypatch):
+    monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.01)
+    expected = translate(engine_of(4, compile=False))
+    engine = engine_of(4, compile="auto")
+    sizes = set()
+
+    def is_compiled():
+        assert translate(engine) == expected  # while another process compiles, too
+        sizes.add(tuple(engine.state.ancestors.shape))
+        return engine.steps.find((engine.state, engine.memory)) is not engine.steps.step
+
+    start = time.monotonic()
+    assert not is_compiled() and time.monotonic() - start < 5
+    wait_for(is_compiled)
+    assert translate(engine) == expected
+    assert [name.rpartition("-")[2] for name in folders(empty_cache)] == ["x".join(map(str, *sizes))]
+
+
+def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkeypatch, caplog):
+    monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 1e-9)
+    monkeypatch.setenv("CXX", shutil.which("false"))
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    expected = translate(engine_of(4, compile=False))
+    engine = engine_of(4, compile="auto")
+    assert translate(engine) == expected
+    wait_for(lambda: caplog.records)
+    (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
+    assert "Compiling failed" in record.getMessage() and "\n" not in record.getMessage()
+    assert translate(engine) == expected and [name for name in folders(empty_cache) if name[0] != "."] == []
+
+
+def test_compilation_in_the_background_ends_with_its_process(empty_cache):
+    code = """
+import time
+from tests.tiny_engines import engine_of, translate
+from vanilla_transformer.inference import compiled_steps
+compiled_steps.EAGER_SECONDS = 1e-9
+translate(engine_of(4, compile="auto"))
+while not list(compiled_steps.cache_folder().glob(".*.tmp-*")):
+    time.sleep(0.05)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
+    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")]
+    assert not any(b"compile_worker" in command for command in commands)

@@ -1,0 +1,28 @@
+"""
+Compile a step of the engine, with a priority that leaves the cores to the process that decodes.
+
+    python -m vanilla_transformer.inference.compile_worker NAME < STEP
+
+Reads the step, its arguments and the number of threads as bytes of `torch.save`, and writes the entry NAME of the
+cache.
+"""
+
+import io
+import os
+import sys
+
+import torch
+
+from .compiled_steps import write_package
+
+
+def main(name: str) -> None:
+    if hasattr(os, "nice"):
+        os.nice(19)
+    step, arguments, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
+    torch.set_num_threads(threads)
+    write_package(step, arguments, name)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -108,12 +108,14 @@ class TranslationPipeline(Pipeline):
         sentences = [segment.text for text_segments in segments for segment in text_segments]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
         was_training = self.model.training
-        self.model.eval()
+        if was_training:  # visiting all layers of a model takes longer than a step of its decoder
+            self.model.eval()
         try:
             with logging.tqdm(total=len(sentences), unit="sentence", desc="Translating", disable=hidden) as bar:
                 translations = iter(self._generate(sentences, batch_size, options, bar.update))
         finally:
-            self.model.train(was_training)
+            if was_training:
+                self.model.train()
         answers = []
         for text_segments in segments:
             hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))

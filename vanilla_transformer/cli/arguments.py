@@ -8,7 +8,10 @@ from vanilla_transformer.data.arguments import check_names
 from vanilla_transformer.training.recipe import Parser
 
 Arguments = TypeVar("Arguments")
-PRECISION_HELP = "float32 (exact) or bfloat16 (faster where the processor multiplies it); by default the checkpoint's."
+PRECISION_HELP = (
+    "float32 (exact), bfloat16 (faster where the processor multiplies it), or auto (the fastest that "
+    "`compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
+)
 
 
 def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str) -> tuple[list[str], Arguments]:

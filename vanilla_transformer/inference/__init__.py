@@ -3,7 +3,7 @@
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 
 from .engine import Engine
-from .fast_search import prepare_search
+from .engine_search import prepare_search
 from .quantization import VanillaTransformerInt8Config
 from .transformers_internals import restore_translation_task
 from .translation_pipeline import TranslationPipeline

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +100,7 @@ class CompiledSteps:
             if self._compile is not True or not _has_compiler():
                 return None
             write_package(self.step, arguments, name)
-        package = torch._inductor.aoti_load_package(str(folder / _PACKAGE))
-        return lambda *new: package(pytree.tree_leaves(new))
+        return _CompiledStep(folder / _PACKAGE)
 
     def _compile_elsewhere(self, *arguments: Any) -> None:
         """Compile the step in another process, of low priority, and use it from then on."""
@@ -124,10 +123,10 @@ class CompiledSteps:
     def identity(self) -> str:
         """A hash of all that compiled steps depend on, besides the sizes of their arguments."""
         if not hasattr(self, "_identity"):
-            digest = hashlib.sha256()
-            for part in _parts(self.step):
-                digest.update(part)
-            self._identity = digest.hexdigest()[:32]
+            sources = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
+            options = getattr(self.step, "options", None)
+            settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
+            self._identity = identity_of(self.step, *sources, *settings)
         return self._identity
 
 
@@ -160,8 +159,13 @@ def cache_is_used() -> bool:
 
 def cache_folder() -> Path:
     """Return the folder of compiled steps."""
+    return cache_root() / "compiled_steps"
+
+
+def cache_root() -> Path:
+    """Return the folder of what was compiled and measured on this machine."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
-    return Path(root).expanduser() / "compiled_steps"
+    return Path(root).expanduser()
 
 
 def write_package(step: nn.Module, arguments: Any, name: str) -> None:
@@ -175,6 +179,24 @@ def compile_step(step: nn.Module, arguments: Any, path: Path) -> None:
     with torch.no_grad():
         program = torch.export.export(_FlatStep(step, structure), (leaves,), strict=False)
         torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
+
+
+class _CompiledStep:
+    """
+    A step from a package.
+
+    Calling the package itself would read its signature from JSON each time, for a tenth of a small step.
+    """
+
+    def __init__(self, path: Path):
+        self._run = torch._inductor.aoti_load_package(str(path)).loader.boxed_run
+        self._arguments: tuple[Any, ...] = ()
+        self._leaves: list[Tensor] = []
+
+    def __call__(self, *arguments: Any) -> None:
+        if [*map(id, arguments)] != [*map(id, self._arguments)]:
+            self._arguments, self._leaves = arguments, pytree.tree_leaves(arguments)
+        self._run(list(self._leaves))  # which empties the list
 
 
 class _FlatStep(nn.Module):
@@ -211,15 +233,15 @@ def _size(arguments: Any) -> Size:
     return tuple(arguments[0].ancestors.shape)
 
 
-def _parts(step: Any) -> Iterator[Any]:
-    """Yield what the code of a compiled step depends on, as bytes."""
-    sources = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
+def identity_of(module: nn.Module, *settings: Any) -> str:
+    """Return a hash of the weights of a module, of `settings`, of the release of torch and of the processor."""
+    digest = hashlib.sha256()
     facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), _processor()
-    settings = torch.get_num_threads(), step.options, str(step), os.environ.get("CXX")
-    yield repr((*sources, *facts, *settings)).encode()
-    for name, weight in step.state_dict(keep_vars=True).items():
-        yield f"{name} {weight.dtype} {tuple(weight.shape)}".encode()
-        yield weight.detach().contiguous().view(torch.uint8).numpy()
+    digest.update(repr((*facts, *settings)).encode())
+    for name, weight in module.state_dict(keep_vars=True).items():
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()[:32]
 
 
 def _processor() -> str:
@@ -232,4 +254,4 @@ def _processor() -> str:
 
 
 __all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step", "find_compiler"]
-__all__ += ["write_package"]
+__all__ += ["cache_root", "identity_of", "write_package"]

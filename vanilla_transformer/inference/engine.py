@@ -8,6 +8,7 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -20,11 +21,13 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .compiled_steps import CompiledSteps
 from .fast_search import is_supported
 from .precision import cast
-from .static_decoder import SlotMemory, StaticDecoder
-from .static_search import SearchOptions, SearchState, SearchStep
+from .slot_buffers import SlotBuffers, SlotSize
+from .static_decoder import StaticDecoder
+from .static_search import SearchOptions, SearchStep
 from .weight_packing import inputs_of
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
+_FEW_SLOTS = (1, 8)  # that are used as long as they are enough
 _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 
 
@@ -62,9 +65,10 @@ class Engine:
 
     Args:
         model: A `VanillaTransformerForConditionalGeneration` for which [`Engine.supports`] is true.
-        slots: Sentences that are decoded at once.
+        slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last ones of a stream.
         num_beams: 1 for greedy search; by default as in the model's generation config.
-        precision: `"float32"`, or `"bfloat16"` for processors that multiply it.
+        precision: `"float32"`, `"bfloat16"` for processors that multiply it, or `"auto"` for the one that
+            `vanilla-transformer compile MODEL --precision auto` chose by measurement.
         compile: `"auto"` uses the compiled steps of the cache and decodes other sizes eagerly; it compiles a size in
             the background, with low priority, once that has taken 20 seconds. `True` compiles what is not in the
             cache at once, and waits. `False` decodes eagerly.
@@ -74,9 +78,6 @@ class Engine:
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.
     """
-
-    state: SearchState
-    memory: SlotMemory
 
     def __init__(
         self,
@@ -106,10 +107,12 @@ class Engine:
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
         self._encoded: deque[_Encoded] = deque()
-        self._owners: list[Any] = [None] * slots  # the key of the source in each slot
-        self._entries = [(0, 0)] * slots  # its length, and the steps that had been run when it entered
-        self._steps_run = self._room = 0
-        self._make_room(_LEAST_ROOM)
+        self.slot_sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
+        first = SlotSize(self.slot_sizes[0], _LEAST_ROOM)
+        self.buffers = SlotBuffers(self.model, self.options.num_beams, first)
+        self._owners: list[Any] = [None] * first.slots  # the key of the source in each slot
+        self._entries = [(0, 0)] * first.slots  # its length, and the steps that had been run when it entered
+        self._steps_run = 0
 
     @staticmethod
     def supports(model: Any) -> bool:
@@ -146,46 +149,82 @@ class Engine:
             raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
         if self._reader == threading.get_ident():  # it would wait for itself
             raise RuntimeError("The engine decodes one stream at a time. Finish or close the stream that is open.")
+        with self._reading():
+            for position, source in enumerate(sources):
+                self._waiting.append((position, self._checked(position, source)))
+                while len(self._waiting) + len(self._encoded) >= self.slots:
+                    yield from self._advance(num_return_sequences)
+            yield from self._finish(num_return_sequences)
+
+    @torch.inference_mode()
+    def translate_encoded(
+        self, states: Tensor, lengths: Sequence[int], limits: Sequence[int], num_return_sequences: int = 1
+    ) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of sources that the model's encoder has read.
+
+        Args:
+            states: The encoder's outputs, `(B, S, D)`.
+            lengths: Positions that attention may see of each source, from the first one.
+            limits: Tokens that the translation of each source may have.
+        """
+        with self._reading():
+            self._project(states, [*zip(range(len(lengths)), lengths, limits, strict=True)])
+            results = dict(self._finish(num_return_sequences))
+        return [results[index] for index in range(len(lengths))]
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Lend the engine to one stream; clear what a stream leaves that is not read to its end."""
         with self.lock:
             self._reader = threading.get_ident()
             try:
-                for position, source in enumerate(sources):
-                    self._waiting.append((position, self._checked(position, source)))
-                    while len(self._waiting) + len(self._encoded) >= self.slots:
-                        yield from self._advance(num_return_sequences)
-                while self._waiting or self._encoded or any(owner is not None for owner in self._owners):
-                    yield from self._advance(num_return_sequences)
+                yield
             finally:
                 self._reader = None
-                self._clear()  # of a stream that its reader left
+                self._clear()
+
+    def _finish(self, count: int) -> Iterator[tuple[Any, list[Hypothesis]]]:
+        while self._waiting or self._encoded or any(owner is not None for owner in self._owners):
+            yield from self._advance(count)
 
     @torch.inference_mode()
-    def compile_steps(self, longest: int) -> Iterator[int]:
-        """Compile the steps for sources and translations of up to `longest` tokens. Yield each number of tokens."""
-        room = _LEAST_ROOM
-        while room < 2 * longest:
-            with self.lock:
-                self._make_room(room)
-                self.steps.find((self.state, self.memory))
-            yield room
-            room *= 2
+    def compile_steps(self, longest: int, slots: Sequence[int] | None = None) -> Iterator[SlotSize]:
+        """Compile the steps for sources and translations of up to `longest` tokens. Yield each size.
+
+        Args:
+            slots: Numbers of slots to compile; by default all that the engine uses.
+        """
+        for number in self.slot_sizes if slots is None else slots:
+            room = _LEAST_ROOM
+            while room < 2 * longest:
+                with self.lock:
+                    self._resize(SlotSize(number, room))
+                    self.steps.find(self.buffers.arguments)
+                yield self.buffers.size
+                room *= 2
 
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return the sentences that are done."""
+        present = len(self._waiting) + len(self._encoded) + len(self._occupied())
+        slots = next((few for few in self.slot_sizes if few >= present), self.slots)
+        self._resize(SlotSize(slots, self.buffers.size.room))
         self._fill_slots()
-        entries = [entry for entry, owner in zip(self._entries, self._owners, strict=True) if owner is not None]
+        entries = [self._entries[slot] for slot in self._occupied()]
         used = max(max(length, self._steps_run - entered + self._look_every) for length, entered in entries)
-        self._make_room(used)
-        self.steps.run(self._look_every, self.state, self.memory)
+        self._resize(SlotSize(slots, _room_for(used)))
+        self.steps.run(self._look_every, *self.buffers.arguments)
         self._steps_run += self._look_every
-        owned = zip(self.state.done.tolist(), self._owners, strict=True)
-        done = [slot for slot, (is_done, owner) in enumerate(owned) if is_done and owner is not None]
-        return self._take(done, count) if done else []
+        done = self.buffers.state.done.tolist()
+        ended = [slot for slot in self._occupied() if done[slot]]
+        return self._take(ended, count) if ended else []
+
+    def _occupied(self) -> list[int]:
+        return [slot for slot, owner in enumerate(self._owners) if owner is not None]
 
     def _take(self, done: list[int], count: int) -> list[tuple[Any, list[Hypothesis]]]:
         """Return the keys and hypotheses of slots that are done, and free these slots."""
-        state, slots = self.state, torch.tensor(done, device=self.model.device)
+        state, slots = self.buffers.state, torch.tensor(done, device=self.model.device)
         lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
         tokens = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
         ends = (state.finished_tokens, state.finished_lengths, state.finished_scores)
@@ -204,7 +243,7 @@ class Engine:
     def _fill_slots(self) -> None:
         """Let encoded sources enter free slots, once enough slots are free to pay for it."""
         free = [slot for slot, owner in enumerate(self._owners) if owner is None]
-        while len(free) >= max(1, self.slots // 16) and (self._waiting or self._encoded):
+        while len(free) >= max(1, len(self._owners) // 16) and (self._waiting or self._encoded):
             if not self._encoded:
                 self._encode([self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))])
             together = [each for each in self._encoded if each.layers is self._encoded[0].layers][: len(free)]
@@ -232,7 +271,7 @@ class Engine:
         return [token for token in source if token not in eos]
 
     def _encode(self, sentences: Sequence[tuple[Any, Sequence[int]]]) -> None:
-        """Run the encoder, and project its outputs to the keys and values of each decoder layer."""
+        """Run the encoder, and project its outputs to the keys and values of each layer of the decoder."""
         seen = [self._seen(source) for _, source in sentences]
         read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
         lengths = [len(tokens) for tokens in read]
@@ -241,22 +280,29 @@ class Engine:
         )  # (W, S)
         mask = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
         outputs = self.model.get_encoder()(input_ids=ids, attention_mask=mask.long().to(ids.device))
-        layers = [layer.encoder_attn.project(outputs[0]) for layer in self.model.get_decoder().layers]
-        for row, (key, _) in enumerate(sentences):
-            self._encoded.append(_Encoded(key, lengths[row], self._limit(len(seen[row])), row, layers))
+        limits = [self._limit(len(tokens)) for tokens in seen]
+        self._project(outputs[0], [*zip([key for key, _ in sentences], lengths, limits, strict=True)])
+
+    def _project(self, states: Tensor, sources: Sequence[tuple[Any, int, int]]) -> None:
+        """Queue the keys and values of encoded sources, given the key, the length and the limit of each."""
+        layers = [layer.encoder_attn.project(states) for layer in self.model.get_decoder().layers]
+        for row, (key, length, limit) in enumerate(sources):
+            self._encoded.append(_Encoded(key, length, limit, row, layers))
 
     def _enter(self, slots: list[int], batch: list[_Encoded]) -> None:
         """Start the search of sources from one encoded batch in the given slots."""
         lengths = [source.length for source in batch]
         longest = max(lengths)
-        self._make_room(longest, shrink=False)
+        size = self.buffers.size
+        self._resize(SlotSize(size.slots, max(size.room, _room_for(longest))))
+        state, slot_memory = self.buffers.arguments
         index, rows = (torch.tensor(each, device=self.model.device) for each in (slots, [one.row for one in batch]))
-        for memory, (keys, values) in zip(self.memory.layers, batch[0].layers, strict=True):
+        for memory, (keys, values) in zip(slot_memory.layers, batch[0].layers, strict=True):
             memory.source_keys[index, :, :longest] = keys[rows, :, :longest]
             memory.source_values[index, :, :longest] = values[rows, :, :longest]
-        self.memory.source_lengths[index] = torch.tensor(lengths, device=index.device)
+        slot_memory.source_lengths[index] = torch.tensor(lengths, device=index.device)
         limits = torch.tensor([source.limit for source in batch], device=index.device)
-        self.state.start(index, limits, self.config.decoder_start_token_id)
+        state.start(index, limits, self.config.decoder_start_token_id)
         for slot, source in zip(slots, batch, strict=True):
             self._owners[slot], self._entries[slot] = source.key, (source.length, self._steps_run)
 
@@ -273,19 +319,18 @@ class Engine:
             limit = min(limit, self.model.config.max_position_embeddings - 1)
         return max(1, limit)
 
-    def _make_room(self, positions: int, shrink: bool = True) -> None:
-        """Have memory for that many positions, rounded up to a power of two, so that there are few shapes."""
-        room = max(_LEAST_ROOM, 1 << (positions - 1).bit_length())
-        if room == self._room or (room < self._room and not shrink):
+    def _resize(self, size: SlotSize) -> None:
+        """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
+        if size == self.buffers.size:
             return
-        beams, device = self.options.num_beams, self.model.device
-        new = SearchState.empty(self.slots, beams, room, device), SlotMemory.empty(self.model, self.slots, beams, room)
-        if self._room:
-            _copy_overlap(_tensors(self.state, self.memory), _tensors(*new))
-        (self.state, self.memory), self._room = new, room
+        kept = self._occupied() if size.slots < len(self._owners) else [*range(len(self._owners))]
+        self.buffers.resize(size, kept)
+        more = size.slots - len(kept)
+        self._owners = [self._owners[slot] for slot in kept] + [None] * more
+        self._entries = [self._entries[slot] for slot in kept] + [(0, 0)] * more
 
     def _free(self, slots: list[int]) -> None:
-        self.state.stop(torch.tensor(slots, device=self.model.device))
+        self.buffers.state.stop(torch.tensor(slots, dtype=torch.long, device=self.model.device))
         for slot in slots:
             self._owners[slot] = None
 
@@ -293,7 +338,7 @@ class Engine:
         self._waiting.clear()
         self._encoded.clear()
         with torch.inference_mode():
-            self._free(list(range(self.slots)))
+            self._free(self._occupied())
 
 
 def _joined_linears(model: Any) -> list[Any]:
@@ -319,16 +364,9 @@ def search_options(config: GenerationConfig) -> SearchOptions:
     )
 
 
-def _tensors(state: SearchState, memory: SlotMemory) -> list[Tensor]:
-    layers = (each for layer in memory.layers for each in layer)
-    return [*state, memory.positions, memory.source_lengths, *layers]
-
-
-def _copy_overlap(old: Iterable[Tensor], new: Iterable[Tensor]) -> None:
-    """Copy the values of tensors into others of smaller or larger sizes, as far as they fit."""
-    for source, target in zip(old, new, strict=True):
-        common = tuple(slice(min(sizes)) for sizes in zip(source.shape, target.shape, strict=True))
-        target[common] = source[common]
+def _room_for(positions: int) -> int:
+    """Return a number of positions, rounded up to a power of two, so that there are few shapes."""
+    return max(_LEAST_ROOM, 1 << (positions - 1).bit_length())
 
 
 __all__ = ["Engine", "Hypothesis", "search_options"]

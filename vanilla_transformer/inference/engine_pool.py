@@ -5,7 +5,6 @@ An engine decodes if the caller chose a precision, or if that is faster: with co
 left to `generate()`.
 """
 
-import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,11 @@ from vanilla_transformer.generation_vanilla_transformer import check_parameters,
 from .compiled_steps import cache_is_used, check_compile
 from .engine import Engine
 from .fast_search import PLAIN_OPTIONS, fits_positions, unfollowed_options
-from .precision import PRECISIONS, cast, check_precision
+from .precision import PRECISIONS, cast, check_precision, resolve_precision
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-# Slots for at most so many sentences; more sentences have the slots of the search, for one beam or several.
-_SLOTS_OF_FEW = {1: 1, 8: 8}
-_SLOTS_OF_MANY = {"greedy": 64, "beams": 32}
+_SLOTS = {"greedy": 64, "beams": 32}
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 _SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens", "eos_token_id")
 
@@ -51,12 +48,15 @@ class EnginePool:
         self.precision, self.compile = precision, compile
         # None if the engine would be slower than `generate()`, for want of compiled steps.
         self._engines = OrderedDict[Any, Engine | None]()
-        self._fingerprint: Any = None
+        self._places: Any = None  # of the weights in memory, with their versions
+        self._first: list[torch.Tensor] = []  # views of their first values
+        self._values: list[float] | None = None
+        self._precision = "float32"
         self._model: Any = None
         self._lock = threading.Lock()
 
-    def find(self, model: Any, options: Mapping[str, Any], sentences: int) -> Engine | None:
-        """Return an engine for that many sentences, or None if `generate()` decodes them.
+    def find(self, model: Any, options: Mapping[str, Any]) -> Engine | None:
+        """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
             options: Keyword arguments of the request, as for `generate()`.
@@ -64,26 +64,33 @@ class EnginePool:
         Raises:
             ValueError: There is a precision, and no engine can decode the request.
         """
+        return self.find_for(model, _levels(model, options))
+
+    def find_for(self, model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
+        """Return what [`find`] returns, given the options of each level, closest to the call first."""
         if self.precision is None and (not self.compile or (self.compile == "auto" and not cache_is_used())):
             return None
-        levels = _levels(model, options)
         resolved = engine_options(levels)
         problem = find_problem(model, levels, resolved)
         precision = self.precision or _name_of(model)
         if problem is None and precision is not None:
             with self._lock:
-                return self._find(model, precision, resolved, sentences)
+                return self._find(model, precision, resolved)
         if self.precision is not None:
             raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
         return None
 
-    def _find(self, model: Any, precision: str, options: dict[str, Any], sentences: int) -> Engine | None:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EnginePool, (self.precision, self.compile)  # copies of a model have engines of their own
+
+    def _find(self, model: Any, precision: str, options: dict[str, Any]) -> Engine | None:
         self._follow(model, precision)
-        key = _slots(sentences, options["num_beams"]), repr(options)
+        key = repr(options)
         if key not in self._engines:
-            engine = Engine(self._model, key[0], precision=precision, compile=self.compile, **options)
+            slots = usual_slots(options["num_beams"])
+            engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
             is_chosen = self.precision is not None or self.compile is True
             self._engines[key] = engine if is_chosen or engine.steps.are_cached() else None
         self._engines.move_to_end(key)
@@ -93,10 +100,17 @@ class EnginePool:
 
     def _follow(self, model: Any, precision: str) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
-        fingerprint = _fingerprint(model)
-        if fingerprint != self._fingerprint:
+        weights = list(model.parameters())
+        places = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+        if (model, places) != self._places:
+            self._places, self._values = (model, places), None
+            self._first = [weight.detach().flatten()[:1] for weight in weights]
+        # Optimizers raise the version of a weight, or at least change its first value.
+        values = torch.cat(self._first).tolist()
+        if values != self._values:
             self._engines.clear()
-            self._fingerprint, self._model = fingerprint, cast(model, precision)
+            self._values, self._precision = values, resolve_precision(model, precision)
+            self._model = cast(model, self._precision)
 
 
 def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapping[str, Any]) -> str | None:
@@ -147,14 +161,9 @@ def _is_option(model: Any, name: str) -> bool:
     return hasattr(model.generation_config, name) or name in model.paper_parameters
 
 
-def usual_slots(beams: int) -> list[int]:
-    """Return the numbers of slots that a pipeline's engines have."""
-    return [*_SLOTS_OF_FEW.values(), _slots(sys.maxsize, beams)]
-
-
-def _slots(sentences: int, beams: int) -> int:
-    few = (slots for most, slots in _SLOTS_OF_FEW.items() if sentences <= most)
-    return next(few, _SLOTS_OF_MANY["greedy" if beams == 1 else "beams"])
+def usual_slots(beams: int) -> int:
+    """Return the number of slots of a pipeline's engines."""
+    return _SLOTS["greedy" if beams == 1 else "beams"]
 
 
 def _name_of(model: Any) -> str | None:
@@ -165,17 +174,6 @@ def _name_of(model: Any) -> str | None:
 def _kind(model: Any) -> str:
     training = isinstance(model, nn.Module) and model.training
     return f"{type(model).__name__}{' in training mode' if training else ''}"
-
-
-def _fingerprint(model: Any) -> tuple[Any, ...]:
-    """Return values that change with the weights.
-
-    Optimizers raise the version of a weight, or at least change its first value.
-    """
-    weights: Sequence[torch.Tensor] = list(model.parameters())
-    versions = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
-    first = torch.stack([weight.detach().flatten()[0].float() for weight in weights])
-    return model, model.dtype, *versions, *first.tolist()
 
 
 __all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]

@@ -82,15 +82,25 @@ def prepare_search(
     Yields:
         The `custom_generate` of the call, or None if only the library can do what it requests.
     """
-    can_search = (
+    can_search = follows(model, levels, logits_processor, stopping_criteria)
+    with packed_weights(model, tokens=0 if ids is None else ids.numel()):
+        yield partial(search, penalty_type=closest(levels, "length_penalty_type") or "power") if can_search else None
+
+
+def follows(
+    model: Any,
+    levels: Sequence[Mapping[str, Any]],
+    logits_processor: Sequence[Any] | None,
+    stopping_criteria: Sequence[Any],
+) -> bool:
+    """Tell whether [`search`] does all that a call requests; see [`prepare_search`] for the arguments."""
+    return (
         is_supported(model)
         and not unfollowed_options(levels, _FOLLOWED)
         and fits_positions(model.config, levels)
         and all(type(processor) in _KNOWN_PROCESSORS for processor in logits_processor or [])
         and all(type(criterion) in KNOWN_CRITERIA for criterion in stopping_criteria)
     )
-    with packed_weights(model, tokens=0 if ids is None else ids.numel()):
-        yield partial(search, penalty_type=closest(levels, "length_penalty_type") or "power") if can_search else None
 
 
 def is_supported(model: Any) -> bool:
@@ -156,4 +166,4 @@ def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
-__all__ = ["PLAIN_OPTIONS", "fits_positions", "is_supported", "prepare_search", "unfollowed_options"]
+__all__ = ["PLAIN_OPTIONS", "fits_positions", "follows", "is_supported", "prepare_search", "unfollowed_options"]

@@ -1,13 +1,22 @@
-"""The number formats in which the engine multiplies."""
+"""The number formats in which the engine multiplies, and which of them is the fastest that is accurate enough."""
 
 import copy
-from typing import TypeVar
+import json
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
+from transformers.utils import logging
 
+from vanilla_transformer.file_utils import write_text_atomically
+
+from .compiled_steps import cache_root, identity_of
+
+logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+AUTO = "auto"
 
 
 def check_precision(precision: str) -> None:
@@ -16,8 +25,8 @@ def check_precision(precision: str) -> None:
     Raises:
         ValueError: The precision is unknown.
     """
-    if precision not in PRECISIONS:
-        known = ", ".join(map(repr, PRECISIONS))
+    if precision not in (*PRECISIONS, AUTO):
+        known = ", ".join(map(repr, [*PRECISIONS, AUTO]))
         raise ValueError(f"`precision` must be one of {known}, got {precision!r}.")
 
 
@@ -28,10 +37,38 @@ def cast(model: _Model, precision: str) -> _Model:
         ValueError: The precision is unknown.
     """
     check_precision(precision)
-    dtype = PRECISIONS[precision]
+    dtype = PRECISIONS[resolve_precision(model, precision)]
     if all(weight.dtype == dtype for weight in model.parameters()):
         return model
     return copy.deepcopy(model).to(dtype)
 
 
-__all__ = ["PRECISIONS", "cast", "check_precision"]
+def resolve_precision(model: nn.Module, precision: str) -> str:
+    """Return a precision, or for `"auto"` the one that [`save_choice`] stored for this model on this machine.
+
+    Without one, `"auto"` is float32. The choice is logged.
+    """
+    if precision != AUTO:
+        return precision
+    try:
+        choice = json.loads(_choice_file(model).read_text(encoding="utf-8"))
+        precision, reason = choice["precision"], choice["reason"]
+    except (OSError, ValueError, LookupError, TypeError):
+        precision, reason = "", ""
+    if precision not in PRECISIONS:
+        hint = "Measure them with `vanilla-transformer compile MODEL --precision auto --source FILE --target FILE`."
+        precision, reason = "float32", f"no others were measured for this model on this machine. {hint}"
+    logger.warning_once(f'`precision="auto"` is {precision}: {reason}')
+    return precision
+
+
+def save_choice(model: nn.Module, precision: str, reason: str) -> None:
+    """Store the precision that `"auto"` means for this model on this machine, and a sentence that says why."""
+    write_text_atomically(_choice_file(model), json.dumps({"precision": precision, "reason": reason}) + "\n")
+
+
+def _choice_file(model: Any) -> Path:
+    return cache_root() / "precisions" / f"{identity_of(model)}.json"
+
+
+__all__ = ["AUTO", "PRECISIONS", "cast", "check_precision", "resolve_precision", "save_choice"]

@@ -106,7 +106,7 @@ class SearchState(NamedTuple):
         self.finished_lengths[slots] = 0
         self.is_finished[slots] = False
 
-    def stop(self, slots: Tensor) -> None:
+    def stop(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to time 0, which any room can hold."""
         self.done[slots] = True
         self.time[slots] = 0

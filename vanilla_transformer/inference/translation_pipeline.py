@@ -26,7 +26,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
-        precision (`str`, *optional*): `"float32"` (exact), or `"bfloat16"` (faster where the processor multiplies it).
+        precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it), or
+            `"auto"` (the fastest that was measured to be accurate enough, see [`Engine`]).
             Requests that the engine does not decode, such as sampling, raise a `ValueError`.
         compile (`bool` or `str`): See [`Engine`].
 
@@ -59,7 +60,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         super().__init__(model, tokenizer, **kwargs)
 
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[str]]:
-        engine = self._engines.find(self.model, options, len(sentences))
+        engine = self._engines.find(self.model, options)
         if engine is None:
             return super()._generate(sentences, batch_size, options, report)
         return self._generate_by(engine, sentences, self._num_return_sequences(options), report)

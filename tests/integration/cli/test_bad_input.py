@@ -300,6 +300,22 @@ FLAGS = {
     "compile: beam size 0": (["compile", "model", "--num_beams", "0"], {}, "num_beams must be 1 or more"),
     "compile: no tokens": (["compile", "model", "--longest", "0"], {}, "longest must be 1 or more"),
     "compile: slots are text": (["compile", "model", "--slots", "1,many"], {}, "slots must be whole numbers"),
+    "compile: auto without text": (["compile", "model", "--precision", "auto"], {}, "needs --source and --target"),
+    "compile: auto without references": (
+        ["compile", "model", "--precision", "auto", "--source", "a"],
+        {"a": b"a\n"},
+        "needs --source and --target",
+    ),
+    "compile: text that nothing uses": (
+        ["compile", "model", "--source", "a", "--target", "a"],
+        {"a": b"a\n"},
+        "nothing else uses them",
+    ),
+    "compile: texts of different length": (
+        ["compile", "model", "--precision", "auto", "--source", "a", "--target", "b"],
+        {"a": b"a\n", "b": b"a\nb\n"},
+        "lines",
+    ),
     "average: one model": (["average-checkpoints", "model", "--output_dir", "out"], {}, "at least two"),
     "average: output holds a model": (
         ["average-checkpoints", "model", "model", "--output_dir", "model"],

@@ -66,8 +66,21 @@ def test_engine_gives_hypotheses_of_library_while_room_grows_and_shrinks(slots, 
 def test_engine_room_follows_the_longest_sentence_in_slots():
     engine, rooms = engine_of(slots=1), []
     for position, _ in engine.translate_stream([[7, EOS], [7] * 60 + [EOS], [8, EOS]]):
-        rooms.append((position, engine.state.ancestors.shape[2]))
+        rooms.append((position, engine.buffers.size.room))
     assert rooms == [(0, 16), (1, 64), (2, 16)]
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.filterwarnings("ignore:Unfeasible length")
+def test_engine_decodes_the_last_sentences_in_few_slots(beams):
+    sources = [[7, 8] * length + [EOS] for length in range(1, 21)]
+    options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 42}  # one ends after the other
+    assert_engine_gives_hypotheses_of_library(Case(model_of(), sources, 16, options, 1))
+    engine, sizes = engine_of(slots=16, max_new_tokens=None, **options), []
+    for position, _ in engine.translate_stream(reversed(sources)):
+        sizes.append((position, engine.buffers.size.slots))
+    assert sizes[0] == (15, 16) and sizes[-1][1] == 1
+    assert {size for _, size in sizes} == {1, 8, 16}
 
 
 @pytest.mark.parametrize("kind", ["wu", "power"])

@@ -18,33 +18,11 @@ from transformers import (
 )
 from transformers.generation import LogitsProcessor, StoppingCriteria
 
-from tests.tiny import tiny_config
-from vanilla_transformer import PaperGenerationMixin, VanillaTransformerForConditionalGeneration
+from tests.generation_cases import generate_by_library, model_of, sources
 from vanilla_transformer.inference import beam_search, fast_search
 from vanilla_transformer.inference.decode_step import IncrementalDecoder
 from vanilla_transformer.inference.top_k import argmax, top_continuations
 from vanilla_transformer.inference.weight_packing import PackedLinear
-
-
-def model_of(seed=0, **changes):
-    torch.manual_seed(seed)
-    config = tiny_config(**{"vocab_size": 40, "init_std": 0.3, "decoder_layers": 2} | changes)
-    return VanillaTransformerForConditionalGeneration(config).eval()
-
-
-def sources(sentences, length, vocab_size=40, left=False):
-    """Random sentences of many lengths, padded to `length`."""
-    tokens = torch.randint(3, vocab_size, (sentences, length))
-    for row in tokens:
-        padding = int(torch.randint(0, length, ()))
-        row[:padding] = 0
-    return tokens if left else tokens.flip(1)
-
-
-def generate_by_library(model, *args, **options):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PaperGenerationMixin, "fast_search", None)
-        return model.generate(*args, **options)
 
 
 class Counting:

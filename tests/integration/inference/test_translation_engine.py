@@ -9,15 +9,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import GenerationConfig, LogitsProcessorList, MarianConfig, MarianMTModel, pipeline
+from transformers.utils import logging
 
 from tests.service_answers import assert_service_answers_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import Engine, TranslationPipeline, VanillaTransformerInt8Config
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference import compiled_steps, engine_pool
+from vanilla_transformer.inference import compiled_steps, engine_pool, precision
 from vanilla_transformer.inference.engine_pool import EnginePool
 from vanilla_transformer.inference.loading import load_pipeline
+from vanilla_transformer.inference.precision import save_choice
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
 
@@ -172,10 +174,10 @@ def test_pipeline_uses_the_engine_if_steps_of_the_model_are_cached(engines, cach
     translate = TranslationPipeline(model, tiny_tokenizer)
     assert translate(TEXTS) == expected[0]
     assert TranslationPipeline(other, tiny_tokenizer)(TEXTS) == expected[1]
-    assert EnginePool().find(model, {}, 3).model is model
-    assert EnginePool().find(model, {"num_beams": 2}, 3) is None
-    assert EnginePool().find(other, {}, 3) is None
-    assert EnginePool(compile=False).find(model, {}, 3) is None
+    assert EnginePool().find(model, {}).model is model
+    assert EnginePool().find(model, {"num_beams": 2}) is None
+    assert EnginePool().find(other, {}) is None
+    assert EnginePool(compile=False).find(model, {}) is None
     cached = [Engine(model, compile=compile).steps.are_cached() for compile in ("auto", False)]
     assert cached == [True, False]  # False as on a GPU, where nothing is compiled
 
@@ -199,22 +201,32 @@ def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokeniz
 
 
 @pytest.mark.parametrize(
-    ("sentences", "beams", "slots"), [(0, 4, 1), (1, 4, 1), (2, 4, 8), (8, 1, 8), (9, 4, 32), (9, 1, 64), (300, 2, 32)]
+    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 8), (8, 1, 8), (9, 4, 32), (9, 1, 64), (80, 2, 32)]
 )
-def test_pipeline_has_as_many_slots_as_the_sentences_need(engines, tiny_model, sentences, beams, slots):
-    pool = EnginePool("float32", compile=False)
-    assert pool.find(tiny_model, {"num_beams": beams}, sentences).slots == slots
+def test_pipeline_uses_as_many_slots_as_the_sentences_need(
+    monkeypatch, tiny_model, tiny_tokenizer, sentences, beams, slots
+):
+    sizes, run = [], compiled_steps.CompiledSteps.run
+
+    def recorded(steps, count, state, memory):
+        sizes.append(len(state.done))
+        run(steps, count, state, memory)
+
+    monkeypatch.setattr(compiled_steps.CompiledSteps, "run", recorded)
+    texts = [f"a {'dog ' * (index % 5)}" for index in range(sentences)]
+    TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)(texts, num_beams=beams)
+    assert max(sizes) == slots
 
 
 def test_pipeline_keeps_the_last_engines(engines, tiny_model):
     pool = EnginePool("float32", compile=False)
-    found = [pool.find(tiny_model, {"num_beams": beams}, 1) for beams in (1, 2, 3, 4)]
+    found = [pool.find(tiny_model, {"num_beams": beams}) for beams in (1, 2, 3, 4)]
     options = {"num_return_sequences": 1}
-    assert [pool.find(tiny_model, {"num_beams": beams} | options, 1) for beams in (1, 2, 3, 4)] == found
+    assert [pool.find(tiny_model, {"num_beams": beams} | options) for beams in (1, 2, 3, 4)] == found
     assert len(engines) == 4
-    pool.find(tiny_model, {"num_beams": 5}, 1)
-    assert pool.find(tiny_model, {"num_beams": 4}, 1) is found[3]
-    assert pool.find(tiny_model, {"num_beams": 1}, 1) is not found[0]
+    pool.find(tiny_model, {"num_beams": 5})
+    assert pool.find(tiny_model, {"num_beams": 4}) is found[3]
+    assert pool.find(tiny_model, {"num_beams": 1}) is not found[0]
 
 
 # --- Weights that change ---------------------------------------------------------------------------------------------
@@ -265,13 +277,37 @@ def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_t
     translate = TranslationPipeline(tiny_model, tiny_tokenizer, precision="bfloat16", compile=False)
     assert len(translate(TEXTS)) == len(TEXTS)
     assert [options["precision"] for _, options in engines] == ["bfloat16"]
-    assert EnginePool("bfloat16", compile=False).find(tiny_model, {}, 1).model.dtype == torch.bfloat16
+    assert EnginePool("bfloat16", compile=False).find(tiny_model, {}).model.dtype == torch.bfloat16
     assert tiny_model.dtype == torch.float32
 
 
+def test_pipeline_multiplies_in_the_precision_that_was_chosen_by_measurement(
+    engines, cache, tiny_tokenizer, monkeypatch, caplog
+):
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    model, other = tiny_model(), tiny_model(seed=1)
+    save_choice(model, "bfloat16", "1.90 times the speed of float32.")
+    for each in (model, other, model):
+        TranslationPipeline(each, tiny_tokenizer, precision="auto", compile=False)(TEXTS)
+    assert [options["precision"] for _, options in engines] == ["bfloat16", "float32", "bfloat16"]
+    messages = [record.getMessage() for record in caplog.records if record.name == precision.__name__]
+    assert messages[0] == '`precision="auto"` is bfloat16: 1.90 times the speed of float32.'
+    assert messages[1].startswith('`precision="auto"` is float32: no others were measured') and "\n" not in messages[1]
+    assert len(messages) == 2
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"precision": "int4", "reason": "x"}', '{"precision": []}'])
+def test_engine_replaces_a_damaged_choice_by_float32(cache, tiny_model, content):
+    save_choice(tiny_model, "bfloat16", "It is fast.")
+    assert Engine(tiny_model, precision="auto", compile=False).model.dtype == torch.bfloat16
+    (path,) = (cache.parent / "precisions").iterdir()
+    path.write_text(content)
+    assert Engine(tiny_model, precision="auto", compile=False).model is tiny_model
+
+
 def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
-    assert EnginePool(compile=True).find(tiny_model.bfloat16(), {}, 1).model is tiny_model
-    assert EnginePool(compile=True).find(tiny_model.half(), {}, 1) is None
+    assert EnginePool(compile=True).find(tiny_model.bfloat16(), {}).model is tiny_model
+    assert EnginePool(compile=True).find(tiny_model.half(), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -318,7 +354,7 @@ def test_pipeline_refuses_the_same_values_with_the_engine(tiny_model, tiny_token
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"precision": "float16"}, "`precision` must be one of 'float32', 'bfloat16', got 'float16'"),
+        ({"precision": "float16"}, "`precision` must be one of 'float32', 'bfloat16', 'auto', got 'float16'"),
         ({"compile": "yes"}, "`compile` must be True, False or 'auto', got 'yes'"),
     ],
 )
@@ -381,7 +417,7 @@ def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
     assert "BLEU" in capsys.readouterr().out
     assert [options["precision"] for _, options in engines] == ["bfloat16"]
     assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
-    assert "`precision` must be one of 'float32', 'bfloat16', got 'half'" in capsys.readouterr().err
+    assert "`precision` must be one of 'float32', 'bfloat16', 'auto', got 'half'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["translate", "serve"])
@@ -389,7 +425,7 @@ def test_commands_refuse_a_precision_in_one_line(folder, capsys, command):
     flags = ["--port", "0"] if command == "serve" else []
     words = [command, folder, *flags, "--precision"]
     assert main([*words, "half"]) == 2
-    assert "'float32', 'bfloat16', got 'half'" in capsys.readouterr().err
+    assert "'float32', 'bfloat16', 'auto', got 'half'" in capsys.readouterr().err
     path = Path(folder, "generation_config.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.5}))
     assert main([*words, "float32"]) == 2

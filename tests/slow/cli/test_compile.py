@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
@@ -27,6 +28,23 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     changed = packages[0].stat().st_mtime_ns
     assert main(["compile", str(folder), "--num_beams", "2", "--longest", "16", "--slots", "8"]) == 0
     assert packages[0].stat().st_mtime_ns == changed  # nothing is compiled twice
+
+
+def test_compile_chooses_the_precision_that_auto_means(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
+    for name in ("source", "target"):
+        (tmp_path / name).write_text("\n".join(TEXTS) + "\n")
+    texts = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")]
+    command = ["compile", str(folder), "--precision", "auto", "--num_beams", "1", "--longest", "16", "--slots", "8"]
+    assert main([*command, *texts]) == 0
+    printed = capsys.readouterr().out
+    rows = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("|")]
+    assert rows == ["precision", "---", "float32", "bfloat16"]
+    (chosen,) = [line.split()[2].rstrip(",") for line in printed.splitlines() if line.startswith("`auto` is")]
+    translate = load_pipeline(folder, precision="auto")
+    translate(TEXTS, num_beams=1)
+    (engine,) = translate._engines._engines.values()
+    assert engine.model.dtype == getattr(torch, chosen) and engine.steps.are_cached()
 
 
 def test_compile_without_compiler_ends_with_one_line(folder, tmp_path):

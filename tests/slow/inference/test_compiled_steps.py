@@ -26,7 +26,7 @@ torch.set_num_threads(1)
 engine = engine_of(int(sys.argv[1]), compile=True)
 print("ready", flush=True)
 start = time.process_time()
-step = engine.steps.find((engine.state, engine.memory))
+step = engine.steps.find(engine.buffers.arguments)
 seconds = time.process_time() - start
 print(json.dumps([seconds, step is not engine.steps.step, translate(engine)]))
 """
@@ -44,8 +44,7 @@ def packages(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VANILLA_TRANSFORMER_CACHE", str(cache))
         for beams in (1, 4):
-            engine = engine_of(beams, compile=True)
-            engine.steps.find((engine.state, engine.memory))
+            assert len([*engine_of(beams, compile=True).compile_steps(16)]) == 2
     return cache
 
 
@@ -85,9 +84,9 @@ def folders(cache: Path):
 @pytest.mark.parametrize("beams", [1, 4])
 def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
     compiled, eager = engine_of(beams, compile=compile), engine_of(beams, compile=False)
-    assert compiled.steps.find((compiled.state, compiled.memory)) is not compiled.steps.step
+    assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
     assert translate(compiled) == translate(eager)
-    assert len(folders(cache)) == 2
+    assert len(folders(cache)) == 4
 
 
 def test_compiled_step_loads_in_a_new_process_in_less_than_a_second(cache):
@@ -115,18 +114,18 @@ def test_compiled_steps_of_other_weights_options_and_threads_differ(cache):
     others.append(Engine(changed, slots=2, num_beams=4, max_new_tokens=8).steps.identity)
     assert len(set(others) | names) == len(others) + 2
     engine = engine_of(4, seed=1, compile="auto")
-    assert engine.steps.find((engine.state, engine.memory)) is engine.steps.step
+    assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
 
 
 @pytest.mark.parametrize("damage", ["truncated", "deleted", "changed"])
 def test_damaged_package_is_compiled_again(cache, compilations, damage):
     expected = translate(engine_of(4, compile=False))
-    (package,) = cache.glob("*-2x4x16/step.pt2")
+    (package,) = cache.glob("*-1x4x16/step.pt2")
     content = package.read_bytes()
     broken = {"truncated": content[: len(content) // 2], "changed": content[:-1] + bytes([content[-1] ^ 1])}
     package.unlink() if damage == "deleted" else package.write_bytes(broken[damage])
     automatic = engine_of(4, compile="auto")
-    assert automatic.steps.find((automatic.state, automatic.memory)) is automatic.steps.step
+    assert automatic.steps.find(automatic.buffers.arguments) is automatic.steps.step
     assert translate(engine_of(4, compile=True)) == expected
     assert package.read_bytes() == content and len(compilations) == 1
 
@@ -144,7 +143,7 @@ def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
         process.communicate()
     assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
     engine = engine_of(4, compile="auto")
-    assert engine.steps.find((engine.state, engine.memory)) is engine.steps.step
+    assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
     assert translate(engine_of(4, compile=True)) == translate(engine_of(4, compile=False))
     (name,) = folders(empty_cache)  # the next compilation removes the leftovers
     assert name.endswith("-2x4x16") and len(compilations) == 1
@@ -180,8 +179,8 @@ def test_long_stream_compiles_in_the_background_and_switches_over(empty_cache, m
 
     def is_compiled():
         assert translate(engine) == expected  # while another process compiles, too
-        sizes.add(tuple(engine.state.ancestors.shape))
-        return engine.steps.find((engine.state, engine.memory)) is not engine.steps.step
+        sizes.add(tuple(engine.buffers.state.ancestors.shape))
+        return engine.steps.find(engine.buffers.arguments) is not engine.steps.step
 
     start = time.monotonic()
     assert not is_compiled() and time.monotonic() - start < 5

@@ -1,0 +1,159 @@
+"""`generate()` by the engine: the tokens of the library's own search, and which requests the engine takes."""
+
+import copy
+import pickle
+import warnings
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from transformers import LogitsProcessorList
+from transformers.generation import StoppingCriteria
+
+from tests.generation_cases import generate_by_library, model_of, sources
+from vanilla_transformer.inference import compiled_steps, engine_search
+from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.engine_pool import EnginePool
+
+
+@contextmanager
+def eager_steps_for_compiled_ones():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_search, "EnginePool", partial(EnginePool, compile=True))
+        patch.setattr(compiled_steps.CompiledSteps, "find", lambda steps, _: steps.step)
+        yield
+
+
+@pytest.fixture
+def decoded(monkeypatch):
+    """Let eager steps stand for compiled ones, and record the numbers of sentences that engines decode."""
+    numbers, translate = [], Engine.translate_encoded
+
+    def recorded(engine, states, *arguments):
+        numbers.append(len(states))
+        return translate(engine, states, *arguments)
+
+    monkeypatch.setattr(Engine, "translate_encoded", recorded)
+    with eager_steps_for_compiled_ones():
+        yield numbers
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.fixed_dictionaries(
+        {
+            "seed": st.integers(0, 10_000),
+            "vocab_size": st.sampled_from([13, 40, 300]),
+            "init_std": st.sampled_from([0.1, 0.3, 0.6]),
+            "normalize_before": st.booleans(),
+            "source_eos": st.booleans(),
+            "position_embedding_type": st.sampled_from(["sinusoidal", "learned"]),
+        }
+    ),
+    sentences=st.integers(1, 12),
+    length=st.integers(1, 30),
+    left=st.sampled_from([False, False, True]),
+    taste_for_eos=st.sampled_from([0.0, 2.0, 4.0]),
+    options=st.fixed_dictionaries(
+        {
+            "num_beams": st.integers(1, 6),
+            "early_stopping": st.sampled_from([True, False, "never"]),
+            "length_penalty": st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]),
+            "length_penalty_type": st.sampled_from(["wu", "power"]),
+        },
+        optional={
+            "max_new_tokens": st.integers(1, 40),
+            "max_new_tokens_beyond_source": st.integers(0, 9),
+            "min_new_tokens": st.integers(1, 8),
+            "eos_token_id": st.just([2, 4]),
+            "pad_token_id": st.sampled_from([0, 3]),
+        },
+    ),
+)
+def test_generate_by_the_engine_gives_tokens_of_library(shape, sentences, length, left, taste_for_eos, options):
+    model = model_of(**shape, lm_head_bias=True)
+    with torch.no_grad():
+        model.lm_head.bias[2] = taste_for_eos
+    tokens = sources(sentences, length, shape["vocab_size"], left)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected = generate_by_library(model, tokens, **options, return_dict_in_generate=True, output_scores=True)
+        assume(expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all())
+        with eager_steps_for_compiled_ones():
+            assert torch.equal(model.generate(tokens, **options), expected.sequences)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_generate_by_the_engine_returns_several_sequences(decoded, beams, dtype):
+    model, tokens = model_of(1).to(dtype), sources(5, 11)
+    options = {"num_beams": beams, "num_return_sequences": min(beams, 3)}
+    found = model.generate(tokens, **options)
+    if dtype == torch.float32:
+        assert torch.equal(found, generate_by_library(model, tokens, **options))
+    assert len(found) == 5 * min(beams, 3) and decoded == [5]
+
+
+class Never(StoppingCriteria):
+    def __call__(self, input_ids, scores, **kwargs):
+        return torch.zeros(len(input_ids), dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"do_sample": True},
+        {"no_repeat_ngram_size": 2},
+        {"repetition_penalty": 1.3},
+        {"decoder_input_ids": torch.full((3, 2), 5)},
+        {"stopping_criteria": [Never()]},
+        {"logits_processor": LogitsProcessorList([lambda ids, scores: scores])},
+        {"return_dict_in_generate": True},
+    ],
+    ids=lambda options: ", ".join(options),
+)
+def test_generate_leaves_other_requests_to_the_other_searches(decoded, options):
+    model, tokens = model_of(1), sources(3, 7)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.manual_seed(0)
+        found = model.generate(tokens, **options)
+        torch.manual_seed(0)
+        expected = generate_by_library(model, tokens, **options)
+    assert torch.equal(getattr(found, "sequences", found), getattr(expected, "sequences", expected))
+    assert decoded == []
+
+
+def test_generate_leaves_sources_that_begin_late_to_the_fast_search(decoded):
+    model, tokens = model_of(1), torch.tensor([[0, 0, 7, 2], [9, 7, 8, 2]])
+    assert torch.equal(model.generate(tokens), generate_by_library(model, tokens))
+    assert decoded == []
+
+
+def test_generate_does_not_use_the_engine_without_compiled_steps(monkeypatch, tmp_path):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    monkeypatch.setattr(Engine, "translate_encoded", None)
+    model, tokens = model_of(1), sources(3, 7)
+    assert torch.equal(model.generate(tokens), generate_by_library(model, tokens))
+
+
+def test_generate_by_the_engine_follows_weights_that_change(decoded):
+    model, other, tokens = model_of(1), model_of(2), sources(3, 7)
+    before = model.generate(tokens)
+    model.load_state_dict(other.state_dict())
+    assert torch.equal(model.generate(tokens), other.generate(tokens)) and len(decoded) == 3
+    assert not torch.equal(before, model.generate(tokens))
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_of_a_model_have_engines_of_their_own(decoded, duplicate):
+    model, tokens = model_of(1), sources(3, 7)
+    expected = model.generate(tokens)
+    same = duplicate(model)
+    with torch.no_grad():
+        same.lm_head.weight.neg_()
+    assert torch.equal(same.generate(tokens), generate_by_library(same, tokens))
+    assert torch.equal(model.generate(tokens), expected)

@@ -1,0 +1,100 @@
+"""Compare the precisions of the decoding engine by speed, BLEU and logits, and choose one."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import DataCollatorForSeq2Seq
+
+from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.inference.precision import PRECISIONS, cast
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+from .scores import score
+
+MOST_BLEU_LOSS = 0.1
+_ROUNDS = 3
+_BATCH_SIZE = 32
+
+
+@dataclass(frozen=True)
+class PrecisionResult:
+    """
+    What a precision gains and loses.
+
+    Attributes:
+        precision: Its name.
+        sentences_per_second: The highest speed of several rounds.
+        bleu: Of the translations.
+        divergence: Mean Kullback-Leibler divergence of the predictions from those of float32 on the references, in
+            nats per token.
+    """
+
+    precision: str
+    sentences_per_second: float
+    bleu: float
+    divergence: float
+
+
+def compare_precisions(
+    model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], compile: bool | str = True, **options: Any
+) -> list[PrecisionResult]:
+    """Translate the sources of (source, target) pairs in each precision, in turns, and return the results.
+
+    Args:
+        compile: See [`Engine`].
+        options: Of the search.
+
+    Returns:
+        One result for each precision; the first one is of float32.
+
+    Raises:
+        ValueError: The engine does not support the model or an option.
+    """
+    sources, references = (list(side) for side in zip(*pairs, strict=True))
+    pipelines = {each: TranslationPipeline(model, tokenizer, precision=each, compile=compile) for each in PRECISIONS}
+    outputs, seconds = dict[str, list[str]](), {precision: list[float]() for precision in pipelines}
+    for turn in range(1 + _ROUNDS):
+        for precision, translate in pipelines.items():
+            start = time.perf_counter()
+            answers = translate(sources, progress_bar=False, **options)
+            if turn:  # the first one compiles, or loads what is compiled
+                seconds[precision].append(time.perf_counter() - start)
+            outputs[precision] = [answer["translation_text"] for answer in answers]
+    return [
+        PrecisionResult(
+            precision,
+            len(sources) / min(seconds[precision]),
+            score(outputs[precision], references).bleu,
+            _divergence(model, precision, tokenizer, pairs),
+        )
+        for precision in pipelines
+    ]
+
+
+def choose_precision(results: Sequence[PrecisionResult]) -> PrecisionResult:
+    """Return the fastest result whose BLEU is at most `MOST_BLEU_LOSS` below the first one's."""
+    enough = [result for result in results if result.bleu >= results[0].bleu - MOST_BLEU_LOSS]
+    return max(enough, key=lambda result: result.sentences_per_second)
+
+
+@torch.inference_mode()
+def _divergence(model: Any, precision: str, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> float:
+    exact, rounded = (cast(model, name).eval() for name in ("float32", precision))
+    sources, targets = (encode_sentences(tokenizer, side) for side in zip(*pairs, strict=True))
+    rows = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
+    total, count = 0.0, 0
+    collate = DataCollatorForSeq2Seq(tokenizer)
+    for start in range(0, len(rows), _BATCH_SIZE):
+        batch = collate(rows[start : start + _BATCH_SIZE])
+        expected, found = (each(**batch).logits.float().log_softmax(dim=-1) for each in (exact, rounded))
+        divergences = nn.functional.kl_div(found, expected, reduction="none", log_target=True).sum(dim=-1)
+        kept = batch["labels"] != -100
+        total, count = total + float(divergences[kept].sum()), count + int(kept.sum())
+    return total / count
+
+
+__all__ = ["MOST_BLEU_LOSS", "PrecisionResult", "choose_precision", "compare_precisions"]

@@ -1,0 +1,85 @@
+"""The decoding engine as the `custom_generate` of `generate()`, for requests whose steps are compiled."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+from vanilla_transformer.generation_vanilla_transformer import closest
+
+from . import fast_search
+from .beam_search import search
+from .engine import Engine
+from .engine_pool import EnginePool
+from .stopping_rule import StoppingRule
+
+_INPUTS = {"input_ids", "attention_mask"}
+_LIMITS = {"max_new_tokens_beyond_source", "max_new_tokens", "max_length"}
+
+
+@contextmanager
+def prepare_search(
+    model: Any,
+    levels: Sequence[Mapping[str, Any]],
+    ids: torch.Tensor | None,
+    logits_processor: Sequence[Any] | None,
+    stopping_criteria: Sequence[Any],
+) -> Iterator[Callable | None]:
+    """Prepare a model for one call of `generate()`: for the engine if its steps are compiled, or the fast search.
+
+    Arguments and result are those of [`fast_search.prepare_search`].
+    """
+    engine = None
+    if ids is not None and not logits_processor and fast_search.follows(model, levels, None, stopping_criteria):
+        engine = find_engine(model, levels)
+    if engine is not None:
+        penalty_type = closest(levels, "length_penalty_type") or "power"
+        yield partial(search_by_engine, engine=engine, penalty_type=penalty_type)
+        return
+    with fast_search.prepare_search(model, levels, ids, logits_processor, stopping_criteria) as search_of_call:
+        yield search_of_call
+
+
+def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
+    """Return an engine with compiled steps for a call, or None if there is none. The model keeps its engines."""
+    pool = vars(model).setdefault("_engines", EnginePool())
+    # Each sentence has a limit of its own, which the engine is told when it decodes.
+    call = {name: value for name, value in levels[0].items() if name not in _INPUTS | _LIMITS} | {"max_new_tokens": 1}
+    return pool.find_for(model, [call, *levels[1:]])
+
+
+def search_by_engine(
+    model: Any,
+    input_ids: torch.LongTensor,
+    logits_processor: LogitsProcessorList,
+    stopping_criteria: StoppingCriteriaList,
+    generation_config: GenerationConfig,
+    penalty_type: str,
+    engine: Engine,
+    **model_kwargs: Any,
+) -> torch.Tensor:
+    """Decode as [`beam_search.search`] does, with the same arguments and result.
+
+    That search decodes batches with sources that do not begin at their first position, or have no token to attend to.
+    """
+    beams, count = generation_config.num_beams, generation_config.num_return_sequences
+    states, mask = model_kwargs["encoder_outputs"].last_hidden_state[::beams], model_kwargs.get("attention_mask")
+    seen = torch.ones(states.shape[:2], dtype=torch.bool) if mask is None else mask[::beams].bool()
+    lengths = seen.sum(dim=1)
+    if not lengths.all() or not torch.equal(seen, torch.arange(seen.shape[1]) < lengths[:, None]):
+        arguments = logits_processor, stopping_criteria, generation_config, penalty_type
+        return search(model, input_ids, *arguments, **model_kwargs)
+    stopping_rule = StoppingRule(stopping_criteria, len(states), states.device)
+    limits = stopping_rule.longest - 1  # which count the start symbol
+    found = engine.translate_encoded(states, lengths.tolist(), limits.tolist(), count)
+    rows = [torch.tensor(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
+    pad = stopping_rule.eos[0] if generation_config.pad_token_id is None else generation_config.pad_token_id
+    tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=int(pad))
+    return torch.cat([input_ids[::beams].repeat_interleave(count, dim=0), tokens], dim=1)
+
+
+__all__ = ["find_engine", "prepare_search", "search_by_engine"]

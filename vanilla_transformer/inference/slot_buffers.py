@@ -1,0 +1,71 @@
+"""The tensors of an engine's slots, of few sizes, so that few steps are compiled."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from .static_decoder import SlotMemory
+from .static_search import SearchState
+
+_KEPT = 4  # sizes whose tensors are kept: allocating them takes longer than copying what they hold
+
+
+class SlotSize(NamedTuple):
+    """Numbers of slots and of positions of the source or the target."""
+
+    slots: int
+    room: int
+
+
+class SlotBuffers:
+    """
+    Hold the state and the memory of all slots, in the size that is used now.
+
+    Args:
+        model: The model that decodes.
+        beams: Beams of each slot.
+        size: The first size.
+    """
+
+    def __init__(self, model: Any, beams: int, size: SlotSize):
+        self._model, self._beams = model, beams
+        self._sizes = OrderedDict[SlotSize, tuple[SearchState, SlotMemory]]()
+        self.size = size
+        self.state, self.memory = self._tensors_of(size)
+
+    @property
+    def arguments(self) -> tuple[SearchState, SlotMemory]:
+        """What a step updates."""
+        return self.state, self.memory
+
+    def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
+        """Change the size. The given slots become the first ones; the others are empty."""
+        old, new = self.arguments, self._tensors_of(size)
+        new[0].stop(slice(None))
+        for source, target in zip(_rows(*old), _rows(*new), strict=True):
+            rows: Any = slice(len(kept)) if [*kept] == [*range(len(kept))] else [*kept]
+            common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
+            target[(slice(len(kept)), *common)] = source[(rows, *common)]
+        self.size, (self.state, self.memory) = size, new
+
+    def _tensors_of(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
+        if size not in self._sizes:
+            state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
+            self._sizes[size] = state, SlotMemory.empty(self._model, size.slots, self._beams, size.room)
+        self._sizes.move_to_end(size)
+        while len(self._sizes) > _KEPT:
+            self._sizes.popitem(last=False)
+        return self._sizes[size]
+
+
+def _rows(state: SearchState, memory: SlotMemory) -> Iterator[Tensor]:
+    """Yield the tensors that have a row for each slot."""
+    yield from state
+    yield memory.source_lengths
+    for layer in memory.layers:
+        yield from layer
+
+
+__all__ = ["SlotBuffers", "SlotSize"]

@@ -9,6 +9,9 @@ The first command decodes 32 sentences of 24 tokens with random weights into exa
 beam 4. The second profiles torch's operations. The third translates the first 1,000 lines of a text with a trained
 model: Marian in batches of 32 in the order of the file, the other systems in batches of 128 that they sort themselves,
 and then its first lines one at a time. The engine runs compiled steps. The best of several rounds counts.
+
+"Share of products" is the time of the decoder's matrix products alone, measured in the same run, as a share of the
+time of a step: 1 is the limit of this machine.
 """
 
 import copy
@@ -29,10 +32,11 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
-from benchmarks.harness import ROOT, cpu_name
+from benchmarks.harness import ROOT, describe_processor
 from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer import (
     Engine,
+    PaperGenerationMixin,
     TranslationPipeline,
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
@@ -43,15 +47,20 @@ from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.inference import fast_search
 from vanilla_transformer.inference.quantization import quantize_linears
+from vanilla_transformer.inference.weight_packing import PackedLinear
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]
 CTRANSLATE2 = {"CTranslate2": "float32", "CTranslate2, int8": "int8"}
 ENGINES = {"engine": "float32", "engine, bfloat16": "bfloat16"}
+COMPILE = True
 # The system of CTranslate2 with which each of ours is compared: of the same or of a reduced precision.
 RIVALS = {"ours": "CTranslate2", "engine": "CTranslate2"}
 RIVALS |= {"ours, int8": "CTranslate2, int8", "engine, bfloat16": "CTranslate2, int8"}
+# The type of the products of our systems without quantization.
+DTYPES = {"ours": torch.float32, "engine": torch.float32, "engine, bfloat16": torch.bfloat16}
 SIZES: dict[str, dict[str, Any]] = {
     "small": {
         "vocab_size": 8000,
@@ -68,6 +77,7 @@ SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
 PEER = "Marian"
 _BATCH_SIZE = 128  # for the systems that sort the stream
 _SINGLE_SENTENCES = 40  # that are translated one at a time
+_PRODUCT_ROUNDS = 20
 
 
 @dataclass
@@ -97,9 +107,11 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(BenchmarkArguments, arguments, "bench_decoding.py [--flags]")
     if words:
         raise ValueError(f"This command takes only flags, got {words[0]!r}.")
+    # "ours" is `generate()` without the compiled steps of the engine.
+    PaperGenerationMixin.fast_search = staticmethod(fast_search.prepare_search)
     torch.set_num_threads(options.threads or torch.get_num_threads())
-    cores = f"{os.cpu_count()} cores ({torch.backends.cpu.get_cpu_capability()}), {torch.get_num_threads()} threads"
-    lines = [f"{cpu_name()}, {cores}; torch {torch.__version__}, transformers {transformers.__version__}"]
+    releases = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    lines = [f"{describe_processor()}; {torch.get_num_threads()} threads; {releases}"]
     if options.profile:
         print("\n".join([*lines, "", *(line for size in options.sizes.split(",") for line in profiled(size))]))
         return
@@ -136,7 +148,7 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
         "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
     }
     for name, precision in ENGINES.items():
-        engine = Engine(model, SENTENCES, precision=precision, compile=True, **decoding)
+        engine = Engine(model, SENTENCES, precision=precision, compile=COMPILE, **decoding)
         sides[name] = partial(_first_tokens, engine, source.tolist())
     with tempfile.TemporaryDirectory() as folder, ExitStack() as workers:
         for name, kind in CTRANSLATE2.items():
@@ -149,7 +161,34 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
         raise ValueError(
             f"Every system must return {TARGET_TOKENS} tokens per sentence, but {', '.join(wrong)} did not."
         )
-    return _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
+    rows = _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
+    for row in rows:
+        if row["side"] in DTYPES:
+            limit = SENTENCES / seconds_of_products(model, SENTENCES * beams, DTYPES[row["side"]])
+            row["share of products"] = round(row["a second"] / limit, 2)
+    return rows
+
+
+@torch.inference_mode()
+def seconds_of_products(model: Any, rows: int, dtype: torch.dtype) -> float:
+    """Return the time of the matrix products of one decoder step, for that many hypotheses, all weights in turn."""
+    layers = [layer for layer in model.get_decoder().modules() if isinstance(layer, torch.nn.Linear)]
+    source = {id(part) for layer in model.get_decoder().layers for part in _source_projections(layer)}
+    plain = [copy.deepcopy(layer).to(dtype) for layer in (*layers, model.lm_head) if id(layer) not in source]
+    kinds = [plain] if dtype != torch.float32 else [plain, [PackedLinear(layer) for layer in plain]]
+    inputs = {layer.in_features: torch.randn(rows, layer.in_features).to(dtype) for layer in plain}
+    best = float("inf")
+    for kind in kinds * _PRODUCT_ROUNDS:
+        started = time.perf_counter()
+        for layer in kind:
+            layer(inputs[layer.in_features])
+        best = min(best, time.perf_counter() - started)
+    return best
+
+
+def _source_projections(layer: Any) -> list[Any]:
+    """Return the products that are done once for each source."""
+    return [layer.encoder_attn.k_proj, layer.encoder_attn.v_proj]
 
 
 def _first_tokens(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
@@ -270,7 +309,7 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
                 "ours, int8": partial(_piped, in_8_bits, tokenizer, texts, decoding),
             }
             pipelines = {
-                name: TranslationPipeline(model, tokenizer, precision=precision, compile=True)
+                name: TranslationPipeline(model, tokenizer, precision=precision, compile=COMPILE)
                 for name, precision in ENGINES.items()
             }
             sides |= {name: partial(_all_at_once, each, texts, decoding) for name, each in pipelines.items()}
@@ -371,9 +410,9 @@ def _rows(
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    bleu = ["BLEU"] if any("BLEU" in row for row in rows) else []
+    more = [name for name in ("share of products", "BLEU") if any(name in row for row in rows)]
     head = ["what", "system", "units/s", f"speedup over {PEER}", "over CTranslate2", "slowest round"]
-    head += [f"outputs as {PEER}'s", *bleu]
+    head += [f"outputs as {PEER}'s", *more]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for row in rows:
         compared = "" if row["to CTranslate2"] is None else f"{row['to CTranslate2']:.2f}"
@@ -381,7 +420,7 @@ def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         cells += [
             f"+{row['spread']:.0%}",
             f"{row['same outputs']} of {row['outputs']}",
-            *(f"{row[name]:.2f}" if name in row else "" for name in bleu),
+            *(f"{row[name]:.2f}" if name in row else "" for name in more),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return lines

@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from statistics import linear_regression
@@ -71,6 +72,17 @@ def cpu_name() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def describe_processor() -> str:
+    """Return the CPU's name and the instruction sets that matter here, the date, and the load before a benchmark."""
+    info = Path("/proc/cpuinfo")
+    flags = set(info.read_text().split("flags")[1].splitlines()[0].split()) if info.exists() else set()
+    sets = [
+        name for name in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8") if name in flags
+    ]
+    load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
+    return f"{cpu_name()}, {os.cpu_count()} cores ({', '.join(sets) or 'unknown'}); {date.today()}, {load}"
 
 
 def progress(message: str) -> None:

@@ -6,9 +6,9 @@ from vanilla_transformer.inference.engine import Engine
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 
 
-def engine_of(beams, seed=0, **options):
+def engine_of(beams, seed=0, slots=2, **options):
     model = tiny_model(seed, vocab_size=40, init_std=0.4, decoder_layers=2)
-    return Engine(model, slots=2, num_beams=beams, max_new_tokens=8, **options)
+    return Engine(model, slots=slots, num_beams=beams, max_new_tokens=8, **options)
 
 
 def translate(engine):

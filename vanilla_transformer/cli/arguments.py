@@ -9,8 +9,8 @@ from vanilla_transformer.training.recipe import Parser
 
 Arguments = TypeVar("Arguments")
 PRECISION_HELP = (
-    "float32 (exact), bfloat16 (faster where the processor multiplies it), or auto (the fastest that "
-    "`compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
+    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
+    "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
 )
 
 

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> None:
     from vanilla_transformer.inference.engine import Engine
     from vanilla_transformer.inference.engine_pool import usual_slots
     from vanilla_transformer.inference.loading import load_pretrained
-    from vanilla_transformer.inference.precision import PRECISIONS
+    from vanilla_transformer.inference.precision import measurable_precisions
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"Only models with `VanillaTransformerForConditionalGeneration` can be compiled, got {name}.")
     beams = options.num_beams or model.generation_config.num_beams or 1
     start = time.perf_counter()
-    for precision in PRECISIONS if pairs else [options.precision]:
+    for precision in measurable_precisions() if pairs else [options.precision]:
         engine = Engine(model, usual_slots(beams), num_beams=beams, precision=precision, compile=True)
         for size in engine.compile_steps(options.longest, chosen_slots or None):
             step = f"{precision}, {size.slots} sentences at once, up to {size.room} tokens"

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import DataCollatorForSeq2Seq
 
 from vanilla_transformer.inference import TranslationPipeline
-from vanilla_transformer.inference.precision import PRECISIONS, cast
+from vanilla_transformer.inference.precision import INT8, cast, measurable_precisions, round_to_int8
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .scores import score
@@ -23,13 +23,13 @@ _BATCH_SIZE = 32
 @dataclass(frozen=True)
 class PrecisionResult:
     """
-    What a precision gains and loses.
+    The speed and the accuracy of a precision.
 
     Attributes:
         precision: Its name.
         sentences_per_second: The highest speed of several rounds.
         bleu: Of the translations.
-        divergence: Mean Kullback-Leibler divergence of the predictions from those of float32 on the references, in
+        divergence: Mean Kullback-Leibler divergence from float32 of the predictions on the references, in
             nats per token.
     """
 
@@ -55,13 +55,14 @@ def compare_precisions(
         ValueError: The engine does not support the model or an option.
     """
     sources, references = (list(side) for side in zip(*pairs, strict=True))
-    pipelines = {each: TranslationPipeline(model, tokenizer, precision=each, compile=compile) for each in PRECISIONS}
+    names = measurable_precisions()
+    pipelines = {name: TranslationPipeline(model, tokenizer, precision=name, compile=compile) for name in names}
     outputs, seconds = dict[str, list[str]](), {precision: list[float]() for precision in pipelines}
     for turn in range(1 + _ROUNDS):
         for precision, translate in pipelines.items():
             start = time.perf_counter()
             answers = translate(sources, progress_bar=False, **options)
-            if turn:  # the first one compiles, or loads what is compiled
+            if turn:  # the first one compiles the steps, or loads them
                 seconds[precision].append(time.perf_counter() - start)
             outputs[precision] = [answer["translation_text"] for answer in answers]
     return [
@@ -84,6 +85,9 @@ def choose_precision(results: Sequence[PrecisionResult]) -> PrecisionResult:
 @torch.inference_mode()
 def _divergence(model: Any, precision: str, tokenizer: Any, pairs: Sequence[tuple[str, str]]) -> float:
     exact, rounded = (cast(model, name).eval() for name in ("float32", precision))
+    if precision == INT8:
+        rounded = round_to_int8(rounded)
+        rounded.model.encoder = exact.model.encoder  # as in the engine
     sources, targets = (encode_sentences(tokenizer, side) for side in zip(*pairs, strict=True))
     rows = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
     total, count = 0.0, 0

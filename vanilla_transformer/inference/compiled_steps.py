@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ import torch
 from huggingface_hub.constants import HF_HOME
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.utils import logging
 
 from vanilla_transformer.file_utils import cached_folder, find_damage
@@ -163,7 +164,7 @@ def cache_folder() -> Path:
 
 
 def cache_root() -> Path:
-    """Return the folder of what was compiled and measured on this machine."""
+    """Return the folder of compiled steps and of measurements on this machine."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     return Path(root).expanduser()
 
@@ -175,8 +176,9 @@ def write_package(step: nn.Module, arguments: Any, name: str) -> None:
 
 def compile_step(step: nn.Module, arguments: Any, path: Path) -> None:
     """Compile a step for arguments of these sizes into a package."""
-    leaves, structure = pytree.tree_flatten(arguments)
-    with torch.no_grad():
+    # Quantized weights cannot be traced in inference mode, and weights made in it cannot be traced outside of it.
+    with torch.inference_mode(next(step.parameters()).is_inference()), torch.no_grad():
+        leaves, structure = pytree.tree_flatten(pytree.tree_map(torch.clone, arguments))
         program = torch.export.export(_FlatStep(step, structure), (leaves,), strict=False)
         torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
 
@@ -240,8 +242,18 @@ def identity_of(module: nn.Module, *settings: Any) -> str:
     digest.update(repr((*facts, *settings)).encode())
     for name, weight in module.state_dict(keep_vars=True).items():
         digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        digest.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy())
+        for part in _plain_parts(weight):
+            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy())
     return digest.hexdigest()[:32]
+
+
+def _plain_parts(weight: Any) -> Iterator[Any]:
+    """Yield a weight, or the integers and scales of a quantized one."""
+    if not is_traceable_wrapper_subclass(weight):
+        yield weight
+        return
+    for name in weight.__tensor_flatten__()[0]:
+        yield from _plain_parts(getattr(weight, name))
 
 
 def _processor() -> str:

@@ -20,7 +20,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .compiled_steps import CompiledSteps
 from .fast_search import is_supported
-from .precision import cast
+from .precision import INT8, cast, resolve_precision, round_to_int8
 from .slot_buffers import SlotBuffers, SlotSize
 from .static_decoder import StaticDecoder
 from .static_search import SearchOptions, SearchStep
@@ -67,16 +67,18 @@ class Engine:
         model: A `VanillaTransformerForConditionalGeneration` for which [`Engine.supports`] is true.
         slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last ones of a stream.
         num_beams: 1 for greedy search; by default as in the model's generation config.
-        precision: `"float32"`, `"bfloat16"` for processors that multiply it, or `"auto"` for the one that
-            `vanilla-transformer compile MODEL --precision auto` chose by measurement.
+        precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao (in the decoder, and
+            fast only with compiled steps), or `"auto"` for the one that `compile --precision auto` chose by
+            measurement.
         compile: `"auto"` uses the compiled steps of the cache and decodes other sizes eagerly; it compiles a size in
-            the background, with low priority, once that has taken 20 seconds. `True` compiles what is not in the
-            cache at once, and waits. `False` decodes eagerly.
+            the background, with low priority, once that has taken 20 seconds. `True` compiles a size that the
+            cache lacks at once, and waits. `False` decodes eagerly.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.
+        OSError: `precision` is `"int8"`, and torchao is not installed.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Engine:
             raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
         config = copy.deepcopy(model.generation_config)
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
+        precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
         self.options = search_options(config)
         self._margin = closest_margin([options, vars(model.generation_config)])
@@ -101,8 +104,10 @@ class Engine:
             raise ValueError(f"One of {limits} must limit the length of translations. Give one of them.")
         self.lock = threading.Lock()
         self._reader: int | None = None  # the thread that reads a stream
-        with torch.inference_mode():
-            step = SearchStep(StaticDecoder(self.model), self.options).to(model.device).eval()
+        with torch.no_grad():
+            decoder = StaticDecoder(self.model)
+        decoder = round_to_int8(decoder) if precision == INT8 else decoder
+        step = SearchStep(decoder, self.options).to(model.device).eval()
         self.steps = CompiledSteps(step, compile)
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
@@ -174,7 +179,7 @@ class Engine:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Lend the engine to one stream; clear what a stream leaves that is not read to its end."""
+        """Lend the engine to one stream; clear the sentences of a stream that is not read to its end."""
         with self.lock:
             self._reader = threading.get_ident()
             try:

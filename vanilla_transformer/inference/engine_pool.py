@@ -83,7 +83,7 @@ class EnginePool:
         return None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return EnginePool, (self.precision, self.compile)  # copies of a model have engines of their own
+        return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
 
     def _find(self, model: Any, precision: str, options: dict[str, Any]) -> Engine | None:
         self._follow(model, precision)

@@ -31,12 +31,10 @@ def prepare_search(
 ) -> Iterator[Callable | None]:
     """Prepare a model for one call of `generate()`: for the engine if its steps are compiled, or the fast search.
 
-    Arguments and result are those of [`fast_search.prepare_search`].
+    See [`fast_search.prepare_search`] for the arguments and the result.
     """
-    engine = None
-    if ids is not None and not logits_processor and fast_search.follows(model, levels, None, stopping_criteria):
-        engine = find_engine(model, levels)
-    if engine is not None:
+    engine = None if ids is None or logits_processor else find_engine(model, levels)  # rarely one: the cheapest test
+    if engine is not None and fast_search.follows(model, levels, None, stopping_criteria):
         penalty_type = closest(levels, "length_penalty_type") or "power"
         yield partial(search_by_engine, engine=engine, penalty_type=penalty_type)
         return
@@ -47,7 +45,7 @@ def prepare_search(
 def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
     """Return an engine with compiled steps for a call, or None if there is none. The model keeps its engines."""
     pool = vars(model).setdefault("_engines", EnginePool())
-    # Each sentence has a limit of its own, which the engine is told when it decodes.
+    # The limits of the sentences differ, and the engine receives them with the sentences.
     call = {name: value for name, value in levels[0].items() if name not in _INPUTS | _LIMITS} | {"max_new_tokens": 1}
     return pool.find_for(model, [call, *levels[1:]])
 

@@ -2,6 +2,7 @@
 
 import copy
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,13 +11,15 @@ from torch import nn
 from transformers.utils import logging
 
 from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.import_utils import requires_extra
 
 from .compiled_steps import cache_root, identity_of
 
 logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-AUTO = "auto"
+# The types of weights, which int8 rounds afterwards.
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.float32}
+INT8, AUTO = "int8", "auto"
 
 
 def check_precision(precision: str) -> None:
@@ -41,6 +44,25 @@ def cast(model: _Model, precision: str) -> _Model:
     if all(weight.dtype == dtype for weight in model.parameters()):
         return model
     return copy.deepcopy(model).to(dtype)
+
+
+def round_to_int8(module: _Model) -> _Model:
+    """Return a copy of a module whose linear layers multiply 8-bit integers, by torchao's dynamic quantization.
+
+    Raises:
+        OSError: torchao is not installed.
+    """
+    with requires_extra("int8", '`precision="int8"`'):
+        from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+    module = copy.deepcopy(module)
+    with torch.no_grad():
+        quantize_(module, Int8DynamicActivationInt8WeightConfig())
+    return module
+
+
+def measurable_precisions() -> list[str]:
+    """Return the precisions that work with the installed packages; the first one is float32."""
+    return [name for name in PRECISIONS if name != INT8 or find_spec("torchao") is not None]
 
 
 def resolve_precision(model: nn.Module, precision: str) -> str:
@@ -71,4 +93,5 @@ def _choice_file(model: Any) -> Path:
     return cache_root() / "precisions" / f"{identity_of(model)}.json"
 
 
-__all__ = ["AUTO", "PRECISIONS", "cast", "check_precision", "resolve_precision", "save_choice"]
+__all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "resolve_precision"]
+__all__ += ["round_to_int8", "save_choice"]

@@ -37,7 +37,7 @@ class SlotBuffers:
 
     @property
     def arguments(self) -> tuple[SearchState, SlotMemory]:
-        """What a step updates."""
+        """The arguments of a step, which updates them."""
         return self.state, self.memory
 
     def resize(self, size: SlotSize, kept: Sequence[int]) -> None:

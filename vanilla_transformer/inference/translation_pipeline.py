@@ -26,8 +26,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
-        precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it), or
-            `"auto"` (the fastest that was measured to be accurate enough, see [`Engine`]).
+        precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it),
+            `"int8"` (by torchao) or `"auto"` (the fastest that was measured to be accurate enough), see [`Engine`].
             Requests that the engine does not decode, such as sampling, raise a `ValueError`.
         compile (`bool` or `str`): See [`Engine`].
 

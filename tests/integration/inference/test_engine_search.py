@@ -149,7 +149,7 @@ def test_generate_by_the_engine_follows_weights_that_change(decoded):
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_of_a_model_have_engines_of_their_own(decoded, duplicate):
+def test_copies_of_a_model_have_separate_engines(decoded, duplicate):
     model, tokens = model_of(1), sources(3, 7)
     expected = model.generate(tokens)
     same = duplicate(model)

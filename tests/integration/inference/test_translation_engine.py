@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,14 @@ def test_pipeline_multiplies_in_the_precision_that_was_chosen_by_measurement(
     assert len(messages) == 2
 
 
+def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, capsys):
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    assert main(["translate", str(folder), "A man.", "--precision", "int8"]) != 0
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert '`precision="int8"` needs packages that are not installed' in line
+    assert "pip install 'vanilla-transformer[int8]'" in line
+
+
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"precision": "int4", "reason": "x"}', '{"precision": []}'])
 def test_engine_replaces_a_damaged_choice_by_float32(cache, tiny_model, content):
     save_choice(tiny_model, "bfloat16", "It is fast.")
@@ -354,7 +363,7 @@ def test_pipeline_refuses_the_same_values_with_the_engine(tiny_model, tiny_token
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"precision": "float16"}, "`precision` must be one of 'float32', 'bfloat16', 'auto', got 'float16'"),
+        ({"precision": "float16"}, "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'float16'"),
         ({"compile": "yes"}, "`compile` must be True, False or 'auto', got 'yes'"),
     ],
 )
@@ -417,7 +426,7 @@ def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
     assert "BLEU" in capsys.readouterr().out
     assert [options["precision"] for _, options in engines] == ["bfloat16"]
     assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
-    assert "`precision` must be one of 'float32', 'bfloat16', 'auto', got 'half'" in capsys.readouterr().err
+    assert "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["translate", "serve"])
@@ -425,7 +434,7 @@ def test_commands_refuse_a_precision_in_one_line(folder, capsys, command):
     flags = ["--port", "0"] if command == "serve" else []
     words = [command, folder, *flags, "--precision"]
     assert main([*words, "half"]) == 2
-    assert "'float32', 'bfloat16', 'auto', got 'half'" in capsys.readouterr().err
+    assert "'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
     path = Path(folder, "generation_config.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.5}))
     assert main([*words, "float32"]) == 2

@@ -23,7 +23,7 @@ import json, sys, time
 import torch, torch._inductor
 from tests.tiny_engines import engine_of, translate
 torch.set_num_threads(1)
-engine = engine_of(int(sys.argv[1]), compile=True)
+engine = engine_of(int(sys.argv[1]), slots=1, compile=True)
 print("ready", flush=True)
 start = time.process_time()
 step = engine.steps.find(engine.buffers.arguments)
@@ -124,9 +124,9 @@ def test_damaged_package_is_compiled_again(cache, compilations, damage):
     content = package.read_bytes()
     broken = {"truncated": content[: len(content) // 2], "changed": content[:-1] + bytes([content[-1] ^ 1])}
     package.unlink() if damage == "deleted" else package.write_bytes(broken[damage])
-    automatic = engine_of(4, compile="auto")
+    automatic = engine_of(4, slots=1, compile="auto")
     assert automatic.steps.find(automatic.buffers.arguments) is automatic.steps.step
-    assert translate(engine_of(4, compile=True)) == expected
+    assert translate(engine_of(4, slots=1, compile=True)) == expected
     assert package.read_bytes() == content and len(compilations) == 1
 
 
@@ -142,11 +142,11 @@ def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
     assert [name for name in folders(empty_cache) if not name.startswith(".")] == []
-    engine = engine_of(4, compile="auto")
+    engine = engine_of(4, slots=1, compile="auto")
     assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
-    assert translate(engine_of(4, compile=True)) == translate(engine_of(4, compile=False))
+    assert translate(engine_of(4, slots=1, compile=True)) == translate(engine_of(4, compile=False))
     (name,) = folders(empty_cache)  # the next compilation removes the leftovers
-    assert name.endswith("-2x4x16") and len(compilations) == 1
+    assert name.endswith("-1x4x16") and len(compilations) == 1
 
 
 @pytest.mark.parametrize(("name", "value"), [("CXX", "/nonexistent"), ("PATH", "")])

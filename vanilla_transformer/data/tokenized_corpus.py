@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import tempfile
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
@@ -150,11 +150,6 @@ def map_texts(
 
 def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
     return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"])}
-
-
-def usable_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def encode_texts_cached(

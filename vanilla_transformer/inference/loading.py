@@ -1,6 +1,7 @@
 """Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
 
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +21,8 @@ from transformers import (
     PreTrainedModel,
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+
+from vanilla_transformer.cpu_utils import usable_cores
 
 from .precision import check_precision
 from .translation_pipeline import TranslationPipeline
@@ -80,7 +83,7 @@ def load_config(name: str | Path) -> PreTrainedConfig:
 
 
 def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
-    """Load a model for inference, without running code of its folder.
+    """Load a model for inference, without running code of its folder, and use no more threads than cores.
 
     Args:
         model_class: A class of models, or an Auto class.
@@ -93,6 +96,8 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     """
     load_config(name)
     _check_generation_config(name)
+    if "OMP_NUM_THREADS" not in os.environ:  # torch does not know the quotas of containers
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
     try:
         model, found = model_class.from_pretrained(name, trust_remote_code=False, output_loading_info=True, **kwargs)
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:

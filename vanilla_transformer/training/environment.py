@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
+from vanilla_transformer.cpu_utils import usable_cores
+
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 # oneDNN and torch each cache compiled matrix products by shape, 1,024 of them by default.
 _CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
@@ -36,6 +38,6 @@ def _hardware(accelerator: Accelerator) -> str:
     if accelerator.device.type == "cuda":
         return f"{accelerator.num_processes} × {torch.cuda.get_device_name(accelerator.device)}"
     if accelerator.device.type == "cpu":
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        return f"{cores} CPU cores ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
+        cores = f"{usable_cores()} CPU cores ({torch.backends.cpu.get_cpu_capability()})"
+        return f"{cores}, torch uses {torch.get_num_threads()}"
     return f"{accelerator.num_processes} × {accelerator.device.type}"

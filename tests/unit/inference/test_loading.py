@@ -9,6 +9,7 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion import utils
+from vanilla_transformer.inference import loading
 from vanilla_transformer.inference.loading import load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -108,3 +109,16 @@ def test_load_model_refuses_another_type(folder):
     assert utils.load_model(VanillaTransformerForConditionalGeneration, folder).dtype == torch.float32
     with pytest.raises(ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"):
         utils.load_model(MarianMTModel, folder)
+
+
+@pytest.mark.parametrize(("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)])
+def test_loading_uses_no_more_threads_than_cores(monkeypatch, folder, threads, cores, variable, used):
+    given = [threads]
+    monkeypatch.setattr(loading, "usable_cores", lambda: cores)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: given[-1])
+    monkeypatch.setattr(torch, "set_num_threads", given.append)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if variable is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", variable)
+    load_pretrained(AutoModelForSeq2SeqLM, folder)
+    assert given[-1] == used

@@ -1,5 +1,5 @@
 """
-Compile a step of the engine, with a priority that leaves the cores to the process that decodes.
+Compile a step of the engine for another process, which decodes meanwhile.
 
     python -m vanilla_transformer.inference.compile_worker NAME < STEP
 
@@ -8,7 +8,6 @@ cache.
 """
 
 import io
-import os
 import sys
 
 import torch
@@ -17,8 +16,6 @@ from .compiled_steps import write_package
 
 
 def main(name: str) -> None:
-    if hasattr(os, "nice"):
-        os.nice(19)
     step, arguments, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
     torch.set_num_threads(threads)
     write_package(step, arguments, name)

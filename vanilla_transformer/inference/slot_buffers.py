@@ -9,7 +9,8 @@ from torch import Tensor
 from .static_decoder import SlotMemory
 from .static_search import SearchState
 
-_KEPT = 4  # sizes whose tensors are kept: allocating them takes longer than copying what they hold
+# Slots times positions of other sizes whose tensors are kept, since allocating takes longer than copying.
+_SPARE = 64 * 64
 
 
 class SlotSize(NamedTuple):
@@ -55,7 +56,7 @@ class SlotBuffers:
             state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
             self._sizes[size] = state, SlotMemory.empty(self._model, size.slots, self._beams, size.room)
         self._sizes.move_to_end(size)
-        while len(self._sizes) > _KEPT:
+        while sum(kept.slots * kept.room for kept in self._sizes) - size.slots * size.room > _SPARE:
             self._sizes.popitem(last=False)
         return self._sizes[size]
 

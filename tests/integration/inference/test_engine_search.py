@@ -8,12 +8,20 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LogitsProcessorList
 from transformers.generation import StoppingCriteria
 
-from tests.generation_cases import generate_by_library, model_of, sources
+from tests.generation_cases import (
+    BATCHES,
+    SEARCHES,
+    SHAPES,
+    assert_generate_gives_tokens_of_library,
+    generate_by_library,
+    model_of,
+    sources,
+)
 from vanilla_transformer.inference import compiled_steps, engine_search
 from vanilla_transformer.inference.engine import Engine
 from vanilla_transformer.inference.engine_pool import EnginePool
@@ -43,27 +51,12 @@ def decoded(monkeypatch):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    shape=st.fixed_dictionaries(
-        {
-            "seed": st.integers(0, 10_000),
-            "vocab_size": st.sampled_from([13, 40, 300]),
-            "init_std": st.sampled_from([0.1, 0.3, 0.6]),
-            "normalize_before": st.booleans(),
-            "source_eos": st.booleans(),
-            "position_embedding_type": st.sampled_from(["sinusoidal", "learned"]),
-        }
+    shape=st.fixed_dictionaries(SHAPES | {"source_eos": st.booleans()}),
+    batch=st.fixed_dictionaries(
+        BATCHES | {"sentences": st.integers(1, 12), "left": st.sampled_from([False, False, True])}
     ),
-    sentences=st.integers(1, 12),
-    length=st.integers(1, 30),
-    left=st.sampled_from([False, False, True]),
-    taste_for_eos=st.sampled_from([0.0, 2.0, 4.0]),
     options=st.fixed_dictionaries(
-        {
-            "num_beams": st.integers(1, 6),
-            "early_stopping": st.sampled_from([True, False, "never"]),
-            "length_penalty": st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]),
-            "length_penalty_type": st.sampled_from(["wu", "power"]),
-        },
+        SEARCHES,
         optional={
             "max_new_tokens": st.integers(1, 40),
             "max_new_tokens_beyond_source": st.integers(0, 9),
@@ -73,17 +66,8 @@ def decoded(monkeypatch):
         },
     ),
 )
-def test_generate_by_the_engine_gives_tokens_of_library(shape, sentences, length, left, taste_for_eos, options):
-    model = model_of(**shape, lm_head_bias=True)
-    with torch.no_grad():
-        model.lm_head.bias[2] = taste_for_eos
-    tokens = sources(sentences, length, shape["vocab_size"], left)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = generate_by_library(model, tokens, **options, return_dict_in_generate=True, output_scores=True)
-        assume(expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all())
-        with eager_steps_for_compiled_ones():
-            assert torch.equal(model.generate(tokens, **options), expected.sequences)
+def test_generate_by_the_engine_gives_tokens_of_library(shape, batch, options):
+    assert_generate_gives_tokens_of_library(shape, **batch, options=options, search=eager_steps_for_compiled_ones)
 
 
 @pytest.mark.parametrize("beams", [1, 4])

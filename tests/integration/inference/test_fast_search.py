@@ -1,12 +1,11 @@
 """The fast search of `generate()`: the tokens of the library, or the library's own search."""
 
 import functools
-import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import (
@@ -18,7 +17,15 @@ from transformers import (
 )
 from transformers.generation import LogitsProcessor, StoppingCriteria
 
-from tests.generation_cases import generate_by_library, model_of, sources
+from tests.generation_cases import (
+    BATCHES,
+    SEARCHES,
+    SHAPES,
+    assert_generate_gives_tokens_of_library,
+    generate_by_library,
+    model_of,
+    sources,
+)
 from vanilla_transformer.inference import beam_search, fast_search
 from vanilla_transformer.inference.decode_step import IncrementalDecoder
 from vanilla_transformer.inference.top_k import argmax, top_continuations
@@ -46,26 +53,10 @@ def counting(monkeypatch):
 
 @settings(max_examples=60, deadline=None)
 @given(
-    shape=st.fixed_dictionaries(
-        {
-            "seed": st.integers(0, 10_000),
-            "vocab_size": st.sampled_from([13, 40, 300]),
-            "init_std": st.sampled_from([0.1, 0.3, 0.6]),
-            "normalize_before": st.booleans(),
-            "position_embedding_type": st.sampled_from(["sinusoidal", "learned"]),
-        }
-    ),
-    sentences=st.integers(1, 9),
-    length=st.integers(1, 30),
-    left=st.booleans(),
-    taste_for_eos=st.sampled_from([0.0, 2.0, 4.0]),
+    shape=st.fixed_dictionaries(SHAPES),
+    batch=st.fixed_dictionaries(BATCHES),
     options=st.fixed_dictionaries(
-        {
-            "num_beams": st.integers(1, 6),
-            "early_stopping": st.sampled_from([True, False, "never"]),
-            "length_penalty": st.sampled_from([-0.5, 0.0, 0.6, 1.0, 2.0]),
-            "length_penalty_type": st.sampled_from(["wu", "power"]),
-        },
+        SEARCHES,
         optional={
             "max_new_tokens": st.integers(1, 40),
             "min_new_tokens": st.integers(1, 8),
@@ -79,17 +70,8 @@ def counting(monkeypatch):
         },
     ),
 )
-def test_fast_search_gives_tokens_of_library(shape, sentences, length, left, taste_for_eos, options):
-    model = model_of(**shape, lm_head_bias=True)
-    with torch.no_grad():
-        model.lm_head.bias[2] = taste_for_eos
-    tokens = sources(sentences, length, shape["vocab_size"], left)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        expected = generate_by_library(model, tokens, **options, return_dict_in_generate=True, output_scores=True)
-        # The scores of hypotheses without a possible continuation are equal, and any of them may be returned.
-        assume(expected.get("sequences_scores") is None or (expected.sequences_scores > -1.0e8).all())
-        assert torch.equal(model.generate(tokens, **options), expected.sequences)
+def test_fast_search_gives_tokens_of_library(shape, batch, options):
+    assert_generate_gives_tokens_of_library(shape, **batch, options=options)
 
 
 def test_fast_search_returns_prompt_without_possible_continuation():

@@ -152,8 +152,6 @@ class Engine:
         if not 1 <= num_return_sequences <= self.options.num_beams:
             found = f"{num_return_sequences} with {self.options.num_beams} beams"
             raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
-        if self._reader == threading.get_ident():  # it would wait for itself
-            raise RuntimeError("The engine decodes one stream at a time. Finish or close the stream that is open.")
         with self._reading():
             for position, source in enumerate(sources):
                 self._waiting.append((position, self._checked(position, source)))
@@ -179,7 +177,13 @@ class Engine:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Lend the engine to one stream; clear the sentences of a stream that is not read to its end."""
+        """Lend the engine to one stream; clear the sentences of a stream that is not read to its end.
+
+        Raises:
+            RuntimeError: This thread has not finished its last stream.
+        """
+        if self._reader == threading.get_ident():  # it would wait for itself
+            raise RuntimeError("The engine decodes one stream at a time. Finish or close the stream that is open.")
         with self.lock:
             self._reader = threading.get_ident()
             try:

@@ -34,13 +34,13 @@ def check_precision(precision: str) -> None:
 
 
 def cast(model: _Model, precision: str) -> _Model:
-    """Return the model with weights of a precision: a copy, unless they have it already.
+    """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another one.
 
     Raises:
         ValueError: The precision is unknown.
     """
     check_precision(precision)
-    dtype = PRECISIONS[resolve_precision(model, precision)]
+    dtype = PRECISIONS[precision]
     if all(weight.dtype == dtype for weight in model.parameters()):
         return model
     return copy.deepcopy(model).to(dtype)

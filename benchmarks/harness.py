@@ -77,7 +77,8 @@ def cpu_name() -> str:
 def describe_processor() -> str:
     """Return the CPU's name and the instruction sets that matter here, the date, and the load before a benchmark."""
     info = Path("/proc/cpuinfo")
-    flags = set(info.read_text().split("flags")[1].splitlines()[0].split()) if info.exists() else set()
+    lines = info.read_text().splitlines() if info.exists() else []
+    flags = next((line.split() for line in lines if line.startswith("flags")), [])  # other processors have none
     sets = [
         name for name in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8") if name in flags
     ]

@@ -12,6 +12,10 @@ PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
     "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
 )
+WORKERS_HELP = (
+    "Processes that divide the cores among them, for long texts on machines with many cores; auto is the number that "
+    "`compile --workers auto` measured to be the fastest."
+)
 
 
 def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str) -> tuple[list[str], Arguments]:
@@ -27,6 +31,20 @@ def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str
     check_names([arguments[index][2:].split("=")[0] for index in flags], known, "flag")
     (parsed,) = parser.parse(arguments[first:])
     return list(arguments[:first]), parsed
+
+
+def parse_workers(text: str) -> int | str:
+    """Return the number of worker processes that a flag names, or "auto".
+
+    Raises:
+        ValueError: it is neither that nor a number from 1 to the number of cores.
+    """
+    from vanilla_transformer.inference.engine_workers import check_workers
+
+    workers = int(text) if text.isdecimal() else text
+    if workers != "auto":
+        check_workers(workers)
+    return workers
 
 
 def require_one_model(words: Sequence[str]) -> str:

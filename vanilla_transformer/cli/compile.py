@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arguments import PRECISION_HELP, parse, require_one_model
+from .arguments import PRECISION_HELP, parse, parse_workers, require_one_model
 
 
 @dataclass
@@ -13,6 +13,13 @@ class CompileArguments:
     """Flags of `compile`."""
 
     precision: str = field(default="float32", metadata={"help": PRECISION_HELP})
+    workers: str = field(
+        default="1",
+        metadata={
+            "help": "Processes of `translate --workers` for which to compile; auto compares 1, 2, 4, ... by "
+            "translating the source text."
+        },
+    )
     num_beams: int | None = field(default=None, metadata={"help": "Beam size; by default the checkpoint's."})
     longest: int = field(default=64, metadata={"help": "Most tokens of sentences; longer ones are decoded eagerly."})
     slots: str | None = field(
@@ -20,22 +27,26 @@ class CompileArguments:
         metadata={"help": "Sentences decoded at once, separated by commas; by default as a pipeline uses them."},
     )
     source: str | None = field(
-        default=None, metadata={"help": "Source text with which `--precision auto` compares precisions."}
+        default=None, metadata={"help": "Source text with which `auto` compares precisions or numbers of workers."}
     )
-    target: str | None = field(default=None, metadata={"help": "Its translation, line by line."})
+    target: str | None = field(
+        default=None, metadata={"help": "Its translation, line by line, to compare precisions."}
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]")
     name = require_one_model(words)
-    chosen_slots, pairs = _check(options)
+    slots, pairs, sentences = _check(options)
+    import torch
     from transformers import AutoModelForSeq2SeqLM
 
+    from vanilla_transformer.cpu_utils import usable_cores
     from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
     from vanilla_transformer.inference.engine import Engine
-    from vanilla_transformer.inference.engine_pool import usual_slots
+    from vanilla_transformer.inference.engine_workers import threads_of, worker_counts
     from vanilla_transformer.inference.loading import load_pretrained
-    from vanilla_transformer.inference.precision import measurable_precisions
+    from vanilla_transformer.inference.precision import AUTO, measurable_precisions
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
@@ -43,19 +54,39 @@ def main(arguments: Sequence[str]) -> None:
     if not Engine.supports(model):
         raise ValueError(f"Only models with `VanillaTransformerForConditionalGeneration` can be compiled, got {name}.")
     beams = options.num_beams or model.generation_config.num_beams or 1
-    start = time.perf_counter()
-    for precision in measurable_precisions() if pairs else [options.precision]:
-        engine = Engine(model, usual_slots(beams), num_beams=beams, precision=precision, compile=True)
-        for size in engine.compile_steps(options.longest, chosen_slots or None):
-            step = f"{precision}, {size.slots} sentences at once, up to {size.room} tokens"
-            print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
+    cores, most = usable_cores(), torch.get_num_threads()
+    workers = parse_workers(options.workers)
+    counts = worker_counts(cores, most) if workers == AUTO else [int(workers)]
+    threads = [*dict.fromkeys(threads_of(count, cores, most) for count in counts)]
+    precisions = measurable_precisions() if pairs else [options.precision]
+    _compile(model, precisions, threads[0], beams, options.longest, slots)
+    chosen = _choose_precision(name, model, pairs, beams) if pairs else options.precision
+    for number in threads[1:]:
+        _compile(model, [chosen], number, beams, options.longest, slots)
     print(f"The compiled steps are in {cache_folder()}.")
-    if pairs:
-        _choose_precision(name, model, pairs, beams)
+    if workers == AUTO:
+        torch.set_num_threads(most)
+        _choose_workers(name, model, sentences, counts, chosen, beams)
 
 
-def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> None:
-    """Compare the precisions, print a table, and store which one `auto` means for this model on this machine."""
+def _compile(model: Any, precisions: list[str], threads: int, beams: int, longest: int, slots: list[int]) -> None:
+    """Compile the steps of each precision for a number of threads."""
+    import torch
+
+    from vanilla_transformer.inference.engine import Engine
+    from vanilla_transformer.inference.engine_pool import usual_slots
+
+    torch.set_num_threads(threads)
+    start = time.perf_counter()
+    for precision in precisions:
+        engine = Engine(model, usual_slots(beams), num_beams=beams, precision=precision, compile=True)
+        for size in engine.compile_steps(longest, slots or None):
+            step = f"{precision}, {size.slots} sentences at once, up to {size.room} tokens, {threads} threads"
+            print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
+
+
+def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> str:
+    """Compare the precisions, print a table, and store and return the one that `auto` means on this machine."""
     from vanilla_transformer.evaluation.precisions import MOST_BLEU_LOSS, choose_precision, compare_precisions
     from vanilla_transformer.inference.loading import load_tokenizer
     from vanilla_transformer.inference.precision import save_choice
@@ -69,14 +100,38 @@ def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams
     reason = f"{reason}, BLEU {chosen.bleu - exact.bleu:+.2f}, on {len(pairs)} sentences."
     save_choice(model, chosen.precision, reason)
     print(f"\n`auto` is {chosen.precision}, the fastest that loses at most {MOST_BLEU_LOSS} BLEU: {reason}")
+    return chosen.precision
 
 
-def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]]]:
-    """Check the flags, and return the numbers of slots and the sentence pairs that they name."""
-    from vanilla_transformer.data.readers import read_text_files
+def _choose_workers(
+    name: str, model: Any, sentences: list[str], counts: list[int], precision: str, beams: int
+) -> None:
+    """Compare numbers of workers, print a table, and store the one that `auto` means on this machine."""
+    import torch
+
+    from vanilla_transformer.cpu_utils import usable_cores
+    from vanilla_transformer.evaluation.worker_counts import choose_workers, compare_workers
+    from vanilla_transformer.inference.engine_workers import save_workers, threads_of
+
+    results = compare_workers(name, sentences, counts, precision, num_beams=beams)
+    print("\n| workers | threads of each | sentences a second |\n|---|---|---|")
+    for each in results:
+        threads = threads_of(each.workers, usable_cores(), torch.get_num_threads())
+        speed = f"{each.sentences_per_second:.1f}" if each.sentences_per_second else "not enough memory"
+        print(f"| {each.workers} | {threads} | {speed} |")
+    chosen, one = choose_workers(results), results[0]
+    reason = f"{chosen.sentences_per_second / one.sentences_per_second:.2f} times the speed of one."
+    save_workers(model, precision, beams, chosen.workers, reason)
+    print(f"\n`--workers auto` is {chosen.workers}: {reason}")
+
+
+def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]], list[str]]:
+    """Check the flags, and return the numbers of slots, the sentence pairs and the sentences that they name."""
+    from vanilla_transformer.data.readers import read_lines, read_text_files
     from vanilla_transformer.inference.precision import AUTO, check_precision
 
     check_precision(options.precision)
+    parse_workers(options.workers)
     for name in ("num_beams", "longest"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -84,9 +139,16 @@ def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]]]
     numbers = [] if options.slots is None else options.slots.split(",")
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise ValueError(f"--slots must be whole numbers of 1 or more, separated by commas, got {options.slots!r}.")
-    given = [f"--{name}" for name in ("source", "target") if getattr(options, name) is not None]
-    if len(given) != (2 if options.precision == AUTO else 0):
-        found = ", ".join([f"--precision {options.precision}", *given])
-        raise ValueError(f"--precision auto needs --source and --target, and nothing else uses them, got {found}.")
-    pairs = read_text_files(options.source, options.target) if options.source and options.target else []
-    return [int(number) for number in numbers], [(pair.source, pair.target) for pair in pairs]
+    slots = [int(number) for number in numbers]
+    needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
+    given = {name for name in ("source", "target") if getattr(options, name) is not None}
+    if given != needed:
+        found = ", ".join([f"--precision {options.precision}", f"--workers {options.workers}"])
+        found = ", ".join([found, *(f"--{name}" for name in sorted(given))])
+        rule = "--precision auto needs --source and --target, --workers auto needs --source"
+        raise ValueError(f"{rule}, and nothing else uses them, got {found}.")
+    if options.source and options.target:
+        pairs = [(pair.source, pair.target) for pair in read_text_files(options.source, options.target)]
+        return slots, pairs, [source for source, _ in pairs]
+    sentences = [line for line in read_lines(options.source) if line] if options.source else []
+    return slots, [], sentences

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import PRECISION_HELP, parse, require_one_model
+from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers, require_one_model
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
@@ -55,6 +55,7 @@ class EvaluateArguments:
         default=None, metadata={"help": "Beam size; by default the checkpoint's (4 in the paper)."}
     )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -84,6 +85,7 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     Raises:
         ValueError: the message names the option.
     """
+    from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.inference.precision import check_precision
 
@@ -105,6 +107,8 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {options.name!r}.")
     if options.precision is not None:
         check_precision(options.precision)
+    if parse_workers(options.workers) != 1 and process_state().num_processes > 1:
+        raise ValueError(f"--workers is for one process, got {process_state().num_processes} of `accelerate launch`.")
     corpus_metrics(options.paper_bleu)
 
 
@@ -140,14 +144,20 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
 
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
+    from vanilla_transformer.inference.engine_workers import open_pipeline
     from vanilla_transformer.inference.loading import load_pretrained, load_tokenizer
 
     assert options.source  # see `_check`
+    sentences, workers = read_lines(options.source), parse_workers(options.workers)
+    beams: dict[str, Any] = {} if options.num_beams is None else {"num_beams": options.num_beams}
+    if workers != 1:
+        with open_pipeline(name, workers, options.precision, options.num_beams) as translate:
+            return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **beams)]
     model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name)
-    given: dict[str, Any] = {"num_beams": options.num_beams, "precision": options.precision}
-    given = {name: value for name, value in given.items() if value is not None}
     model = model.to(process_state().device)
-    return translate_on_all_processes(model, tokenizer, read_lines(options.source), progress_bar=True, **given)
+    return translate_on_all_processes(
+        model, tokenizer, sentences, progress_bar=True, precision=options.precision, **beams
+    )
 
 
 def _write_results(hypotheses: Sequence[str], found: "Report", options: EvaluateArguments) -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .arguments import PRECISION_HELP, parse
+from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers
 
 
 @dataclass
@@ -20,6 +20,7 @@ class TranslateArguments:
     )
     batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -28,11 +29,11 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
     generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
-    precision = generate_kwargs.pop("precision", None)
-    from vanilla_transformer.inference.loading import load_pipeline
+    precision, workers = generate_kwargs.pop("precision", None), parse_workers(generate_kwargs.pop("workers"))
+    from vanilla_transformer.inference.engine_workers import open_pipeline
 
-    translate = load_pipeline(model, precision=precision)
     texts: Iterable[str] = sentences or (line.rstrip("\n") for line in sys.stdin)
-    for translations in translate(texts, **generate_kwargs):
-        for translation in translations if isinstance(translations, list) else [translations]:
-            print(translation["translation_text"], flush=True)
+    with open_pipeline(model, workers, precision, options.num_beams) as translate:
+        for translations in translate(texts, **generate_kwargs):
+            for translation in translations if isinstance(translations, list) else [translations]:
+                print(translation["translation_text"], flush=True)

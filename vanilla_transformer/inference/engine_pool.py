@@ -19,7 +19,7 @@ from vanilla_transformer.generation_vanilla_transformer import check_parameters,
 from .compiled_steps import cache_is_used, check_compile
 from .engine import Engine
 from .fast_search import PLAIN_OPTIONS, fits_positions, unfollowed_options
-from .precision import PRECISIONS, cast, check_precision, resolve_precision
+from .precision import cast, check_precision, precision_of, resolve_precision
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
@@ -72,7 +72,7 @@ class EnginePool:
             return None
         resolved = engine_options(levels)
         problem = find_problem(model, levels, resolved)
-        precision = self.precision or _name_of(model)
+        precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
             with self._lock:
                 return self._find(model, precision, resolved)
@@ -164,11 +164,6 @@ def _is_option(model: Any, name: str) -> bool:
 def usual_slots(beams: int) -> int:
     """Return the number of slots of a pipeline's engines."""
     return _SLOTS["greedy" if beams == 1 else "beams"]
-
-
-def _name_of(model: Any) -> str | None:
-    """Return the precision of a model, or None if the engine does not know it."""
-    return next((name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None)
 
 
 def _kind(model: Any) -> str:

@@ -33,6 +33,11 @@ def check_precision(precision: str) -> None:
         raise ValueError(f"`precision` must be one of {known}, got {precision!r}.")
 
 
+def precision_of(model: Any) -> str | None:
+    """Return the precision of a model's weights, or None if the engine does not know it."""
+    return next((name for name, dtype in PRECISIONS.items() if dtype == getattr(model, "dtype", None)), None)
+
+
 def cast(model: _Model, precision: str) -> _Model:
     """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another one.
 
@@ -93,5 +98,5 @@ def _choice_file(model: Any) -> Path:
     return cache_root() / "precisions" / f"{identity_of(model)}.json"
 
 
-__all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "resolve_precision"]
-__all__ += ["round_to_int8", "save_choice"]
+__all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "precision_of"]
+__all__ += ["resolve_precision", "round_to_int8", "save_choice"]

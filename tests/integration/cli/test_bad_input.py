@@ -316,6 +316,30 @@ FLAGS = {
         {"a": b"a\n", "b": b"a\nb\n"},
         "lines",
     ),
+    "compile: workers without text": (["compile", "model", "--workers", "auto"], {}, "--workers auto needs --source"),
+    "compile: workers with references": (
+        ["compile", "model", "--workers", "auto", "--source", "a", "--target", "a"],
+        {"a": b"a\n"},
+        "nothing else uses them, got --precision float32, --workers auto, --source, --target",
+    ),
+    "compile: workers with blank text": (
+        ["compile", "model", "--workers", "auto", "--source", "a"],
+        {"a": b"\n \n"},
+        "a is empty",
+    ),
+    **{
+        f"{command}: {number} workers": (
+            [command, "model", *flags, "--workers", number],
+            {"a": b"a\n"},
+            f"`workers` must be an integer from 1 to .*, got {got}",
+        )
+        for command, flags in (
+            ("translate", ["A."]),
+            ("compile", []),
+            ("evaluate", ["--source", "a", "--target", "a"]),
+        )
+        for number, got in (("0", "0"), ("x", "'x'"), ("-1", "'-1'"), ("9999", "9999"))
+    },
     "average: one model": (["average-checkpoints", "model", "--output_dir", "out"], {}, "at least two"),
     "average: output holds a model": (
         ["average-checkpoints", "model", "model", "--output_dir", "model"],

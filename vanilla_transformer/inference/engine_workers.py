@@ -1,0 +1,224 @@
+"""
+Translate in several processes, each with its own engine and a share of the cores.
+
+A step of a small model cannot use many cores, and engines in threads of one process take turns: a compiled step holds
+Python's lock.
+"""
+
+import json
+import math
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing, contextmanager
+from functools import lru_cache, partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForSeq2SeqLM
+from transformers.utils import logging
+
+from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.file_utils import write_text_atomically
+
+from . import compiled_steps
+from .loading import load_pipeline, load_pretrained, load_tokenizer
+from .precision import AUTO, precision_of, resolve_precision
+from .translation_pipeline import TranslationPipeline
+
+logger = logging.get_logger(__name__)
+_LEAST, _MOST = 64, 512  # sentences that a worker gets at once
+
+
+class WorkerPipeline(TranslationPipeline):
+    """
+    Translate raw text in worker processes on the CPU, as [`TranslationPipeline`] does in one; see [`open_pipeline`].
+
+    Workers start when there is text for them, and load the model from its folder. They use the compiled steps of the
+    cache, and compile none. Like all that starts processes, a script needs `if __name__ == "__main__":`.
+
+    Args:
+        name: The folder of the model, or its name on the Hub.
+        loaded: A pipeline with the same model.
+        workers: Processes, at most as many as the cores that this process may use.
+        precision: See [`TranslationPipeline`].
+
+    Raises:
+        ValueError: `workers` is out of range, or the precision is unknown.
+        ChildProcessError: On a call, if a worker was killed.
+    """
+
+    def __init__(self, name: str | Path, loaded: TranslationPipeline, workers: int, precision: str | None = None):
+        check_workers(workers)
+        super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
+        self.workers, self.threads = workers, threads_of(workers, usable_cores(), torch.get_num_threads())
+        context = get_context("spawn")
+        reader, self._lifeline = context.Pipe(duplex=False)
+        self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
+        self._task = partial(_translate_chunk, str(name), precision)
+
+    def close(self) -> None:
+        """End the workers, even while they translate."""
+        self._lifeline.close()
+        self._executor.shutdown(cancel_futures=True)
+
+    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[str]]:
+        translations = dict[int, list[str]]()
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
+        futures = dict[Future, list[int]]()
+        try:
+            for chunk in _split(order, self.workers):
+                futures[self._submit([sentences[index] for index in chunk], batch_size, options)] = chunk
+            for future in as_completed(futures):
+                translations |= zip(futures[future], future.result(), strict=True)
+                report(len(futures[future]))
+        except BrokenProcessPool as error:
+            hint = f"Memory may not suffice for {self.workers} workers: take fewer."
+            raise ChildProcessError(f"A worker process was killed, so nothing is translated. {hint}") from error
+        finally:
+            for future in futures:
+                future.cancel()
+        return [translations[index] for index in range(len(sentences))]
+
+    def _submit(self, *arguments: Any) -> Future:
+        """Submit a chunk. Workers that start now inherit that SIGINT is blocked: Ctrl-C is for their parent."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return self._executor.submit(self._task, *arguments)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def open_pipeline(
+    name: str | Path, workers: int | str = 1, precision: str | None = None, num_beams: int | None = None
+) -> Iterator[TranslationPipeline]:
+    """
+    Yield the pipeline of a model: for one worker as [`load_pipeline`] returns it, else a [`WorkerPipeline`].
+
+        >>> with open_pipeline("runs/mine", workers=4) as translate:
+        ...     answers = translate(sentences)
+
+    Args:
+        workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
+        num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
+
+    Raises:
+        ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU.
+    """
+    if workers != AUTO:
+        check_workers(workers)
+    translate = load_pipeline(name, precision=precision)
+    model = translate.model
+    precision = None if precision is None else resolve_precision(model, precision)
+    on_cpu = model.device.type == "cpu"
+    if workers == AUTO:
+        workers = resolve_workers(model, precision, num_beams) if on_cpu else 1
+    if workers == 1:
+        yield translate
+    elif not on_cpu:
+        raise ValueError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
+    else:
+        with closing(WorkerPipeline(name, translate, int(workers), precision)) as parallel:
+            del translate
+            yield parallel
+
+
+def check_workers(workers: Any) -> None:
+    """Check a number of workers.
+
+    Raises:
+        ValueError: It is not an integer from 1 to the number of cores.
+    """
+    cores = usable_cores()
+    if type(workers) is not int or not 1 <= workers <= cores:
+        rule = f"from 1 to {cores}, the number of cores that this process may use"
+        raise ValueError(f"`workers` must be an integer {rule}, or 'auto', got {workers!r}.")
+
+
+def threads_of(workers: int, cores: int, most: int) -> int:
+    """Return the threads of each worker: its share of the cores, and not more than `most`."""
+    return max(1, min(cores // workers, most))
+
+
+def worker_counts(cores: int, most: int) -> list[int]:
+    """Return the numbers of workers to compare: 1, 2, 4, … and `cores`. None leaves cores idle that another one uses.
+
+    Args:
+        most: The threads that a process may have.
+    """
+    counts = [*(2**exponent for exponent in range(cores.bit_length()) if 2**exponent < cores), cores]
+    by_threads = {threads_of(count, cores, most): count for count in counts}  # the largest of each
+    return sorted({1, *by_threads.values()})
+
+
+def resolve_workers(model: Any, precision: str | None, num_beams: int | None = None) -> int:
+    """Return the number of workers that [`save_workers`] stored for this model on this machine, or 1. Log it."""
+    try:
+        choice = json.loads(_choice_file(model, precision, num_beams).read_text(encoding="utf-8"))
+        workers, reason = choice["workers"], choice["reason"]
+        check_workers(workers)
+    except (OSError, ValueError, LookupError, TypeError):
+        hint = "Measure them with `vanilla-transformer compile MODEL --workers auto --source FILE`."
+        workers, reason = 1, f"no others were measured for this model and search on this machine. {hint}"
+    logger.warning_once(f'`workers="auto"` is {workers}: {reason}')
+    return workers
+
+
+def save_workers(model: Any, precision: str | None, num_beams: int | None, workers: int, reason: str) -> None:
+    """Store the number of workers that `"auto"` means for this model, precision and beam size on these cores."""
+    content = json.dumps({"workers": workers, "reason": reason}) + "\n"
+    write_text_atomically(_choice_file(model, precision, num_beams), content)
+
+
+def _choice_file(model: Any, precision: str | None, num_beams: int | None) -> Path:
+    beams = num_beams or model.generation_config.num_beams or 1
+    settings = precision or precision_of(model), beams, usable_cores(), torch.get_num_threads()
+    name = compiled_steps.identity_of(model, *settings)
+    return compiled_steps.cache_root() / "workers" / f"{name}.json"
+
+
+def _split(order: list[int], workers: int) -> Iterator[list[int]]:
+    """Split work into chunks that become smaller, so that all workers end at about the same time."""
+    start = 0
+    while start < len(order):
+        size = min(_MOST, max(_LEAST, (len(order) - start) // (2 * workers)))
+        yield order[start : start + size]
+        start += size
+
+
+def _start_worker(lifeline: Connection, threads: int) -> None:
+    threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # whose threads would be as many as cores
+    torch.set_num_threads(threads)
+    compiled_steps.EAGER_SECONDS = math.inf  # or each worker would compile the same steps in the background
+    logging.set_verbosity_error()  # the parent has loaded the same model, and shown its warnings
+    logging.disable_progress_bar()
+
+
+def _end_with(lifeline: Connection) -> None:
+    """End this process when the parent closes its end of a pipe, or dies."""
+    lifeline.poll(None)
+    os._exit(1)
+
+
+def _translate_chunk(
+    name: str, precision: str | None, sentences: list[str], batch_size: int, options: dict
+) -> list[list[str]]:
+    return _load(name, precision)._generate(sentences, batch_size, options, lambda count: None)
+
+
+@lru_cache(maxsize=1)
+def _load(name: str, precision: str | None) -> TranslationPipeline:
+    model = load_pretrained(AutoModelForSeq2SeqLM, name)
+    return TranslationPipeline(model, load_tokenizer(name), device="cpu", precision=precision)
+
+
+__all__ = ["WorkerPipeline", "check_workers", "open_pipeline", "resolve_workers", "save_workers", "threads_of"]
+__all__ += ["worker_counts"]

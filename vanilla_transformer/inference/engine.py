@@ -27,7 +27,8 @@ from .static_search import SearchOptions, SearchStep
 from .weight_packing import inputs_of
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
-_FEW_SLOTS = (1, 8)  # that are used as long as they are enough
+_FEW_SLOTS = {1: 1, 8: 16}  # and sentences up to which they are used: two rounds of 8 slots take less than one of many
+_PATIENCE = 1024  # steps that a long sentence may be set aside while others enter
 _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 
 
@@ -50,6 +51,27 @@ class _Encoded(NamedTuple):
     limit: int
     row: int
     layers: list[tuple[Tensor, Tensor]]
+
+
+class _Entry(NamedTuple):
+    """
+    A sentence in a slot: its key, the length of its source, and the steps that had been run when it entered.
+
+    `stays` is True if it was set aside before.
+    """
+
+    key: Any
+    length: int
+    entered: int
+    stays: bool = False
+
+
+class _Aside(NamedTuple):
+    """A long sentence that waits for a slot: its entry, what its slot held, and the steps that had been run."""
+
+    entry: _Entry
+    rows: list[Tensor]
+    since: int
 
 
 class Engine:
@@ -115,8 +137,9 @@ class Engine:
         self.slot_sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.slot_sizes[0], _LEAST_ROOM)
         self.buffers = SlotBuffers(self.model, self.options.num_beams, first)
-        self._owners: list[Any] = [None] * first.slots  # the key of the source in each slot
-        self._entries = [(0, 0)] * first.slots  # its length, and the steps that had been run when it entered
+        self._entries: list[_Entry | None] = [None] * first.slots  # the sentence in each slot
+        self._aside: deque[_Aside] = deque()
+        self._aside_returns = False
         self._steps_run = 0
 
     @staticmethod
@@ -193,7 +216,7 @@ class Engine:
                 self._clear()
 
     def _finish(self, count: int) -> Iterator[tuple[Any, list[Hypothesis]]]:
-        while self._waiting or self._encoded or any(owner is not None for owner in self._owners):
+        while self._present():
             yield from self._advance(count)
 
     @torch.inference_mode()
@@ -215,21 +238,52 @@ class Engine:
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return the sentences that are done."""
-        present = len(self._waiting) + len(self._encoded) + len(self._occupied())
-        slots = next((few for few in self.slot_sizes if few >= present), self.slots)
+        present = self._present()
+        slots = next((few for few, most in _FEW_SLOTS.items() if present <= most and few < self.slots), self.slots)
+        self._set_aside([*self._occupied()][slots:])
         self._resize(SlotSize(slots, self.buffers.size.room))
         self._fill_slots()
-        entries = [self._entries[slot] for slot in self._occupied()]
-        used = max(max(length, self._steps_run - entered + self._look_every) for length, entered in entries)
-        self._resize(SlotSize(slots, _room_for(used)))
+        while self._set_long_ones_aside():
+            self._fill_slots()
+        self._resize(SlotSize(slots, max(self._rooms().values())))
         self.steps.run(self._look_every, *self.buffers.arguments)
         self._steps_run += self._look_every
         done = self.buffers.state.done.tolist()
         ended = [slot for slot in self._occupied() if done[slot]]
         return self._take(ended, count) if ended else []
 
-    def _occupied(self) -> list[int]:
-        return [slot for slot, owner in enumerate(self._owners) if owner is not None]
+    def _present(self) -> int:
+        """Return the number of sentences in the engine."""
+        return len(self._waiting) + len(self._encoded) + len(self._aside) + len(self._occupied())
+
+    def _occupied(self) -> dict[int, _Entry]:
+        return {slot: entry for slot, entry in enumerate(self._entries) if entry is not None}
+
+    def _rooms(self) -> dict[int, int]:
+        """Return the room that each sentence needs until the next look, for each slot in use."""
+        end = self._steps_run + self._look_every
+        return {slot: _room_for(max(each.length, end - each.entered)) for slot, each in self._occupied().items()}
+
+    def _set_long_ones_aside(self) -> bool:
+        """
+        Free the slots of the few sentences that need more room than the others, if new ones can enter instead.
+
+        All slots compute attention over the same room. The long ones return together. Return whether there were any.
+        """
+        if self._aside_returns or not (self._waiting or self._encoded):
+            return False
+        rooms = self._rooms()
+        usual = sorted(rooms.values())[len(rooms) * 3 // 4]
+        long = [slot for slot, each in self._occupied().items() if rooms[slot] > 2 * usual and not each.stays]
+        self._set_aside(long)
+        return bool(long)
+
+    def _set_aside(self, slots: list[int]) -> None:
+        """Keep the sentences of some slots for later, and free the slots."""
+        entries = self._occupied()
+        for slot in slots:
+            self._aside.append(_Aside(entries[slot], self.buffers.copy_rows(slot), self._steps_run))
+        self._free(slots)
 
     def _take(self, done: list[int], count: int) -> list[tuple[Any, list[Hypothesis]]]:
         """Return the keys and hypotheses of slots that are done, and free these slots."""
@@ -245,19 +299,36 @@ class Engine:
             ]
             for columns in each
         ]
-        keys = [self._owners[slot] for slot in done]
+        entries = self._occupied()
+        keys = [entries[slot].key for slot in done]
         self._free(done)
         return list(zip(keys, hypotheses, strict=True))
 
     def _fill_slots(self) -> None:
-        """Let encoded sources enter free slots, once enough slots are free to pay for it."""
-        free = [slot for slot, owner in enumerate(self._owners) if owner is None]
-        while len(free) >= max(1, len(self._owners) // 16) and (self._waiting or self._encoded):
+        """Let sentences enter free slots, once enough slots are free to pay for it."""
+        free = [slot for slot, entry in enumerate(self._entries) if entry is None]
+        self._return_long_ones(free)
+        while len(free) >= max(1, len(self._entries) // 16) and (self._waiting or self._encoded):
             if not self._encoded:
                 self._encode([self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))])
             together = [each for each in self._encoded if each.layers is self._encoded[0].layers][: len(free)]
             self._enter(free[: len(together)], [self._encoded.popleft() for _ in together])
             del free[: len(together)]
+
+    def _return_long_ones(self, free: list[int]) -> None:
+        """Let sentences that were set aside return to free slots, which are removed from the list, if it is time."""
+        if not self._aside:
+            self._aside_returns = False
+            return
+        many = len(self._aside) >= self.slots
+        late = self._steps_run - self._aside[0].since > _PATIENCE
+        self._aside_returns = self._aside_returns or many or late or not (self._waiting or self._encoded)
+        while self._aside_returns and self._aside and free:
+            entry, rows, since = self._aside.popleft()
+            entered = entry.entered + self._steps_run - since
+            self._entries[free[0]] = entry._replace(entered=entered, stays=True)
+            self._resize(SlotSize(len(self._entries), max(self._rooms().values())))
+            self.buffers.restore_rows(free.pop(0), rows)
 
     def _checked(self, position: int, source: Sequence[int]) -> Sequence[int]:
         """Return a source, or raise an error if the encoder cannot read it."""
@@ -313,7 +384,7 @@ class Engine:
         limits = torch.tensor([source.limit for source in batch], device=index.device)
         state.start(index, limits, self.config.decoder_start_token_id)
         for slot, source in zip(slots, batch, strict=True):
-            self._owners[slot], self._entries[slot] = source.key, (source.length, self._steps_run)
+            self._entries[slot] = _Entry(source.key, source.length, self._steps_run)
 
     def _limit(self, source_length: int) -> int:
         """Return how many tokens the translation of a source may have."""
@@ -332,22 +403,21 @@ class Engine:
         """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
         if size == self.buffers.size:
             return
-        kept = self._occupied() if size.slots < len(self._owners) else [*range(len(self._owners))]
+        kept = [*self._occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]
         self.buffers.resize(size, kept)
-        more = size.slots - len(kept)
-        self._owners = [self._owners[slot] for slot in kept] + [None] * more
-        self._entries = [self._entries[slot] for slot in kept] + [(0, 0)] * more
+        self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
 
     def _free(self, slots: list[int]) -> None:
         self.buffers.state.stop(torch.tensor(slots, dtype=torch.long, device=self.model.device))
         for slot in slots:
-            self._owners[slot] = None
+            self._entries[slot] = None
 
     def _clear(self) -> None:
         self._waiting.clear()
         self._encoded.clear()
+        self._aside.clear()
         with torch.inference_mode():
-            self._free(self._occupied())
+            self._free([*self._occupied()])
 
 
 def _joined_linears(model: Any) -> list[Any]:

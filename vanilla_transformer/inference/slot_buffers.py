@@ -51,6 +51,16 @@ class SlotBuffers:
             target[(slice(len(kept)), *common)] = source[(rows, *common)]
         self.size, (self.state, self.memory) = size, new
 
+    def copy_rows(self, slot: int) -> list[Tensor]:
+        """Return a copy of all that a slot holds."""
+        return [tensor[slot].clone() for tensor in _rows(*self.arguments)]
+
+    def restore_rows(self, slot: int, rows: Sequence[Tensor]) -> None:
+        """Put what [`copy_rows`] returned, for any number of positions, into a slot."""
+        for target, source in zip(_rows(*self.arguments), rows, strict=True):
+            common: Any = tuple(slice(min(sizes)) for sizes in zip(source.shape, target.shape[1:], strict=True))
+            target[slot][common] = source[common]
+
     def _tensors_of(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
         if size not in self._sizes:
             state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)

@@ -83,6 +83,42 @@ def test_engine_decodes_the_last_sentences_in_few_slots(beams):
     assert {size for _, size in sizes} == {1, 8, 16}
 
 
+def short_ones_and(long, number=60):
+    """Return sources of one token, and a longer one after each fifteen of them."""
+    return [[7] * (long if position % 16 == 15 else 1) + [EOS] for position in range(number)]
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.filterwarnings("ignore:Unfeasible length")
+def test_engine_sets_a_few_long_sentences_aside(beams):
+    options = {"num_beams": beams, "max_new_tokens_beyond_source": 0, "min_new_tokens": 70}
+    engine, steps = engine_of(slots=20, max_new_tokens=None, **options), []
+    run = engine.steps.run
+    engine.steps.run = lambda count, *arguments: (steps.append(engine.buffers.size), run(count, *arguments))
+    finished = [position for position, _ in engine.translate_stream(short_ones_and(60))]
+    assert sorted(finished[-3:]) == [15, 31, 47]
+    assert {size.room for size in steps[1:4]} == {16}  # the long ones wait
+    assert {size.room for size in steps} == {16, 64} and len(steps) < 2 * 61
+    assert_engine_gives_hypotheses_of_library(Case(engine.model, short_ones_and(40, 34), 20, options, 1))
+
+
+def test_engine_returns_long_sentences_to_endless_streams(monkeypatch):
+    monkeypatch.setattr("vanilla_transformer.inference.engine._PATIENCE", 20)
+    engine = engine_of(slots=20)
+    endless = ([7] * (60 if position == 5 else 1) + [EOS] for position in count())
+    for number, (position, _) in enumerate(engine.translate_stream(endless)):
+        assert number < 400
+        if position == 5:
+            break
+
+
+def test_engine_returns_long_sentences_once_they_could_fill_the_slots():
+    engine = engine_of(slots=20, num_beams=1, max_new_tokens=2)
+    finished = [position for position, _ in engine.translate_stream(short_ones_and(60, 16 * 25))]
+    assert sorted(finished) == [*range(400)]
+    assert finished.index(15) < 20 * 16  # where there are twenty long ones, not at the end of the stream
+
+
 @pytest.mark.parametrize("kind", ["wu", "power"])
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0, -0.5])
 def test_engine_with_enough_beams_matches_exhaustive_search(kind, alpha):

@@ -202,7 +202,7 @@ def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokeniz
 
 
 @pytest.mark.parametrize(
-    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 8), (8, 1, 8), (9, 4, 32), (9, 1, 64), (80, 2, 32)]
+    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 8), (16, 1, 8), (17, 4, 32), (17, 1, 64), (80, 2, 32)]
 )
 def test_pipeline_uses_as_many_slots_as_the_sentences_need(
     monkeypatch, tiny_model, tiny_tokenizer, sentences, beams, slots

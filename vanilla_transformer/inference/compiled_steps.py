@@ -21,6 +21,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ class CompiledSteps:
     def __init__(self, step: nn.Module, compile: bool | str):
         check_compile(compile)
         self.step = step
-        self._compile = compile if next(step.parameters()).device.type == "cpu" else False
+        self._compile = compile
         self._forms: dict[Size, Step] = {}
         self._eager_seconds = defaultdict[Size, float](float)
 
@@ -81,7 +82,7 @@ class CompiledSteps:
         for _ in range(count):
             step(*arguments)
         if step is self.step and self._compile == "auto":
-            size = _size(arguments)
+            size = size_of(arguments)
             before = self._eager_seconds[size]
             self._eager_seconds[size] += time.perf_counter() - start
             if before < EAGER_SECONDS <= self._eager_seconds[size] and _has_compiler():
@@ -91,7 +92,7 @@ class CompiledSteps:
         """Return the step for arguments of these sizes: a compiled one, if there is one or it is to be made now."""
         if not self._compile:
             return self.step
-        size = _size(arguments)
+        size = size_of(arguments)
         if size not in self._forms:
             self._forms[size] = self._load(arguments) or self.step
         return self._forms[size]
@@ -113,10 +114,10 @@ class CompiledSteps:
         if compiled is None:
             logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
         else:
-            self._forms[_size(arguments)] = compiled
+            self._forms[size_of(arguments)] = compiled
 
     def _name(self, arguments: Any) -> str:
-        return f"{self.identity}-{'x'.join(map(str, _size(arguments)))}"
+        return f"{self.identity}-{'x'.join(map(str, size_of(arguments)))}"
 
     def are_cached(self) -> bool:
         """Tell whether the cache has compiled forms of this step, for arguments of any size."""
@@ -178,11 +179,24 @@ def write_package(step: nn.Module, arguments: Any, name: str) -> None:
 
 def compile_step(step: nn.Module, arguments: Any, path: Path) -> None:
     """Compile a step for arguments of these sizes into a package."""
+    with _tracing(step):
+        program = export_step(step, pytree.tree_map(torch.clone, arguments))
+        torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
+
+
+def export_step(step: nn.Module, arguments: Any) -> torch.export.ExportedProgram:
+    """Export a step for arguments of these sizes as a program whose one argument is the list of their tensors."""
+    leaves, structure = pytree.tree_flatten(arguments)
+    with _tracing(step):
+        return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False)
+
+
+@contextmanager
+def _tracing(step: nn.Module) -> Iterator[None]:
+    """Turn autograd off in the way in which the step can be traced."""
     # Quantized weights cannot be traced in inference mode, and weights made in it cannot be traced outside of it.
     with torch.inference_mode(next(step.parameters()).is_inference()), torch.no_grad():
-        leaves, structure = pytree.tree_flatten(pytree.tree_map(torch.clone, arguments))
-        program = torch.export.export(_FlatStep(step, structure), (leaves,), strict=False)
-        torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
+        yield
 
 
 class _CompiledStep:
@@ -234,7 +248,8 @@ def _run_worker(step: nn.Module, arguments: Any, name: str) -> str | None:
     return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
 
 
-def _size(arguments: Any) -> Size:
+def size_of(arguments: Any) -> Size:
+    """Return the numbers of slots, of beams and of positions of a step's arguments."""
     return tuple(arguments[0].ancestors.shape)
 
 
@@ -269,4 +284,4 @@ def _processor() -> str:
 
 
 __all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step", "find_compiler"]
-__all__ += ["cache_root", "identity_of", "write_package"]
+__all__ += ["cache_root", "export_step", "identity_of", "size_of", "write_package"]

@@ -18,8 +18,10 @@ from transformers import GenerationConfig
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest_margin
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .compiled_steps import CompiledSteps
+from .device_copies import HostCopy, to_device
+from .encoding import encode
 from .fast_search import is_supported
+from .graphed_steps import steps_for
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .slot_buffers import SlotBuffers, SlotSize
 from .static_decoder import StaticDecoder
@@ -130,7 +132,7 @@ class Engine:
             decoder = StaticDecoder(self.model)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
-        self.steps = CompiledSteps(step, compile)
+        self.steps = steps_for(step, compile)
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
         self._encoded: deque[_Encoded] = deque()
@@ -248,7 +250,10 @@ class Engine:
         self._resize(SlotSize(slots, max(self._rooms().values())))
         self.steps.run(self._look_every, *self.buffers.arguments)
         self._steps_run += self._look_every
-        done = self.buffers.state.done.tolist()
+        look = HostCopy(self.buffers.state.done)
+        if self._look_every > 1 and self._waiting and not self._encoded:
+            self._encode_waiting()  # which launches operations while the steps run
+        (done,) = look.wait()
         ended = [slot for slot in self._occupied() if done[slot]]
         return self._take(ended, count) if ended else []
 
@@ -287,11 +292,11 @@ class Engine:
 
     def _take(self, done: list[int], count: int) -> list[tuple[Any, list[Hypothesis]]]:
         """Return the keys and hypotheses of slots that are done, and free these slots."""
-        state, slots = self.buffers.state, torch.tensor(done, device=self.model.device)
+        state, slots = self.buffers.state, to_device(done, self.model.device)
         lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
         tokens = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
         ends = (state.finished_tokens, state.finished_lengths, state.finished_scores)
-        each = zip(tokens.tolist(), *(end[slots, :count].tolist() for end in ends), strict=True)
+        each = zip(*HostCopy(tokens, *(end[slots, :count] for end in ends)).wait(), strict=True)
         hypotheses = [
             [
                 Hypothesis([*line[1:length], last][:length], score)
@@ -310,7 +315,7 @@ class Engine:
         self._return_long_ones(free)
         while len(free) >= max(1, len(self._entries) // 16) and (self._waiting or self._encoded):
             if not self._encoded:
-                self._encode([self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))])
+                self._encode_waiting()
             together = [each for each in self._encoded if each.layers is self._encoded[0].layers][: len(free)]
             self._enter(free[: len(together)], [self._encoded.popleft() for _ in together])
             del free[: len(together)]
@@ -350,18 +355,14 @@ class Engine:
         eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
         return [token for token in source if token not in eos]
 
-    def _encode(self, sentences: Sequence[tuple[Any, Sequence[int]]]) -> None:
+    def _encode_waiting(self) -> None:
         """Run the encoder, and project its outputs to the keys and values of each layer of the decoder."""
+        sentences = [self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))]
         seen = [self._seen(source) for _, source in sentences]
         read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
-        lengths = [len(tokens) for tokens in read]
-        ids = nn.utils.rnn.pad_sequence([torch.tensor(tokens) for tokens in read], batch_first=True).to(
-            self.model.device
-        )  # (W, S)
-        mask = torch.arange(ids.shape[1]) < torch.tensor(lengths)[:, None]
-        outputs = self.model.get_encoder()(input_ids=ids, attention_mask=mask.long().to(ids.device))
+        states = encode(self.model, read, [len(tokens) for tokens in seen])
         limits = [self._limit(len(tokens)) for tokens in seen]
-        self._project(outputs[0], [*zip([key for key, _ in sentences], lengths, limits, strict=True)])
+        self._project(states, [*zip([key for key, _ in sentences], map(len, read), limits, strict=True)])
 
     def _project(self, states: Tensor, sources: Sequence[tuple[Any, int, int]]) -> None:
         """Queue the keys and values of encoded sources, given the key, the length and the limit of each."""
@@ -376,12 +377,12 @@ class Engine:
         size = self.buffers.size
         self._resize(SlotSize(size.slots, max(size.room, _room_for(longest))))
         state, slot_memory = self.buffers.arguments
-        index, rows = (torch.tensor(each, device=self.model.device) for each in (slots, [one.row for one in batch]))
+        index, rows = (to_device(each, self.model.device) for each in (slots, [one.row for one in batch]))
         for memory, (keys, values) in zip(slot_memory.layers, batch[0].layers, strict=True):
             memory.source_keys[index, :, :longest] = keys[rows, :, :longest]
             memory.source_values[index, :, :longest] = values[rows, :, :longest]
-        slot_memory.source_lengths[index] = torch.tensor(lengths, device=index.device)
-        limits = torch.tensor([source.limit for source in batch], device=index.device)
+        slot_memory.source_lengths[index] = to_device(lengths, index.device)
+        limits = to_device([source.limit for source in batch], index.device)
         state.start(index, limits, self.config.decoder_start_token_id)
         for slot, source in zip(slots, batch, strict=True):
             self._entries[slot] = _Entry(source.key, source.length, self._steps_run)
@@ -408,7 +409,7 @@ class Engine:
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
 
     def _free(self, slots: list[int]) -> None:
-        self.buffers.state.stop(torch.tensor(slots, dtype=torch.long, device=self.model.device))
+        self.buffers.state.stop(to_device(slots, self.model.device))
         for slot in slots:
             self._entries[slot] = None
 

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from .device_copies import to_device
 from .static_decoder import SlotMemory
 from .static_search import SearchState
 
-# Slots times positions of other sizes whose tensors are kept, since allocating takes longer than copying.
-_SPARE = 64 * 64
+# Slots times positions of other sizes whose tensors are kept: allocating takes longer than copying, and on a GPU the
+# step must be captured again for other tensors. There it is 8 GB for the base model with 4 beams in bfloat16.
+_SPARE, _SPARE_ON_GPU = 64 * 64, 2**17
 
 
 class SlotSize(NamedTuple):
@@ -32,6 +34,7 @@ class SlotBuffers:
 
     def __init__(self, model: Any, beams: int, size: SlotSize):
         self._model, self._beams = model, beams
+        self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, SlotMemory]]()
         self.size = size
         self.state, self.memory = self._tensors_of(size)
@@ -45,8 +48,9 @@ class SlotBuffers:
         """Change the size. The given slots become the first ones; the others are empty."""
         old, new = self.arguments, self._tensors_of(size)
         new[0].stop(slice(None))
+        are_first = [*kept] == [*range(len(kept))]
+        rows: Any = slice(len(kept)) if are_first else to_device(kept, self._model.device)
         for source, target in zip(_rows(*old), _rows(*new), strict=True):
-            rows: Any = slice(len(kept)) if [*kept] == [*range(len(kept))] else [*kept]
             common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
             target[(slice(len(kept)), *common)] = source[(rows, *common)]
         self.size, (self.state, self.memory) = size, new
@@ -66,7 +70,7 @@ class SlotBuffers:
             state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
             self._sizes[size] = state, SlotMemory.empty(self._model, size.slots, self._beams, size.room)
         self._sizes.move_to_end(size)
-        while sum(kept.slots * kept.room for kept in self._sizes) - size.slots * size.room > _SPARE:
+        while sum(kept.slots * kept.room for kept in self._sizes) - size.slots * size.room > self._spare:
             self._sizes.popitem(last=False)
         return self._sizes[size]
 

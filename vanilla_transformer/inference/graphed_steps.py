@@ -1,0 +1,132 @@
+"""
+The step of an engine as CUDA graphs.
+
+On a GPU, a step is hundreds of kernels of a few microseconds each, and launching them one by one from Python takes
+longer than running them. A CUDA graph launches them all at once. It holds the addresses of the tensors with which it
+was captured. So there is one graph for each size of the engine's buffers, and when a size gets other buffers, the step
+is captured again.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from transformers.utils import logging
+
+from .compiled_steps import CompiledSteps, Size, Step, check_compile, export_step, find_compiler, size_of
+from .device_copies import deliberate_wait
+
+logger = logging.get_logger(__name__)
+# Runs its second argument a few times, captures the first one without running it, and returns what replays it.
+Capture = Callable[[Callable[[], Any], Callable[[], Any]], Callable[[], Any]]
+_WARM_UPS = 3  # runs in which libraries allocate memory and choose kernels, as the documentation of torch advises
+_one_at_a_time = threading.Lock()  # of captures in this process, a requirement of torch
+
+
+def steps_for(step: nn.Module, compile: bool | str) -> "CompiledSteps | GraphedSteps":
+    """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
+    device = next(step.parameters()).device
+    return GraphedSteps(step, compile, CudaGraphs(device)) if device.type == "cuda" else CompiledSteps(step, compile)
+
+
+class GraphedSteps:
+    """
+    The step of an engine and its captured forms, with the interface of [`CompiledSteps`].
+
+    Args:
+        step: Maps `(state, memory)` to nothing and updates them.
+        compile: `False` for eager steps. `True` compiles a step by inductor before it is captured, and waits.
+        capture: Captures a function.
+
+    Raises:
+        ValueError: `compile` is not one of the three values.
+    """
+
+    def __init__(self, step: nn.Module, compile: bool | str, capture: Capture):
+        check_compile(compile)
+        self.step = step
+        self._compile, self._capture = compile, capture
+        self._forms: dict[Size, tuple[list[int], Step]] = {}  # with the addresses of the buffers of each size
+
+    def run(self, count: int, *arguments: Any) -> None:
+        """Run the step `count` times on a state and a memory, which are updated."""
+        step = self.find(arguments)
+        for _ in range(count):
+            step(*arguments)
+
+    def find(self, arguments: Any) -> Step:
+        """Return the step for exactly these tensors, which is captured if it has not been."""
+        if not self._compile:
+            return self.step
+        addresses = [leaf.data_ptr() for leaf in pytree.tree_leaves(arguments)]
+        known, form = self._forms.get(size_of(arguments), (None, self.step))
+        if known != addresses:
+            form = self._captured(arguments)
+            self._forms[size_of(arguments)] = addresses, form
+        return form
+
+    def are_cached(self) -> bool:
+        """Return False: graphs are not kept on disk."""
+        return False
+
+    def _captured(self, arguments: Any) -> Step:
+        """Capture the step with these tensors, which keep their values: only copies of them are used to warm up."""
+        try:
+            copies = pytree.tree_map(torch.clone, arguments)
+            step = _compiled(self.step, copies) if self._compile is True and _can_compile() else self.step
+            replay = self._capture(partial(step, *arguments), partial(step, *copies))
+        except Exception as error:  # of the driver, the allocator or the compiler
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            logger.warning_once(f"Capturing a CUDA graph failed, so decoding is not captured: {reason}.")
+            return self.step
+        return lambda *_: replay()
+
+
+class CudaGraphs:
+    """Capture functions as CUDA graphs. They share their memory, since they never run at once and return nothing."""
+
+    def __init__(self, device: torch.device):
+        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._first: torch.cuda.CUDAGraph | None = None  # whose memory the others use
+
+    def __call__(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> Callable[[], None]:
+        with deliberate_wait(), _one_at_a_time:
+            return partial(self._replay, self._captured(function, warm_up))
+
+    def _captured(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+        current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()
+        pool = None if self._first is None else self._first.pool()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            for _ in range(_WARM_UPS):
+                warm_up()
+            with torch.cuda.graph(graph, pool, self._stream, capture_error_mode="thread_local"):
+                function()
+        current.wait_stream(self._stream)
+        self._first = self._first or graph
+        return graph
+
+    def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
+        with torch.cuda.device(self._device):
+            graph.replay()
+
+
+def _compiled(step: nn.Module, arguments: Any) -> Step:
+    """Return a step for arguments of these sizes that inductor compiles at its first call."""
+    compiled = torch.compile(export_step(step, arguments).module(), dynamic=False)
+    return lambda *tensors: compiled(pytree.tree_leaves(tensors))
+
+
+def _can_compile() -> bool:
+    if find_spec("triton") is None or find_compiler() is None:
+        logger.warning_once("There is no Triton or no C++ compiler, so decoding is captured but not compiled.")
+        return False
+    return True
+
+
+__all__ = ["Capture", "CudaGraphs", "GraphedSteps", "steps_for"]

@@ -48,7 +48,7 @@ demo: $(READY) ## Train on the bundled English-German corpus, score, translate a
 
 test: $(READY_DEV) ## Style, types, unit and integration tests (at most 12 minutes on two cores)
 	$(MAKE) --no-print-directory check
-	$(PYTEST) tests/unit tests/integration
+	$(PYTEST) tests/unit tests/integration tests/gpu
 	$(BIN)/python tools/check_bytecode.py
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)

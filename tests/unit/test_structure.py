@@ -120,10 +120,16 @@ def test_ci_runs_make_test_and_nothing_else():
 
 def test_tests_import_helpers_only():
     tests = [path for path in (ROOT / "tests").rglob("*.py") if path.name.startswith("test_")]
-    imported = re.compile(r"from tests\.(unit|integration|slow)\b|from tests\.?\S*\btest_")
+    imported = re.compile(r"from tests\.(unit|integration|slow|gpu)\b|from tests\.?\S*\btest_")
     assert [path.name for path in tests if imported.search(path.read_text())] == []
 
 
 def test_slow_tests_are_in_one_folder():
     others = [path for tier in ("unit", "integration") for path in (ROOT / "tests" / tier).rglob("*.py")]
     assert [path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())] == []
+
+
+def test_gpu_tests_skip_without_a_gpu():
+    """They run on machines with few packages, without the fixtures of `tests/conftest.py`."""
+    texts = [path.read_text() for path in (ROOT / "tests" / "gpu").rglob("test_*.py")]
+    assert texts and all("\npytestmark = pytest.mark.skipif(not torch.cuda.is_available()" in text for text in texts)

@@ -96,7 +96,8 @@ class Engine:
             measurement.
         compile: `"auto"` uses the compiled steps of the cache and decodes other sizes eagerly; it compiles a size in
             the background, with low priority, once that has taken 20 seconds. `True` compiles a size that the
-            cache lacks at once, and waits. `False` decodes eagerly.
+            cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
+            graph, and `True` compiles it before, and waits.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
 
@@ -409,7 +410,8 @@ class Engine:
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
 
     def _free(self, slots: list[int]) -> None:
-        self.buffers.state.stop(to_device(slots, self.model.device))
+        if slots:
+            self.buffers.state.stop(to_device(slots, self.model.device))
         for slot in slots:
             self._entries[slot] = None
 

@@ -1,0 +1,132 @@
+"""
+The engine on a GPU: the tokens of `generate()`, captured steps, and a host that does not wait.
+
+`pytest --confcutdir tests/gpu tests/gpu` runs them with the packages of a plain installation and pytest alone.
+"""
+
+import random
+
+import pytest
+import torch
+
+from tests.tiny import tiny_model
+from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.graphed_steps import GraphedSteps
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+EOS = 2
+# With "auto", steps are captured.
+every_mode = pytest.mark.parametrize("compile", [False, "auto"], ids=["eager", "captured"])
+every_search = pytest.mark.parametrize("beams", [1, 4], ids=["greedy", "beam4"])
+
+
+def model_of(**changes):
+    """Return a model whose translations differ, on the GPU."""
+    return tiny_model(**{"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes).to("cuda")
+
+
+def engine_of(model, beams, **options):
+    return Engine(model, slots=5, num_beams=beams, **{"max_new_tokens": 20} | options)
+
+
+def sources(number=24):
+    draw = random.Random(0)
+    return [[draw.randrange(5, 40) for _ in range(draw.choice([1, 3, 5, 30]))] + [EOS] for _ in range(number)]
+
+
+def tokens_of(results):
+    return [hypotheses[0].tokens for hypotheses in results]
+
+
+@pytest.fixture
+def no_sync():
+    """Let operations that make the host wait for the GPU fail."""
+    torch.cuda.set_sync_debug_mode("error")
+    yield
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@every_mode
+@every_search
+def test_engine_gives_tokens_of_generate(beams, compile):
+    model = model_of()
+    engine = engine_of(model, beams, compile=compile)
+    found = tokens_of(engine.translate_tokens(sources()))
+    for source, tokens in zip(sources(), found, strict=True):
+        ids = torch.tensor([source], device="cuda")
+        expected = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)[0, 1:]
+        assert tokens == expected[: len(tokens)].tolist()
+
+
+@every_mode
+@every_search
+def test_engine_gives_tokens_of_the_cpu(beams, compile):
+    model = model_of()
+    expected = tokens_of(engine_of(model_of().cpu(), beams, compile=False).translate_tokens(sources()))
+    engine = engine_of(model, beams, compile=compile)
+    for _ in range(2):  # captured in the first round, replayed in the second one
+        assert tokens_of(engine.translate_tokens(sources())) == expected
+
+
+@every_search
+def test_engine_captures_each_size_once(beams):
+    engine = engine_of(model_of(), beams)
+    assert isinstance(engine.steps, GraphedSteps)
+    engine.translate_tokens(sources())
+    forms = {size: form for size, (_, form) in engine.steps._forms.items()}
+    assert len(forms) > 1 and engine.steps.step not in forms.values()  # no capture failed
+    engine.translate_tokens(sources())
+    assert {size: form for size, (_, form) in engine.steps._forms.items()} == forms
+
+
+@every_search
+def test_engine_captures_again_after_other_sizes_took_the_memory(beams):
+    model = model_of()
+    expected = tokens_of(engine_of(model, beams, compile=False).translate_tokens(sources()))
+    engine = engine_of(model, beams)
+    engine.buffers._spare = 0
+    for _ in range(3):
+        assert tokens_of(engine.translate_tokens(sources())) == expected
+        torch.cuda.empty_cache()
+
+
+@every_mode
+@every_search
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision, no_sync):
+    engine = engine_of(model_of(), beams, compile=compile, precision=precision)
+    results = dict(engine.translate_stream(iter(sources()), beams))
+    assert sorted(results) == [*range(24)]
+    assert all(hypothesis.tokens for hypotheses in results.values() for hypothesis in hypotheses)
+
+
+def test_sync_debug_mode_finds_a_read(no_sync):
+    with pytest.raises(RuntimeError, match="synchroniz"):
+        torch.ones(1, device="cuda").item()
+
+
+@every_search
+def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
+    model = model_of()
+    eager, captured = (engine_of(model, beams, precision="bfloat16", compile=each) for each in (False, "auto"))
+    assert tokens_of(captured.translate_tokens(sources())) == tokens_of(eager.translate_tokens(sources()))
+    assert captured.model.dtype is torch.bfloat16 and model.dtype is torch.float32
+
+
+def test_prefill_uses_flash_attention_without_padding():
+    model = model_of(d_model=128)  # heads of 64
+    engine = engine_of(model, 1, precision="bfloat16")
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
+        assert len(engine.translate_tokens([[7, 8, 9, EOS]] * 6)) == 6
+
+
+@every_search
+def test_engine_gives_tokens_of_eager_steps_when_inductor_compiles_them(beams):
+    pytest.importorskip("triton", reason="inductor compiles for a GPU by Triton")
+    model = model_of()
+    compiled = engine_of(model, beams, compile=True, max_new_tokens=8)
+    eager = engine_of(model, beams, compile=False, max_new_tokens=8)
+    few = [[7, 8, EOS], [9, EOS], [5, 6, 7, EOS]]
+    assert tokens_of(compiled.translate_tokens(few)) == tokens_of(eager.translate_tokens(few))
+    assert all(form is not compiled.steps.step for _, form in compiled.steps._forms.values())

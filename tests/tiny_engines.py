@@ -3,6 +3,7 @@
 from tests.tiny import tiny_model
 from vanilla_transformer.inference import engine_workers
 from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.graphed_steps import GraphedSteps
 
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 
@@ -20,3 +21,23 @@ def have_compiled_steps(name, precision=None):
     """Tell, in a worker process, whether its pipeline decoded by engines with compiled steps."""
     engines = engine_workers._load(name, precision)._engines._engines.values()
     return len(engines) > 0 and all(engine is not None and engine.steps.are_cached() for engine in engines)
+
+
+class Recorder:
+    """Keep the function that is captured, with its tensors, as a graph keeps kernels: it runs at each replay."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def __call__(self, function, warm_up):
+        for _ in range(3):
+            warm_up()
+        self.sizes.append(function.args[0].ancestors.shape)
+        return function
+
+
+def graphed(beams=1, compile="auto", **options):
+    """Return an engine whose steps are captured by a recorder, and the recorder."""
+    engine, recorder = engine_of(beams, compile=False, **options), Recorder()
+    engine.steps = GraphedSteps(engine.steps.step, compile, recorder)
+    return engine, recorder

@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -129,7 +130,40 @@ def test_slow_tests_are_in_one_folder():
     assert [path.name for path in others if re.search(r"pytest\.mark\.slow", path.read_text())] == []
 
 
-def test_gpu_tests_skip_without_a_gpu():
+def imported_with(path: Path) -> set[str]:
+    """Return the modules that are imported with a file, outside of its functions, as dotted names."""
+    here = path.relative_to(ROOT).with_suffix("").parts[:-1]
+    nodes = [node for node in ast.parse(path.read_text()).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    found = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            parent = [*here[: len(here) - node.level + 1]] if node.level else []
+            module = [*parent, *(node.module.split(".") if node.module else [])]
+            found |= {".".join(module)} | {".".join([*module, alias.name]) for alias in node.names}
+    return found
+
+
+def packages_needed_by(paths: list[Path]) -> set[str]:
+    """Return the packages, other than this one and the standard library, that are imported with some files."""
+    queue, seen, packages = [*paths], set(paths), set()
+    while queue:
+        for name in imported_with(queue.pop()):
+            place = ROOT.joinpath(*name.split("."))
+            own = {file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()}
+            queue += own - seen
+            seen |= own
+            packages.add(name.split(".")[0])
+    return packages - {"tests", "vanilla_transformer"} - sys.stdlib_module_names
+
+
+def test_gpu_tests_need_few_packages():
     """They run on machines with few packages, without the fixtures of `tests/conftest.py`."""
+    few = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}
+    few |= {"filelock", "huggingface_hub"}  # which these need
+    paths = [*(ROOT / "tests" / "gpu").rglob("*.py")]
+    assert {"torch", "transformers"} <= packages_needed_by(paths) <= few
+
+
+def test_gpu_tests_skip_without_a_gpu():
     texts = [path.read_text() for path in (ROOT / "tests" / "gpu").rglob("test_*.py")]
     assert texts and all("\npytestmark = pytest.mark.skipif(not torch.cuda.is_available()" in text for text in texts)

@@ -180,14 +180,14 @@ def write_package(step: nn.Module, arguments: Any, name: str) -> None:
 def compile_step(step: nn.Module, arguments: Any, path: Path) -> None:
     """Compile a step for arguments of these sizes into a package."""
     with _tracing(step):
-        program = export_step(step, pytree.tree_map(torch.clone, arguments))
+        program = export_step(step, arguments)
         torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
 
 
 def export_step(step: nn.Module, arguments: Any) -> torch.export.ExportedProgram:
     """Export a step for arguments of these sizes as a program whose one argument is the list of their tensors."""
-    leaves, structure = pytree.tree_flatten(arguments)
     with _tracing(step):
+        leaves, structure = pytree.tree_flatten(pytree.tree_map(torch.clone, arguments))
         return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False)
 
 

@@ -7,30 +7,10 @@ import torch
 from torch.utils import _pytree as pytree
 from transformers.utils import logging as transformers_logging
 
-from tests.tiny_engines import engine_of, translate
+from tests.tiny_engines import engine_of, graphed, translate
 from vanilla_transformer.inference import graphed_steps
 from vanilla_transformer.inference.compiled_steps import CompiledSteps
 from vanilla_transformer.inference.graphed_steps import GraphedSteps, steps_for
-
-
-class Recorder:
-    """Keep the function that is captured, with its tensors, as a graph keeps kernels: it runs at each replay."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def __call__(self, function, warm_up):
-        for _ in range(3):
-            warm_up()
-        self.sizes.append(function.args[0].ancestors.shape)
-        return function
-
-
-def graphed(beams=1, compile="auto", **options):
-    """Return an engine whose steps are captured by a recorder, and the recorder."""
-    engine, recorder = engine_of(beams, compile=False, **options), Recorder()
-    engine.steps = GraphedSteps(engine.steps.step, compile, recorder)
-    return engine, recorder
 
 
 def copied(tree):

@@ -100,16 +100,17 @@ def _model(draw: random.Random, seed: int, options: dict[str, Any]) -> Any:
 def hypotheses_of_library(case: Case, source: list[int]) -> list[Hypothesis]:
     """Return the hypotheses that the library's own search finds for one source; without scores in greedy search."""
     ids, count = torch.tensor([source]), case.num_return_sequences
+    start = 1 if case.model.config.is_encoder_decoder else len(source)  # of the new tokens
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PaperGenerationMixin, "fast_search", None)
         found = case.model.generate(
             ids, **case.options, num_return_sequences=count, return_dict_in_generate=True, output_scores=True
         )
     if case.options["num_beams"] == 1:
-        return [Hypothesis(found.sequences[0, 1:].tolist(), float("nan"))]
+        return [Hypothesis(found.sequences[0, start:].tolist(), float("nan"))]
     lengths = found.beam_indices.ge(0).sum(dim=1).tolist()
     rows = zip(found.sequences.tolist(), lengths, found.sequences_scores.tolist(), strict=True)
-    return [Hypothesis(row[1 : 1 + length], score) for row, length, score in rows]
+    return [Hypothesis(row[start : start + length], score) for row, length, score in rows]
 
 
 def assert_engine_gives_hypotheses_of_library(case: Case) -> None:

@@ -37,6 +37,7 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 
 from .finished_hypotheses import pick
+from .static_attention import StaticSelfAttention
 from .static_decoder import StaticDecoder
 from .static_search import SearchStep
 from .top_k import top_continuations
@@ -50,7 +51,8 @@ _NICENESS = "19"
 _PACKAGE = "step.pt2"
 _one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
-_CODE = (SearchStep, StaticDecoder, VanillaTransformerDecoderLayer, length_penalty, pick, top_continuations)
+_CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, VanillaTransformerDecoderLayer]
+_CODE += [length_penalty, pick, top_continuations]
 
 
 class CompiledSteps:

@@ -17,16 +17,16 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest_margin
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
 from .device_copies import HostCopy, to_device
-from .encoding import encode
-from .fast_search import is_supported
+from .fast_search import is_unchanged
 from .graphed_steps import steps_for
 from .precision import INT8, cast, resolve_precision, round_to_int8
+from .prefill import Prefilled, prefill, read_states
 from .slot_buffers import SlotBuffers, SlotSize
-from .static_decoder import StaticDecoder
+from .static_decoder import StaticDecoder, has_static_form, joined_linears
 from .static_search import SearchOptions, SearchStep
-from .weight_packing import inputs_of
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 _FEW_SLOTS = {1: 1, 8: 16}  # and sentences up to which they are used: two rounds of 8 slots take less than one of many
@@ -34,25 +34,28 @@ _PATIENCE = 1024  # steps that a long sentence may be set aside while others ent
 _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 
 
+SUPPORTED = "an unchanged translation model or causal language model of this package"
+
+
 class Hypothesis(NamedTuple):
-    """The tokens of a translation, EOS included, and their log-probability divided by the length penalty."""
+    """The generated tokens, EOS included, and their log-probability divided by the length penalty."""
 
     tokens: list[int]
     score: float
 
 
-class _Encoded(NamedTuple):
+class _PrefilledSource(NamedTuple):
     """
-    A source in a batch of encoded ones: its key, its length, its row, and keys and values of each layer.
+    A source that the model has read: its key, its length, its row in a batch, and what the batch leaves in slots.
 
-    `limit` is the number of tokens that its translation may have.
+    `limit` is the number of tokens that may be generated.
     """
 
     key: Any
     length: int
     limit: int
     row: int
-    layers: list[tuple[Tensor, Tensor]]
+    batch: Prefilled
 
 
 class _Entry(NamedTuple):
@@ -78,7 +81,7 @@ class _Aside(NamedTuple):
 
 class Engine:
     """
-    Translate token ids by greedy or beam search, with in-flight batching.
+    Translate or continue token ids by greedy or beam search, with in-flight batching.
 
         >>> engine = Engine(model, num_beams=4)
         >>> engine.translate_tokens([[17, 4, 2], [8, 2]])
@@ -87,8 +90,12 @@ class Engine:
     In float32, each sentence has the tokens that `model.generate()` returns for it alone. The engine shares the
     model's weights of the same type, and must not be used while they change.
 
+    A `VanillaTransformerForCausalLM` continues prompts, which are its sources; `generate_tokens` and
+    `generate_stream` are other names of the same methods. As in its `generate()`, an EOS at the end of a prompt is not
+    read, and hypotheses have the new tokens only.
+
     Args:
-        model: A `VanillaTransformerForConditionalGeneration` for which [`Engine.supports`] is true.
+        model: A model for which [`Engine.supports`] is true.
         slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last ones of a stream.
         num_beams: 1 for greedy search; by default as in the model's generation config.
         precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao (in the decoder, and
@@ -117,6 +124,8 @@ class Engine:
     ):
         if type(slots) is not int or slots < 1:
             raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
+        if not Engine.supports(model):
+            raise ValueError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
         config = copy.deepcopy(model.generation_config)
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
         precision = resolve_precision(model, precision)
@@ -124,9 +133,12 @@ class Engine:
         self.options = search_options(config)
         self._margin = closest_margin([options, vars(model.generation_config)])
         check_parameters(self.options.length_penalty_type, self._margin, config.num_beams)
+        self._has_encoder = model.config.is_encoder_decoder
+        if self._margin is not None and not self._has_encoder:
+            raise ValueError("`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.")
         if self._margin is None and config.max_new_tokens is None and config.max_length is None:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
-            raise ValueError(f"One of {limits} must limit the length of translations. Give one of them.")
+            raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
         self.lock = threading.Lock()
         self._reader: int | None = None  # the thread that reads a stream
         with torch.no_grad():
@@ -136,7 +148,7 @@ class Engine:
         self.steps = steps_for(step, compile)
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
-        self._encoded: deque[_Encoded] = deque()
+        self._prefilled: deque[_PrefilledSource] = deque()
         self.slot_sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.slot_sizes[0], _LEAST_ROOM)
         self.buffers = SlotBuffers(self.model, self.options.num_beams, first)
@@ -149,16 +161,17 @@ class Engine:
     def supports(model: Any) -> bool:
         """Tell whether the engine computes what the model's own decoder computes, on the model's device."""
         return (
-            isinstance(model, VanillaTransformerForConditionalGeneration)
+            isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
             and model.device.type in ("cpu", "cuda")
-            and is_supported(model)
-            and all(map(_can_join, _joined_linears(model)))
+            and has_static_form(model.get_decoder())
+            and is_unchanged(model)
+            and all(map(_can_join, joined_linears(model.get_decoder())))
         )
 
     def translate_tokens(
         self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1
     ) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of each source, best first; sources are token ids that end in EOS."""
+        """Return the best hypotheses of each source, best first; sources of translations end in EOS."""
         by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
         ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences)
         results = {by_length[position]: hypotheses for position, hypotheses in ordered}
@@ -181,7 +194,7 @@ class Engine:
         with self._reading():
             for position, source in enumerate(sources):
                 self._waiting.append((position, self._checked(position, source)))
-                while len(self._waiting) + len(self._encoded) >= self.slots:
+                while len(self._waiting) + len(self._prefilled) >= self.slots:
                     yield from self._advance(num_return_sequences)
             yield from self._finish(num_return_sequences)
 
@@ -197,7 +210,8 @@ class Engine:
             limits: Tokens that the translation of each source may have.
         """
         with self._reading():
-            self._project(states, [*zip(range(len(lengths)), lengths, limits, strict=True)])
+            batch = read_states(self.model, states, lengths)
+            self._queue(batch, [*zip(range(len(lengths)), lengths, limits, strict=True)])
             results = dict(self._finish(num_return_sequences))
         return [results[index] for index in range(len(lengths))]
 
@@ -217,6 +231,8 @@ class Engine:
             finally:
                 self._reader = None
                 self._clear()
+
+    generate_tokens, generate_stream = translate_tokens, translate_stream
 
     def _finish(self, count: int) -> Iterator[tuple[Any, list[Hypothesis]]]:
         while self._present():
@@ -252,15 +268,15 @@ class Engine:
         self.steps.run(self._look_every, *self.buffers.arguments)
         self._steps_run += self._look_every
         look = HostCopy(self.buffers.state.done)
-        if self._look_every > 1 and self._waiting and not self._encoded:
-            self._encode_waiting()  # which launches operations while the steps run
+        if self._look_every > 1 and self._waiting and not self._prefilled:
+            self._prefill_waiting()  # which launches operations while the steps run
         (done,) = look.wait()
         ended = [slot for slot in self._occupied() if done[slot]]
         return self._take(ended, count) if ended else []
 
     def _present(self) -> int:
         """Return the number of sentences in the engine."""
-        return len(self._waiting) + len(self._encoded) + len(self._aside) + len(self._occupied())
+        return len(self._waiting) + len(self._prefilled) + len(self._aside) + len(self._occupied())
 
     def _occupied(self) -> dict[int, _Entry]:
         return {slot: entry for slot, entry in enumerate(self._entries) if entry is not None}
@@ -276,7 +292,7 @@ class Engine:
 
         All slots compute attention over the same room. The long ones return together. Return whether there were any.
         """
-        if self._aside_returns or not (self._waiting or self._encoded):
+        if self._aside_returns or not (self._waiting or self._prefilled):
             return False
         rooms = self._rooms()
         usual = sorted(rooms.values())[len(rooms) * 3 // 4]
@@ -314,11 +330,11 @@ class Engine:
         """Let sentences enter free slots, once enough slots are free to pay for it."""
         free = [slot for slot, entry in enumerate(self._entries) if entry is None]
         self._return_long_ones(free)
-        while len(free) >= max(1, len(self._entries) // 16) and (self._waiting or self._encoded):
-            if not self._encoded:
-                self._encode_waiting()
-            together = [each for each in self._encoded if each.layers is self._encoded[0].layers][: len(free)]
-            self._enter(free[: len(together)], [self._encoded.popleft() for _ in together])
+        while len(free) >= max(1, len(self._entries) // 16) and (self._waiting or self._prefilled):
+            if not self._prefilled:
+                self._prefill_waiting()
+            together = [each for each in self._prefilled if each.batch is self._prefilled[0].batch][: len(free)]
+            self._enter(free[: len(together)], [self._prefilled.popleft() for _ in together])
             del free[: len(together)]
 
     def _return_long_ones(self, free: list[int]) -> None:
@@ -328,7 +344,7 @@ class Engine:
             return
         many = len(self._aside) >= self.slots
         late = self._steps_run - self._aside[0].since > _PATIENCE
-        self._aside_returns = self._aside_returns or many or late or not (self._waiting or self._encoded)
+        self._aside_returns = self._aside_returns or many or late or not (self._waiting or self._prefilled)
         while self._aside_returns and self._aside and free:
             entry, rows, since = self._aside.popleft()
             entered = entry.entered + self._steps_run - since
@@ -337,68 +353,71 @@ class Engine:
             self.buffers.restore_rows(free.pop(0), rows)
 
     def _checked(self, position: int, source: Sequence[int]) -> Sequence[int]:
-        """Return a source, or raise an error if the encoder cannot read it."""
+        """Return a source, or raise an error if the model cannot read it."""
         config, entries = self.model.config, self.model.config.vocab_size
+        name = "source" if self._has_encoder else "prompt"
         wrong = [token for token in source if not 0 <= token < entries]
         if wrong:
-            raise ValueError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in source {position}.")
-        longest = config.max_position_embeddings if config.position_embedding_type == "learned" else len(source)
-        if not 1 <= len(source) <= max(1, longest):
-            rule = "at least 1 token" if not source else f"at most {longest} tokens, as many as learned positions"
-            raise ValueError(f"A source must have {rule}, got {len(source)} in source {position}.")
+            raise ValueError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
+        longest, reason = len(source), ""
+        if config.position_embedding_type == "learned":
+            longest, reason = config.max_position_embeddings, ", as many as learned positions"
+        if not self._has_encoder and self.config.max_new_tokens is None and self.config.max_length <= longest:
+            longest, reason = self.config.max_length - 1, " before `max_length`"
+        length = len(source if self._has_encoder else self._seen(source))
+        if not 1 <= length <= max(1, longest):
+            rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
+            raise ValueError(f"A {name} must have {rule}, got {length} in {name} {position}.")
         return source
 
     def _seen(self, source: Sequence[int]) -> list[int]:
         """Return the tokens that attention may see."""
+        if not self._has_encoder:
+            return list(source[:-1] if len(source) > 1 and source[-1] in self.options.eos_token_ids else source)
         config = self.model.config
         if config.source_eos:
             return list(source)
         eos = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
         return [token for token in source if token not in eos]
 
-    def _encode_waiting(self) -> None:
-        """Run the encoder, and project its outputs to the keys and values of each layer of the decoder."""
+    def _prefill_waiting(self) -> None:
+        """Let the model read sources or prompts."""
         sentences = [self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))]
         seen = [self._seen(source) for _, source in sentences]
         read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
-        states = encode(self.model, read, [len(tokens) for tokens in seen])
+        batch = prefill(self.model, read, [len(tokens) for tokens in seen])
         limits = [self._limit(len(tokens)) for tokens in seen]
-        self._project(states, [*zip([key for key, _ in sentences], map(len, read), limits, strict=True)])
+        self._queue(batch, [*zip([key for key, _ in sentences], map(len, read), limits, strict=True)])
 
-    def _project(self, states: Tensor, sources: Sequence[tuple[Any, int, int]]) -> None:
-        """Queue the keys and values of encoded sources, given the key, the length and the limit of each."""
-        layers = [layer.encoder_attn.project(states) for layer in self.model.get_decoder().layers]
-        for row, (key, length, limit) in enumerate(sources):
-            self._encoded.append(_Encoded(key, length, limit, row, layers))
+    def _queue(self, batch: Prefilled, sources: Sequence[tuple[Any, int, int]]) -> None:
+        """Queue the sources of a batch, given the key, the length and the limit of each."""
+        self._prefilled.extend(_PrefilledSource(*source, row, batch) for row, source in enumerate(sources))
 
-    def _enter(self, slots: list[int], batch: list[_Encoded]) -> None:
-        """Start the search of sources from one encoded batch in the given slots."""
-        lengths = [source.length for source in batch]
-        longest = max(lengths)
+    def _enter(self, slots: list[int], sources: list[_PrefilledSource]) -> None:
+        """Start the search of sources of one batch in the given slots."""
+        lengths, device = [source.length for source in sources], self.model.device
         size = self.buffers.size
-        self._resize(SlotSize(size.slots, max(size.room, _room_for(longest))))
-        state, slot_memory = self.buffers.arguments
-        index, rows = (to_device(each, self.model.device) for each in (slots, [one.row for one in batch]))
-        for memory, (keys, values) in zip(slot_memory.layers, batch[0].layers, strict=True):
-            memory.source_keys[index, :, :longest] = keys[rows, :, :longest]
-            memory.source_values[index, :, :longest] = values[rows, :, :longest]
-        slot_memory.source_lengths[index] = to_device(lengths, index.device)
-        limits = to_device([source.limit for source in batch], index.device)
-        state.start(index, limits, self.config.decoder_start_token_id)
-        for slot, source in zip(slots, batch, strict=True):
+        self._resize(SlotSize(size.slots, max(size.room, _room_for(max(lengths)))))
+        columns = slots, [source.row for source in sources], lengths, [source.limit for source in sources]
+        index, rows, sizes, limits = (to_device(column, device) for column in columns)
+        self.buffers.enter(index, sources[0].batch, rows, sizes)
+        start = self.config.decoder_start_token_id if self._has_encoder else 0  # which a decoder after a prompt skips
+        self.buffers.state.start(index, limits, start)
+        for slot, source in zip(slots, sources, strict=True):
             self._entries[slot] = _Entry(source.key, source.length, self._steps_run)
 
     def _limit(self, source_length: int) -> int:
-        """Return how many tokens the translation of a source may have."""
-        config = self.config
+        """Return how many tokens may be generated for a source."""
+        config, prompt_length = self.config, 1 if self._has_encoder else source_length
         if self._margin is not None:
             limit = source_length + self._margin
         elif config.max_new_tokens is not None:
             limit = config.max_new_tokens
         else:
-            limit = config.max_length - 1
+            limit = config.max_length - prompt_length
         if self.model.config.position_embedding_type == "learned":
-            limit = min(limit, self.model.config.max_position_embeddings - 1)
+            longest = self.model.config.max_position_embeddings  # the last token of a text has no position
+            limit = min(limit, longest - 1 if self._has_encoder else longest + 1 - prompt_length)
         return max(1, limit)
 
     def _resize(self, size: SlotSize) -> None:
@@ -411,26 +430,31 @@ class Engine:
 
     def _free(self, slots: list[int]) -> None:
         if slots:
-            self.buffers.state.stop(to_device(slots, self.model.device))
+            self.buffers.free(to_device(slots, self.model.device))
         for slot in slots:
             self._entries[slot] = None
 
     def _clear(self) -> None:
         self._waiting.clear()
-        self._encoded.clear()
+        self._prefilled.clear()
         self._aside.clear()
         with torch.inference_mode():
             self._free([*self._occupied()])
 
 
-def _joined_linears(model: Any) -> list[Any]:
-    """Return the layers whose weights the engine joins."""
-    return [linear for layer in model.get_decoder().layers for linear in inputs_of(layer.self_attn)]
-
-
 def _can_join(linear: Any) -> bool:
     """Tell whether a layer is only a product: no adapter and no other type of weight."""
     return type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
+
+
+def kind_of(model: Any) -> str:
+    """Name a model in an error: its class, and what the engine does not support if that can be seen."""
+    if not isinstance(model, nn.Module):
+        return type(model).__name__
+    layer_types = set(getattr(getattr(model, "config", None), "layer_types", None) or [])
+    unknown = [name for name in sorted(layer_types) if name == "transfo_xl_attention"]
+    details = [f"with {name}" for name in unknown] + (["in training mode"] if model.training else [])
+    return " ".join([type(model).__name__, *details])
 
 
 def search_options(config: GenerationConfig) -> SearchOptions:
@@ -451,4 +475,4 @@ def _room_for(positions: int) -> int:
     return max(_LEAST_ROOM, 1 << (positions - 1).bit_length())
 
 
-__all__ = ["Engine", "Hypothesis", "search_options"]
+__all__ = ["Engine", "Hypothesis", "kind_of", "search_options"]

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 from transformers.utils import logging
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest, closest_margin
 
 from .compiled_steps import cache_is_used, check_compile
-from .engine import Engine
+from .engine import SUPPORTED, Engine, kind_of
 from .fast_search import PLAIN_OPTIONS, fits_positions, unfollowed_options
 from .precision import cast, check_precision, precision_of, resolve_precision
 
@@ -120,7 +119,7 @@ def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapp
         levels, resolved: Arguments and result of [`engine_options`].
     """
     if not Engine.supports(model):
-        return f"the model must be an unchanged `VanillaTransformerForConditionalGeneration`, got {_kind(model)}."
+        return f"the model must be {SUPPORTED}, got {kind_of(model)}."
     penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
     check_parameters(penalty_type, margin, closest(levels, "num_beams"))
     unknown = [name for name in levels[0] if not _is_option(model, name)]
@@ -164,11 +163,6 @@ def _is_option(model: Any, name: str) -> bool:
 def usual_slots(beams: int) -> int:
     """Return the number of slots of a pipeline's engines."""
     return _SLOTS["greedy" if beams == 1 else "beams"]
-
-
-def _kind(model: Any) -> str:
-    training = isinstance(model, nn.Module) and model.training
-    return f"{type(model).__name__}{' in training mode' if training else ''}"
 
 
 __all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]

@@ -112,7 +112,15 @@ def is_supported(model: Any) -> bool:
     return (
         type(decoder) is VanillaTransformerDecoder
         and all(type(attention) is VanillaTransformerAttention for attention in attentions)
-        and model.config._attn_implementation in ("eager", "sdpa")
+        and is_unchanged(model)
+    )
+
+
+def is_unchanged(model: Any) -> bool:
+    """Tell whether nothing but the modules of a model decides what its decoder computes."""
+    decoder = model.get_decoder()
+    return (
+        model.config._attn_implementation in ("eager", "sdpa")
         and not (model.training or model.config.output_attentions or model.config.output_hidden_states)
         and not any(map(_is_hooked, [model, model.model, *decoder.modules(), *model.lm_head.modules()]))
         and not hasattr(model, "hf_device_map")
@@ -166,4 +174,5 @@ def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
-__all__ = ["PLAIN_OPTIONS", "fits_positions", "follows", "is_supported", "prepare_search", "unfollowed_options"]
+__all__ = ["PLAIN_OPTIONS", "fits_positions", "follows", "is_supported", "is_unchanged", "prepare_search"]
+__all__ += ["unfollowed_options"]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from .device_copies import to_device
+from .prefill import Prefilled
 from .static_decoder import SlotMemory
 from .static_search import SearchState
 
@@ -47,13 +48,23 @@ class SlotBuffers:
     def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
         """Change the size. The given slots become the first ones; the others are empty."""
         old, new = self.arguments, self._tensors_of(size)
-        new[0].stop(slice(None))
         are_first = [*kept] == [*range(len(kept))]
         rows: Any = slice(len(kept)) if are_first else to_device(kept, self._model.device)
         for source, target in zip(_rows(*old), _rows(*new), strict=True):
-            common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
-            target[(slice(len(kept)), *common)] = source[(rows, *common)]
+            _copy_rows(source, rows, target, slice(len(kept)))
         self.size, (self.state, self.memory) = size, new
+        self.free(slice(len(kept), None))
+
+    def enter(self, slots: Tensor, prefilled: Prefilled, rows: Tensor, lengths: Tensor) -> None:
+        """Copy rows of a batch of sources or prompts of these lengths to the given slots."""
+        for source, target in zip(prefilled, self.memory.prefilled(), strict=True):
+            _copy_rows(source, rows, target, slots)
+        self.memory.source_lengths[slots] = lengths
+
+    def free(self, slots: Tensor | slice) -> None:
+        """Empty the given slots. They return to positions that any room can hold."""
+        self.state.stop(slots)
+        self.memory.source_lengths[slots] = 1
 
     def copy_rows(self, slot: int) -> list[Tensor]:
         """Return a copy of all that a slot holds."""
@@ -78,9 +89,13 @@ class SlotBuffers:
 def _rows(state: SearchState, memory: SlotMemory) -> Iterator[Tensor]:
     """Yield the tensors that have a row for each slot."""
     yield from state
-    yield memory.source_lengths
-    for layer in memory.layers:
-        yield from layer
+    yield from memory.rows()
+
+
+def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:
+    """Copy rows of a tensor to the given places of another one, as far as their other sizes go."""
+    common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
+    target[(places, *common)] = source[(rows, *common)]
 
 
 __all__ = ["SlotBuffers", "SlotSize"]

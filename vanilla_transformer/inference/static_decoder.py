@@ -2,31 +2,42 @@
 One decoder step of static shape, for all slots of the engine at once.
 
 No tensor changes its shape from step to step, and nothing looks at a value: the same function runs eagerly, compiled
-on a CPU, and in a CUDA graph. The slots are at different positions of their sentences. All beams of a slot share its
-memory: the key of beam n at step t stays where it was written, and `ancestors` names the beam of each step that a
-hypothesis descends from. So no key or value ever moves.
+on a CPU, and in a CUDA graph. The slots are at different positions of their sentences.
 
-Letters in shapes: B slots, N beams, R room for positions of the source or the target, D d_model, H heads, K head
-width, V vocabulary.
+A decoder without an encoder has its prompts as sources. Reading a prompt also computes the state after its last token:
+the first step takes it instead of computing it again.
+
+Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in a batch, S their
+positions, D d_model, V vocabulary.
 """
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from .weight_packing import inputs_of, join_biases
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerAttention,
+    VanillaTransformerDecoder,
+    VanillaTransformerDecoderLayer,
+)
+from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
 
-_UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
+from .static_attention import Moment, StaticCrossAttention, StaticSelfAttention, additive
+
+_DECODERS = (VanillaTransformerDecoder, VanillaTransformerDecoderModel)
+_LAYERS = (VanillaTransformerDecoderLayer,)
+# The static form of each attention that has one.
+SELF_ATTENTIONS: dict[type, Any] = {VanillaTransformerAttention: StaticSelfAttention}
+CROSS_ATTENTIONS: dict[type, Any] = {VanillaTransformerAttention: StaticCrossAttention}
 
 
 class LayerMemory(NamedTuple):
-    """Keys and values of one layer: of the target, `(B, H, R, N, K)`, and of the source, `(B, H, R, K)`."""
+    """What the attentions of one layer remember of the target, and of the source or the prompt."""
 
-    keys: Tensor
-    values: Tensor
-    source_keys: Tensor
-    source_values: Tensor
+    own: Any
+    source: Any
 
 
 class SlotMemory(NamedTuple):
@@ -34,46 +45,58 @@ class SlotMemory(NamedTuple):
     What the decoder remembers of all slots.
 
     Attributes:
-        positions: Positional encodings, `(R, D)`.
-        source_lengths: Tokens of each source, `(B,)`.
-        layers: Keys and values of each layer, updated in place.
+        positions: Positional encodings, `(R, D)`, or `(2R, D)` if the target follows a prompt.
+        source_lengths: Tokens of each source or prompt, `(B,)`.
+        first_states: One tensor, the states after the last tokens of prompts, `(B, D)`; none with an encoder.
+        layers: The memory of each layer, updated in place.
     """
 
     positions: Tensor
     source_lengths: Tensor
+    first_states: list[Tensor]
     layers: list[LayerMemory]
 
     @classmethod
     def empty(cls, model: Any, slots: int, beams: int, room: int) -> "SlotMemory":
         """Allocate memory for the decoder of a model. Learned positions beyond the last one repeat it."""
-        config, decoder = model.config, model.get_decoder()
-        heads, like = config.decoder_attention_heads, {"dtype": model.dtype, "device": model.device}
-        width = config.d_model // heads
-        steps = torch.arange(room, device=model.device)
+        decoder, follows_prompt = model.get_decoder(), not model.config.is_encoder_decoder
+        first_states = torch.zeros(slots, model.config.d_model, dtype=model.dtype, device=model.device)
+        steps = torch.arange(2 * room if follows_prompt else room, device=model.device)
         if isinstance(decoder.embed_positions, nn.Embedding):
             steps = steps.clamp(max=decoder.embed_positions.num_embeddings - 1)
-        layers = [
-            LayerMemory(
-                *(torch.zeros(slots, heads, room, beams, width, **like) for _ in range(2)),
-                *(torch.zeros(slots, heads, room, width, **like) for _ in range(2)),
-            )
-            for _ in decoder.layers
-        ]
-        positions = decoder.embed_positions(steps[None])[0].to(model.dtype)
-        return cls(positions, torch.ones(slots, dtype=torch.long, device=model.device), layers)
+        return cls(
+            positions=decoder.embed_positions(steps[None])[0].to(model.dtype),
+            source_lengths=torch.ones(slots, dtype=torch.long, device=model.device),
+            first_states=[first_states] if follows_prompt else [],
+            layers=[_empty_memory(layer, slots, beams, room) for layer in decoder.layers],
+        )
+
+    def rows(self) -> Iterator[Tensor]:
+        """Yield the tensors that have a row for each slot."""
+        yield from self.prefilled()
+        yield self.source_lengths
+        for layer in self.layers:
+            yield from layer.own
+
+    def prefilled(self) -> Iterator[Tensor]:
+        """Yield the tensors that a source or a prompt fills when it enters, in the order of [`prefill`]."""
+        yield from self.first_states
+        for layer in self.layers:
+            yield from layer.source
 
 
 class StaticDecoder(nn.Module):
     """
-    The decoder and the output projection, with the weights of a `VanillaTransformerForConditionalGeneration`.
+    The decoder and the output projection, with the weights of a model.
 
     Args:
-        model: The model.
+        model: A model whose decoder [`has_static_form`].
     """
 
     def __init__(self, model: Any):
         super().__init__()
         decoder = model.get_decoder()
+        self.follows_prompt = not model.config.is_encoder_decoder
         self.embed_tokens, self.layer_norm, self.lm_head = decoder.embed_tokens, decoder.layer_norm, model.lm_head
         self.layers = nn.ModuleList(StaticDecoderLayer(layer) for layer in decoder.layers)
 
@@ -82,18 +105,25 @@ class StaticDecoder(nn.Module):
         Compute the logits `(B, N, V)` after one more token of each beam, in float32.
 
         Args:
-            tokens: `(B, N)`.
-            time: Position of these tokens, `(B,)`.
+            tokens: `(B, N)`. After a prompt, those at time 0 are not used: the prompt's last token is at this time.
+            time: Position of these tokens in the target, `(B,)`.
             ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
-            memory: Its keys and values are updated.
+            memory: Updated in place.
         """
         steps = torch.arange(ancestors.shape[2], device=time.device)
-        past = _additive(steps <= time[:, None])  # (B, 1, 1, R)
-        source = _additive(steps < memory.source_lengths[:, None])  # (B, 1, 1, R)
-        states = self.embed_tokens(tokens) + memory.positions[time][:, None]  # (B, N, D)
+        past, source = steps <= time[:, None], steps < memory.source_lengths[:, None]  # (B, R)
+        positions = time
+        if self.follows_prompt:
+            past = past & (steps > 0)  # the memory of the prompt has its last token
+            positions = time + memory.source_lengths - 1
+        moment = Moment(time, ancestors, *(additive(seen)[:, None, None] for seen in (past, source)))
+        states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
         for layer, layer_memory in zip(self.layers, memory.layers, strict=True):
-            states = layer(states, time, ancestors, past, source, layer_memory)
-        return self.lm_head(states if self.layer_norm is None else self.layer_norm(states)).float()
+            states = layer(states, moment, layer_memory)
+        states = states if self.layer_norm is None else self.layer_norm(states)
+        if self.follows_prompt:
+            states = torch.where((time == 0)[:, None, None], memory.first_states[0][:, None], states)
+        return self.lm_head(states).float()
 
 
 class StaticDecoderLayer(nn.Module):
@@ -102,62 +132,51 @@ class StaticDecoderLayer(nn.Module):
     def __init__(self, layer: Any):
         super().__init__()
         self.layer = layer
-        self.qkv_proj = _join_linears(inputs_of(layer.self_attn))
+        self.self_attn = SELF_ATTENTIONS[type(layer.self_attn)](layer.self_attn)
+        if layer.has_cross_attention:
+            self.encoder_attn = CROSS_ATTENTIONS[type(layer.encoder_attn)]()
 
-    def forward(
-        self, states: Tensor, time: Tensor, ancestors: Tensor, past: Tensor, source: Tensor, memory: LayerMemory
-    ) -> Tensor:
-        """Map `(B, N, D)` to `(B, N, D)`; `past` and `source` are masks that are added to scores."""
-        layer, own, cross = self.layer, self.layer.self_attn, self.layer.encoder_attn
-
-        def attend_to_target(states: Tensor) -> Tensor:
-            query, key, value = (own.split_heads(part) for part in self.qkv_proj(states).chunk(3, dim=-1))
-            slots, heads = (torch.arange(size, device=time.device) for size in key.shape[:2])
-            place = slots[:, None], heads, time[:, None]
-            memory.keys.index_put_(place, key)
-            memory.values.index_put_(place, value)
-            keys, values = _trace(memory.keys, ancestors), _trace(memory.values, ancestors)  # (B, H, N, R, K)
-            return own.out_proj(_attend(query[:, :, :, None], keys, values, past[:, :, None], own.scaling))
-
-        def attend_to_source(states: Tensor) -> Tensor:
-            query = cross.split_heads(cross.q_proj(states))  # (B, H, N, K)
-            return cross.out_proj(_attend(query, memory.source_keys, memory.source_values, source, cross.scaling))
-
-        states = layer.add_and_norm(states, layer.self_attn_layer_norm, attend_to_target)
-        states = layer.add_and_norm(states, layer.encoder_attn_layer_norm, attend_to_source)
+    def forward(self, states: Tensor, moment: Moment, memory: LayerMemory) -> Tensor:
+        """Map `(B, N, D)` to `(B, N, D)`."""
+        layer = self.layer
+        prompt = None if layer.has_cross_attention else memory.source
+        states = layer.add_and_norm(
+            states,
+            layer.self_attn_layer_norm,
+            lambda states: self.self_attn(layer.self_attn, states, moment, memory.own, prompt),
+        )
+        if layer.has_cross_attention:
+            states = layer.add_and_norm(
+                states,
+                layer.encoder_attn_layer_norm,
+                lambda states: self.encoder_attn(layer.encoder_attn, states, moment, memory.source),
+            )
         return layer.add_and_norm(states, layer.final_layer_norm, layer.position_wise)
 
 
-def _join_linears(linears: list[Any]) -> nn.Linear:
-    """Return one layer with the outputs of several layers of the same input, side by side."""
-    first, bias = linears[0], join_biases(linears)
-    outputs = sum(linear.out_features for linear in linears)
-    joined = nn.Linear(first.in_features, outputs, bias is not None, device="meta")
-    joined.weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]), requires_grad=False)
-    if bias is not None:
-        joined.bias = nn.Parameter(bias, requires_grad=False)
-    return joined
+def _empty_memory(layer: Any, slots: int, beams: int, room: int) -> LayerMemory:
+    self_attn = SELF_ATTENTIONS[type(layer.self_attn)]
+    own = self_attn.own_memory(layer.self_attn, slots, beams, room)
+    if not layer.has_cross_attention:
+        return LayerMemory(own, self_attn.prompt_memory(layer.self_attn, slots, room))
+    cross = CROSS_ATTENTIONS[type(layer.encoder_attn)]
+    return LayerMemory(own, cross.source_memory(layer.encoder_attn, slots, room))
 
 
-def _trace(memory: Tensor, ancestors: Tensor) -> Tensor:
-    """Return what each hypothesis has written, `(B, H, N, R, K)`, from what all beams have, `(B, H, R, N, K)`."""
-    if memory.shape[3] == 1:
-        return memory.transpose(2, 3)
-    slots, heads, steps = (torch.arange(size, device=memory.device) for size in memory.shape[:3])
-    return memory[slots[:, None, None, None], heads[:, None, None], steps, ancestors[:, None]]
+def has_static_form(decoder: Any) -> bool:
+    """Tell whether [`StaticDecoder`] computes the same as a decoder."""
+    return type(decoder) in _DECODERS and all(
+        type(layer) in _LAYERS
+        and type(layer.self_attn) in SELF_ATTENTIONS
+        and (not layer.has_cross_attention or type(layer.encoder_attn) in CROSS_ATTENTIONS)
+        for layer in decoder.layers
+    )
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
-    """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
-    scores = (query * scaling) @ keys.transpose(-1, -2)
-    probabilities = nn.functional.softmax(scores.float() + mask, dim=-1).to(values.dtype)
-    output = probabilities @ values  # (B, H, N, 1, K) or (B, H, N, K)
-    return output.reshape(*query.shape[:3], -1).transpose(1, 2).flatten(2)
+def joined_linears(decoder: Any) -> list[Any]:
+    """Return the layers of a decoder's modules whose weights [`StaticDecoder`] joins."""
+    attentions = [layer.self_attn for layer in decoder.layers]
+    return [linear for each in attentions for linear in SELF_ATTENTIONS[type(each)].inputs_of(each)]
 
 
-def _additive(seen: Tensor) -> Tensor:
-    """Return a mask `(B, 1, 1, R)` to add to scores, from one that is True where a position may be seen."""
-    return torch.where(seen, 0.0, _UNSEEN)[:, None, None]
-
-
-__all__ = ["LayerMemory", "SlotMemory", "StaticDecoder"]
+__all__ = ["LayerMemory", "SlotMemory", "StaticDecoder", "has_static_form", "joined_linears"]

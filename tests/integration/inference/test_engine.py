@@ -221,7 +221,7 @@ def test_translate_stream_reads_as_many_sources_ahead_as_there_are_slots(slots):
     def reading():
         for source in sources:
             # In slots, or yielded: all that were read and are not waiting.
-            ahead.append(len(engine._waiting) + len(engine._encoded))
+            ahead.append(len(engine._waiting) + len(engine._prefilled))
             read[0] += 1
             yield source
 

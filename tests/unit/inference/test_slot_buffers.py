@@ -10,9 +10,9 @@ def fill(buffers):
     """Give all slots different values, and return copies of some."""
     state, memory = buffers.arguments
     state.start(torch.arange(len(state.done)), torch.arange(len(state.done)) + 5, 1)
-    for tensor in (state.tokens, memory.layers[0].keys, memory.layers[0].source_values):
+    for tensor in (state.tokens, memory.layers[0].own.keys, memory.layers[0].source.values):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
-    return state.tokens.clone(), memory.layers[0].keys.clone(), memory.layers[0].source_values.clone()
+    return state.tokens.clone(), memory.layers[0].own.keys.clone(), memory.layers[0].source.values.clone()
 
 
 def test_resize_keeps_the_given_slots_and_empties_the_others():
@@ -25,8 +25,8 @@ def test_resize_keeps_the_given_slots_and_empties_the_others():
         number = len(kept)
         assert buffers.size == size and len(state.done) == size.slots and state.tokens.shape[1] == size.room
         assert torch.equal(state.tokens[:number, :16], tokens)
-        assert torch.equal(memory.layers[0].keys[:number, :, :16], keys)
-        assert torch.equal(memory.layers[0].source_values[:number, :, :16], values)
+        assert torch.equal(memory.layers[0].own.keys[:number, :, :16], keys)
+        assert torch.equal(memory.layers[0].source.values[:number, :, :16], values)
         assert state.done.tolist() == [False] * number + [True] * (size.slots - number)
     assert state.limits[:2].tolist() == [6, 8]
 

@@ -39,8 +39,8 @@ def started(options, memory, limits=(5, 9, 14)):
     state.scores[:, 1:] = -1.0e9
     memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory.layers:
-        layer.source_keys.normal_()
-        layer.source_values.normal_()
+        layer.source.keys.normal_()
+        layer.source.values.normal_()
     return state
 
 
@@ -93,7 +93,7 @@ def test_search_step_updates_its_arguments_in_place(options):
         assert step(state, memory) == ()
     assert places() == before
     assert not same(state.finished_tokens, values[0].finished_tokens)
-    assert same(memory.layers[0].source_keys, values[1].layers[0].source_keys)
+    assert same(memory.layers[0].source.keys, values[1].layers[0].source.keys)
 
 
 def leaves(*trees) -> Iterable[torch.Tensor]:

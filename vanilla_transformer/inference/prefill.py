@@ -1,0 +1,49 @@
+"""
+What sources and prompts leave in the memory of slots: the model reads a batch of them once, before their search.
+
+Letters in shapes: W sources in a batch, S source length, D d_model.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .device_copies import to_device
+from .encoding import encode
+from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
+
+# The rows of a batch, each a tensor in the order of `SlotMemory.prefilled`.
+Prefilled = list[Tensor]
+
+
+def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
+    """Read a batch of sources or prompts, of which attention may see so many tokens."""
+    if model.config.is_encoder_decoder:
+        return read_states(model, encode(model, sources, seen), [len(tokens) for tokens in sources])
+    return _read_prompts(model, sources)
+
+
+def read_states(model: Any, states: Tensor, lengths: Sequence[int]) -> Prefilled:
+    """Read the encoder's outputs `(W, S, D)`, of which attention may see so many positions."""
+    attentions, sizes = [layer.encoder_attn for layer in model.get_decoder().layers], to_device(lengths, states.device)
+    read = [CROSS_ATTENTIONS[type(each)].read_source(each, states, sizes) for each in attentions]
+    return [tensor for layer in read for tensor in layer]
+
+
+def _read_prompts(model: Any, prompts: Sequence[Sequence[int]]) -> Prefilled:
+    """Read prompts with the model's own layers and cache."""
+    decoder, device = model.get_decoder(), model.device
+    ids = nn.utils.rnn.pad_sequence([torch.tensor(tokens) for tokens in prompts], batch_first=True)  # (W, S)
+    lengths = torch.tensor([len(tokens) for tokens in prompts])
+    mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
+    cache = decoder.create_cache()
+    outputs = decoder(input_ids=to_device(ids, device), attention_mask=mask, past_key_values=cache)
+    places = torch.arange(len(prompts), device=device), to_device(lengths - 1, device)
+    forms = [SELF_ATTENTIONS[type(layer.self_attn)] for layer in decoder.layers]
+    read = [form.read_prompt(layer) for form, layer in zip(forms, cache.layers, strict=True)]
+    return [outputs.last_hidden_state[places], *(tensor for layer in read for tensor in layer)]
+
+
+__all__ = ["Prefilled", "prefill", "read_states"]

@@ -5,13 +5,16 @@ from typing import Any
 
 import torch
 
-from tests.engine_cases import EOS, Case
-from tests.tiny import (
-    tiny_decoder_config,
-)
+from tests.engine_cases import EOS, PAD, START, Case
+from tests.tiny import tiny_decoder_config, tiny_long_config, tiny_long_decoder_config
 from vanilla_transformer import (
     VanillaTransformerForCausalLM,
+    VanillaTransformerLongForCausalLM,
+    VanillaTransformerLongForConditionalGeneration,
+    paper_generation_config,
 )
+
+_CROSS_ATTENTIONS = ["full_attention", "linear_attention"]
 
 
 def random_prompt_case(seed: int) -> Case:
@@ -20,8 +23,37 @@ def random_prompt_case(seed: int) -> Case:
     config = tiny_decoder_config(**_fields(draw))
     sources = _sources(draw, config.vocab_size)
     options = _options(draw, min_length=max(map(len, sources)))
-    model = _random_model(draw, seed, VanillaTransformerForCausalLM(config))
-    return Case(model, sources, draw.choice([1, 2, 3, 9]), options, draw.randint(1, options["num_beams"]))
+    return _case(draw, seed, VanillaTransformerForCausalLM(config), sources, options)
+
+
+def random_long_case(seed: int) -> Case:
+    """Draw an encoder-decoder for long sequences and sources."""
+    draw = random.Random(seed)
+    fields = _fields(draw) | _long_fields(draw) | {"cross_attention_type": draw.choice(_CROSS_ATTENTIONS)}
+    fields["source_eos"] = fields["layer_types"] == "lsh_attention" or draw.random() < 0.7
+    model = VanillaTransformerLongForConditionalGeneration(tiny_long_config(**fields))
+    model.generation_config = paper_generation_config(PAD, EOS, START)
+    sources = _sources(draw, model.config.vocab_size)
+    options = _options(draw, min_length=1) | {"length_penalty_type": draw.choice(["wu", "power"])}
+    return _case(draw, seed, model, sources, options)
+
+
+def random_long_prompt_case(seed: int) -> Case:
+    """Draw a decoder-only model for long sequences and prompts."""
+    draw = random.Random(seed)
+    model = VanillaTransformerLongForCausalLM(tiny_long_decoder_config(**_fields(draw) | _long_fields(draw)))
+    sources = _sources(draw, model.config.vocab_size)
+    return _case(draw, seed, model, sources, _options(draw, min_length=max(map(len, sources))))
+
+
+def _long_fields(draw: random.Random) -> dict[str, Any]:
+    """Draw the fields of a configuration that only models for long sequences have."""
+    layer_type = draw.choice(["full_attention", *["linear_attention", "lsh_attention"] * 2])
+    fields: dict[str, Any] = {"layer_types": layer_type}
+    if layer_type == "lsh_attention":
+        fields |= {"num_hashes": draw.choice([1, 3]), "num_buckets": draw.choice([1, 2, 4])}
+        fields |= {"lsh_attn_chunk_length": draw.choice([2, 8, 64]), "hash_seed": draw.choice([0, 7])}
+    return fields | ({"reversible": True, "normalize_before": True} if draw.random() < 0.4 else {})
 
 
 def _fields(draw: random.Random) -> dict[str, Any]:
@@ -64,11 +96,11 @@ def _sources(draw: random.Random, vocab_size: int) -> list[list[int]]:
 
 
 @torch.no_grad()
-def _random_model(draw: random.Random, seed: int, model: Any) -> Any:
-    """Draw the weights, so that hypotheses differ and some of them end."""
+def _case(draw: random.Random, seed: int, model: Any, sources: list[list[int]], options: dict[str, Any]) -> Case:
+    """Draw the weights, so that hypotheses differ and some of them end, and the rest of a case."""
     torch.manual_seed(seed)
     for parameter in model.parameters():
         parameter.normal_(0, draw.choice([0.2, 0.4]))
     if model.config.lm_head_bias:
         model.lm_head.bias[[EOS, 4]] = draw.choice([0.0, 2.0, 4.0, 8.0])
-    return model.eval()
+    return Case(model.eval(), sources, draw.choice([1, 2, 3, 9]), options, draw.randint(1, options["num_beams"]))

@@ -26,7 +26,7 @@ from .modeling_vanilla_transformer import VanillaTransformerAttention
 from .reversible import Replay, compute
 
 # Score of a position with itself, low enough to matter only without other keys (section 2, "Causal masking").
-_SELF_SCORE = -1e5
+SELF_SCORE = -1e5
 # Bucket of the padding that fills the last chunk; it is sorted after all other buckets.
 _PADDING_BUCKET = 2**30
 
@@ -44,14 +44,26 @@ def hash_buckets(query_keys: torch.Tensor, seed: int, rounds: int, buckets: int)
 
     `buckets` is even, or 1 for no hashing.
     """
-    batch, heads, length, width = query_keys.shape
-    if buckets == 1:
+    heads, width = query_keys.shape[1], query_keys.shape[3]
+    return nearest_buckets(query_keys, rotations(seed, heads, width, rounds, buckets).to(query_keys.device))
+
+
+def nearest_buckets(query_keys: torch.Tensor, rotation: torch.Tensor) -> torch.Tensor:
+    """Hash `(B, H, L, K)` to buckets `(B, H, R, L)` by [`rotations`]; without any, all share a bucket."""
+    batch, heads, length, _ = query_keys.shape
+    rounds, half = rotation.shape[2:]
+    if half == 0:
         return torch.zeros((batch, heads, rounds, length), dtype=torch.long, device=query_keys.device)
-    rotation = rotations(seed, heads, width, rounds, buckets).to(query_keys.device)
     rotated = torch.einsum("bhlk,hkrn->bhrln", query_keys.detach().float(), rotation)
     best, place = rotated.max(dim=-1)
     worst, opposite = rotated.min(dim=-1)
-    return torch.where(best >= -worst, place, opposite + buckets // 2)
+    return torch.where(best >= -worst, place, opposite + half)
+
+
+def hash_settings(module: Any) -> tuple[int, int, int]:
+    """Return the seed, the rounds and the buckets of an attention. The seed of a layer is `hash_seed + layer_idx`."""
+    config = module.config
+    return config.hash_seed + module.layer_idx, config.num_hashes, config.num_buckets
 
 
 def chunked_lsh_attention(
@@ -102,7 +114,7 @@ def chunked_lsh_attention(
         allowed &= others[..., None, :] <= places[..., None]
     scores = (queries @ keys.transpose(-1, -2)).to(torch.promote_types(queries.dtype, torch.float32))
     scores = scores - rounds_together.clamp(min=1).to(scores.dtype).log()
-    scores = scores.masked_fill(others[..., None, :] == places[..., None], _SELF_SCORE)
+    scores = scores.masked_fill(others[..., None, :] == places[..., None], SELF_SCORE)
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     total = scores.logsumexp(dim=-1, keepdim=True)  # (B, H, R, N, C, 1)
     probabilities = nn.functional.dropout((scores - total).exp().to(value.dtype), p=dropout, training=dropout > 0.0)
@@ -178,7 +190,7 @@ def bucket_attention(
     if is_causal:
         allowed = allowed & (places <= own)
     scores = query @ nn.functional.normalize(key, dim=-1).transpose(-1, -2)
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(places == own, _SELF_SCORE)
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32)).masked_fill(places == own, SELF_SCORE)
     scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     probabilities = scores.softmax(dim=-1).to(value.dtype)
     return nn.functional.dropout(probabilities, p=dropout, training=dropout > 0.0) @ value
@@ -194,7 +206,7 @@ def lsh_attention_forward(
     replay: Replay = compute,
 ) -> torch.Tensor:
     """
-    Compute LSH attention with the settings of `module.config`. The seed of a layer is `hash_seed + layer_idx`.
+    Compute LSH attention with the settings of `module.config`.
 
     Args:
         query_keys, value (`(B, H, T, K)`): Query-keys and values of the last T positions.
@@ -210,8 +222,7 @@ def lsh_attention_forward(
         ValueError: The mask is not a padding mask.
     """
     config, layer_idx = module.config, module.layer_idx
-    seed = config.hash_seed + layer_idx
-    buckets = replay(lambda: hash_buckets(query_keys, seed, config.num_hashes, config.num_buckets))
+    buckets = replay(lambda: hash_buckets(query_keys, *hash_settings(module)))
     past = cache.get_seq_length(layer_idx) if cache is not None else 0
     keys, values, key_buckets = query_keys, value, buckets
     if cache is not None:
@@ -295,10 +306,13 @@ class LSHCacheLayer(DynamicLayer):
 
 __all__ = [
     "LSHCacheLayer",
+    "SELF_SCORE",
     "VanillaTransformerLSHAttention",
     "bucket_attention",
     "chunked_lsh_attention",
     "hash_buckets",
+    "hash_settings",
     "lsh_attention_forward",
+    "nearest_buckets",
     "rotations",
 ]

@@ -34,11 +34,16 @@ from transformers.utils import logging
 
 from vanilla_transformer.file_utils import cached_folder, find_damage
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.linear_attention import feature_map
+from vanilla_transformer.lsh_attention import nearest_buckets
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
+from vanilla_transformer.reversible import apply_storing_activations
 
 from .finished_hypotheses import pick
 from .static_attention import StaticSelfAttention
 from .static_decoder import StaticDecoder
+from .static_linear_attention import StaticLinearAttention
+from .static_lsh_attention import StaticLSHAttention
 from .static_search import SearchStep
 from .top_k import top_continuations
 
@@ -51,7 +56,8 @@ _NICENESS = "19"
 _PACKAGE = "step.pt2"
 _one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
-_CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, VanillaTransformerDecoderLayer]
+_CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, StaticLinearAttention, StaticLSHAttention]
+_CODE += [VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
 _CODE += [length_penalty, pick, top_continuations]
 
 

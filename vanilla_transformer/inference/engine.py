@@ -23,7 +23,7 @@ from .device_copies import HostCopy, to_device
 from .fast_search import is_unchanged
 from .graphed_steps import steps_for
 from .precision import INT8, cast, resolve_precision, round_to_int8
-from .prefill import Prefilled, prefill, read_states
+from .prefill import Prefilled, places_by_batch, prefill, read_states, reads_padding
 from .slot_buffers import SlotBuffers, SlotSize
 from .static_decoder import StaticDecoder, has_static_form, joined_linears
 from .static_search import SearchOptions, SearchStep
@@ -124,7 +124,7 @@ class Engine:
     ):
         if type(slots) is not int or slots < 1:
             raise ValueError(f"`slots` must be an integer of 1 or more, got {slots!r}.")
-        if not Engine.supports(model):
+        if not _is_known(model):
             raise ValueError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
         config = copy.deepcopy(model.generation_config)
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
@@ -160,13 +160,7 @@ class Engine:
     @staticmethod
     def supports(model: Any) -> bool:
         """Tell whether the engine computes what the model's own decoder computes, on the model's device."""
-        return (
-            isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
-            and model.device.type in ("cpu", "cuda")
-            and has_static_form(model.get_decoder())
-            and is_unchanged(model)
-            and all(map(_can_join, joined_linears(model.get_decoder())))
-        )
+        return _is_known(model) and model.device.type in ("cpu", "cuda")
 
     def translate_tokens(
         self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1
@@ -385,9 +379,10 @@ class Engine:
         sentences = [self._waiting.popleft() for _ in range(min(self.slots, len(self._waiting)))]
         seen = [self._seen(source) for _, source in sentences]
         read = [tokens or source[:1] for tokens, (_, source) in zip(seen, sentences, strict=True)]
-        batch = prefill(self.model, read, [len(tokens) for tokens in seen])
-        limits = [self._limit(len(tokens)) for tokens in seen]
-        self._queue(batch, [*zip([key for key, _ in sentences], map(len, read), limits, strict=True)])
+        for places in places_by_batch(self.model, [len(tokens) for tokens in read]):
+            batch = prefill(self.model, [read[place] for place in places], [len(seen[place]) for place in places])
+            each = [(sentences[place][0], len(read[place]), self._limit(len(seen[place]))) for place in places]
+            self._queue(batch, each)
 
     def _queue(self, batch: Prefilled, sources: Sequence[tuple[Any, int, int]]) -> None:
         """Queue the sources of a batch, given the key, the length and the limit of each."""
@@ -442,6 +437,17 @@ class Engine:
             self._free([*self._occupied()])
 
 
+def _is_known(model: Any) -> bool:
+    """Tell whether there is a step that computes the same as a model's own decoder."""
+    return (
+        isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
+        and has_static_form(model.get_decoder())
+        and is_unchanged(model)
+        and (getattr(model.config, "source_eos", True) or not reads_padding(model))  # EOS would be padding
+        and all(map(_can_join, joined_linears(model.get_decoder())))
+    )
+
+
 def _can_join(linear: Any) -> bool:
     """Tell whether a layer is only a product: no adapter and no other type of weight."""
     return type(linear) is nn.Linear and type(linear.weight) is nn.Parameter
@@ -451,9 +457,14 @@ def kind_of(model: Any) -> str:
     """Name a model in an error: its class, and what the engine does not support if that can be seen."""
     if not isinstance(model, nn.Module):
         return type(model).__name__
-    layer_types = set(getattr(getattr(model, "config", None), "layer_types", None) or [])
-    unknown = [name for name in sorted(layer_types) if name == "transfo_xl_attention"]
-    details = [f"with {name}" for name in unknown] + (["in training mode"] if model.training else [])
+    config = getattr(model, "config", None)
+    layer_type, details = (getattr(config, "layer_types", None) or [""])[0], []
+    if layer_type == "transfo_xl_attention":
+        details.append("with `transfo_xl_attention`")
+    if layer_type == "lsh_attention" and not getattr(config, "source_eos", True):
+        details.append("with `lsh_attention` and `source_eos=False`")
+    if model.training:
+        details.append("in training mode")
     return " ".join([type(model).__name__, *details])
 
 

@@ -4,11 +4,14 @@ What sources and prompts leave in the memory of slots: the model reads a batch o
 Letters in shapes: W sources in a batch, S source length, D d_model.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 
 from .device_copies import to_device
 from .encoding import encode
@@ -16,6 +19,21 @@ from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
 # The rows of a batch, each a tensor in the order of `SlotMemory.prefilled`.
 Prefilled = list[Tensor]
+
+
+def reads_padding(model: Any) -> bool:
+    """Tell whether padding changes the states of a source: the chunks of LSH attention count it."""
+    return any(isinstance(module, VanillaTransformerLSHAttention) for module in model.modules())
+
+
+def places_by_batch(model: Any, lengths: Sequence[int]) -> list[list[int]]:
+    """Return the places of sources to be read together: all, or the ones of one length if padding is read."""
+    if not reads_padding(model):
+        return [[*range(len(lengths))]]
+    by_length = defaultdict[int, list[int]](list)
+    for place, length in enumerate(lengths):
+        by_length[length].append(place)
+    return [*by_length.values()]
 
 
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
@@ -46,4 +64,4 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]]) -> Prefilled:
     return [outputs.last_hidden_state[places], *(tensor for layer in read for tensor in layer)]
 
 
-__all__ = ["Prefilled", "prefill", "read_states"]
+__all__ = ["Prefilled", "places_by_batch", "prefill", "read_states", "reads_padding"]

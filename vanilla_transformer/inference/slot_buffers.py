@@ -68,13 +68,12 @@ class SlotBuffers:
 
     def copy_rows(self, slot: int) -> list[Tensor]:
         """Return a copy of all that a slot holds."""
-        return [tensor[slot].clone() for tensor in _rows(*self.arguments)]
+        return [tensor[slot : slot + 1].clone() for tensor in _rows(*self.arguments)]
 
     def restore_rows(self, slot: int, rows: Sequence[Tensor]) -> None:
         """Put what [`copy_rows`] returned, for any number of positions, into a slot."""
         for target, source in zip(_rows(*self.arguments), rows, strict=True):
-            common: Any = tuple(slice(min(sizes)) for sizes in zip(source.shape, target.shape[1:], strict=True))
-            target[slot][common] = source[common]
+            _copy_rows(source, slice(None), target, slice(slot, slot + 1))
 
     def _tensors_of(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
         if size not in self._sizes:

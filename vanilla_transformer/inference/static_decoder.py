@@ -11,26 +11,45 @@ Letters in shapes: B slots, N beams, R room for positions of the source or the t
 positions, D d_model, V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from vanilla_transformer.linear_attention import VanillaTransformerLinearAttention
+from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerAttention,
     VanillaTransformerDecoder,
     VanillaTransformerDecoderLayer,
 )
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
+from vanilla_transformer.modeling_vanilla_transformer_long import (
+    VanillaTransformerLongDecoder,
+    VanillaTransformerLongDecoderLayer,
+    VanillaTransformerLongDecoderModel,
+)
+from vanilla_transformer.reversible import ReversibleBranch, apply_storing_activations
 
 from .static_attention import Moment, StaticCrossAttention, StaticSelfAttention, additive
+from .static_linear_attention import StaticLinearAttention, StaticLinearCrossAttention
+from .static_lsh_attention import StaticLSHAttention
 
-_DECODERS = (VanillaTransformerDecoder, VanillaTransformerDecoderModel)
-_LAYERS = (VanillaTransformerDecoderLayer,)
+_DECODERS: list[type] = [VanillaTransformerDecoder, VanillaTransformerDecoderModel]
+_DECODERS += [VanillaTransformerLongDecoder, VanillaTransformerLongDecoderModel]
+_LAYERS = (VanillaTransformerDecoderLayer, VanillaTransformerLongDecoderLayer)
 # The static form of each attention that has one.
-SELF_ATTENTIONS: dict[type, Any] = {VanillaTransformerAttention: StaticSelfAttention}
-CROSS_ATTENTIONS: dict[type, Any] = {VanillaTransformerAttention: StaticCrossAttention}
+SELF_ATTENTIONS: dict[type, Any] = {
+    VanillaTransformerAttention: StaticSelfAttention,
+    VanillaTransformerLinearAttention: StaticLinearAttention,
+    VanillaTransformerLSHAttention: StaticLSHAttention,
+}
+CROSS_ATTENTIONS: dict[type, Any] = {
+    VanillaTransformerAttention: StaticCrossAttention,
+    VanillaTransformerLinearAttention: StaticLinearCrossAttention,
+}
 
 
 class LayerMemory(NamedTuple):
@@ -97,6 +116,7 @@ class StaticDecoder(nn.Module):
         super().__init__()
         decoder = model.get_decoder()
         self.follows_prompt = not model.config.is_encoder_decoder
+        self.is_reversible = getattr(model.config, "reversible", False)
         self.embed_tokens, self.layer_norm, self.lm_head = decoder.embed_tokens, decoder.layer_norm, model.lm_head
         self.layers = nn.ModuleList(StaticDecoderLayer(layer) for layer in decoder.layers)
 
@@ -118,12 +138,20 @@ class StaticDecoder(nn.Module):
             positions = time + memory.source_lengths - 1
         moment = Moment(time, ancestors, *(additive(seen)[:, None, None] for seen in (past, source)))
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
-        for layer, layer_memory in zip(self.layers, memory.layers, strict=True):
-            states = layer(states, moment, layer_memory)
+        states = self._run_layers(states, moment, memory.layers)
         states = states if self.layer_norm is None else self.layer_norm(states)
         if self.follows_prompt:
             states = torch.where((time == 0)[:, None, None], memory.first_states[0][:, None], states)
         return self.lm_head(states).float()
+
+    def _run_layers(self, states: Tensor, moment: Moment, memory: list[LayerMemory]) -> Tensor:
+        pairs: list[tuple[Any, LayerMemory]] = [*zip(self.layers, memory, strict=True)]
+        if self.is_reversible:
+            branches = [branch for layer, own in pairs for branch in layer.branches(moment, own)]
+            return apply_storing_activations(branches, states, None)
+        for layer, own in pairs:
+            states = layer(states, moment, own)
+        return states
 
 
 class StaticDecoderLayer(nn.Module):
@@ -138,20 +166,35 @@ class StaticDecoderLayer(nn.Module):
 
     def forward(self, states: Tensor, moment: Moment, memory: LayerMemory) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
+        for norm, sublayer in self._sublayers(moment, memory):
+            states = self.layer.add_and_norm(states, norm, sublayer)
+        return states
+
+    def branches(self, moment: Moment, memory: LayerMemory) -> list[ReversibleBranch]:
+        """Return the sub-layers as branches of a reversible layer."""
+        sublayers = self._sublayers(moment, memory)
+        return [self.layer.branch(norm, partial(_alone, sublayer)) for norm, sublayer in sublayers]
+
+    def _sublayers(self, moment: Moment, memory: LayerMemory) -> list[tuple[nn.LayerNorm, Callable[[Tensor], Tensor]]]:
+        """Return the sub-layers in order, each with its normalization."""
         layer = self.layer
         prompt = None if layer.has_cross_attention else memory.source
-        states = layer.add_and_norm(
-            states,
-            layer.self_attn_layer_norm,
-            lambda states: self.self_attn(layer.self_attn, states, moment, memory.own, prompt),
-        )
+
+        def attend_to_target(states: Tensor) -> Tensor:
+            return self.self_attn(layer.self_attn, states, moment, memory.own, prompt)
+
+        def attend_to_source(states: Tensor) -> Tensor:
+            return self.encoder_attn(layer.encoder_attn, states, moment, memory.source)
+
+        sublayers = [(layer.self_attn_layer_norm, attend_to_target)]
         if layer.has_cross_attention:
-            states = layer.add_and_norm(
-                states,
-                layer.encoder_attn_layer_norm,
-                lambda states: self.encoder_attn(layer.encoder_attn, states, moment, memory.source),
-            )
-        return layer.add_and_norm(states, layer.final_layer_norm, layer.position_wise)
+            sublayers.append((layer.encoder_attn_layer_norm, attend_to_source))
+        return [*sublayers, (layer.final_layer_norm, layer.position_wise)]
+
+
+def _alone(sublayer: Callable[[Tensor], Tensor], states: Tensor, *_: Any) -> Tensor:
+    """Apply a sub-layer that needs nothing but the states of its stream."""
+    return sublayer(states)
 
 
 def _empty_memory(layer: Any, slots: int, beams: int, room: int) -> LayerMemory:

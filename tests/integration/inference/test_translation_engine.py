@@ -381,6 +381,10 @@ def marian():
     return MarianMTModel(MarianConfig(**sizes, **heads, decoder_start_token_id=1)).eval()
 
 
+def transfo_xl():
+    return tiny_long_model(layer_types="transfo_xl_attention")
+
+
 def int8(folder):
     return tiny_model().from_pretrained(folder, quantization_config=VanillaTransformerInt8Config())
 
@@ -389,18 +393,27 @@ def test_engine_supports_models_that_it_decodes(tiny_model, tiny_tokenizer, tmp_
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     hooked = type(tiny_model)(tiny_model.config).eval()
     hooked.model.decoder.layers[0].register_forward_hook(lambda *_: None)
-    others = [hooked, marian(), tiny_long_model(), int8(tmp_path / "model"), torch.nn.Linear(1, 1), None]
-    assert Engine.supports(tiny_model)
+    others = [hooked, marian(), transfo_xl(), int8(tmp_path / "model"), torch.nn.Linear(1, 1), None]
+    assert Engine.supports(tiny_model) and Engine.supports(tiny_long_model())
     assert [Engine.supports(other) for other in others] == [False] * 6
     assert not Engine.supports(tiny_model.train())
 
 
-@pytest.mark.parametrize("make", [marian, tiny_long_model])
+@pytest.mark.parametrize("make", [marian, transfo_xl])
 def test_pipeline_refuses_a_precision_for_other_models(tiny_tokenizer, make):
     translate = TranslationPipeline(make(), tiny_tokenizer, precision="float32")
     with pytest.raises(ValueError, match=f"must be an unchanged .*, got {type(translate.model).__name__}"):
         translate("A man.")
     assert TranslationPipeline(translate.model, tiny_tokenizer, compile=True)("A man.", max_new_tokens=2)
+
+
+@pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention"])
+def test_pipeline_decodes_long_models_by_the_engine(engines, tiny_tokenizer, layer_types):
+    model = tiny_long_model(layer_types=layer_types, decoder_layers=2)
+    texts = ["A man is sleeping.", "Two dogs."]
+    expected = TranslationPipeline(model, tiny_tokenizer, compile=False)(texts)
+    assert TranslationPipeline(model, tiny_tokenizer, precision="float32")(texts) == expected
+    assert len(engines) == 1
 
 
 # --- Commands and the service ----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from transformers.utils import logging
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest, closest_margin
 
 from .compiled_steps import cache_is_used, check_compile
+from .device_copies import HostCopy
 from .engine import SUPPORTED, Engine, kind_of
 from .fast_search import PLAIN_OPTIONS, fits_positions, unfollowed_options
 from .precision import cast, check_precision, precision_of, resolve_precision
@@ -105,7 +106,7 @@ class EnginePool:
             self._places, self._values = (model, places), None
             self._first = [weight.detach().flatten()[:1] for weight in weights]
         # Optimizers raise the version of a weight, or at least change its first value.
-        values = torch.cat(self._first).tolist()
+        (values,) = HostCopy(torch.cat(self._first)).wait()
         if values != self._values:
             self._engines.clear()
             self._values, self._precision = values, resolve_precision(model, precision)

@@ -79,8 +79,8 @@ class WorkerPipeline(TranslationPipeline):
                 translations |= zip(futures[future], future.result(), strict=True)
                 report(len(futures[future]))
         except BrokenProcessPool as error:
-            hint = f"Memory may not suffice for {self.workers} workers: take fewer."
-            raise ChildProcessError(f"A worker process was killed, so nothing is translated. {hint}") from error
+            hint = f"If memory is short, use fewer than {self.workers} workers."
+            raise ChildProcessError(f"A worker process was killed. {hint}") from error
         finally:
             for future in futures:
                 future.cancel()

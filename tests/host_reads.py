@@ -91,7 +91,7 @@ class _NoConstants(TorchFunctionMode):
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         results = function(*args, **(kwargs or {}))
         if function in self.MAKERS:
-            assert results.device != GPU, f"{function.__name__} copies numbers from the host."
+            assert results.device != GPU or not results.numel(), f"{function.__name__} copies numbers from the host."
         if function in self.INDEXING and args[0].device == GPU:
             indices = args[1] if isinstance(args[1], tuple) else (args[1],)
             assert not any(isinstance(index, list) for index in indices), "A list as an index is copied from the host."

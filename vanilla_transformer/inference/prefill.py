@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
+from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
 
 from .device_copies import to_device
 from .encoding import encode
@@ -54,8 +55,9 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]]) -> Prefilled:
     """Read prompts with the model's own layers and cache."""
     decoder, device = model.get_decoder(), model.device
     ids = nn.utils.rnn.pad_sequence([torch.tensor(tokens) for tokens in prompts], batch_first=True)  # (W, S)
-    lengths = torch.tensor([len(tokens) for tokens in prompts])
-    mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
+    lengths, mask = torch.tensor([len(tokens) for tokens in prompts]), None
+    if type(decoder) is not VanillaTransformerDecoderModel:  # whose causal attention never sees padding after a prompt
+        mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
     cache = decoder.create_cache()
     outputs = decoder(input_ids=to_device(ids, device), attention_mask=mask, past_key_values=cache)
     places = torch.arange(len(prompts), device=device), to_device(lengths - 1, device)

@@ -7,7 +7,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from tests.host_reads import GPU, gpu_stand_in
-from tests.tiny import tiny_model
+from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.inference.device_copies import HostCopy, to_device
 from vanilla_transformer.inference.encoding import encode
 from vanilla_transformer.inference.engine import Engine
@@ -47,6 +47,23 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     looks = [copy for copy in copies.arrived if copy.dtype is torch.bool]
     assert len(looks) == engine._steps_run / engine._look_every > 3
     assert len(copies.arrived) <= 5 * len(looks)  # a look, or also tokens, last tokens, lengths and scores
+
+
+def test_engine_does_not_wait_for_a_gpu_to_set_long_sentences_aside():
+    engine = Engine(tiny_model(vocab_size=40).to(GPU), slots=5, num_beams=2, max_new_tokens=20, compile=False)
+    mixed = [[7, EOS], [8, EOS], [9] * 150 + [EOS], *([[5, EOS]] * 12)]
+    torch.manual_seed(0)
+    with gpu_stand_in():
+        assert len([*engine.translate_stream(mixed)]) == len(mixed)
+
+
+def test_engine_does_not_wait_for_a_gpu_to_read_prompts():
+    model = tiny_causal_lm(vocab_size=40)
+    model.generation_config.update(eos_token_id=EOS, max_new_tokens=10)
+    engine = Engine(model.to(GPU), slots=5, num_beams=2, compile=False)
+    torch.manual_seed(0)
+    with gpu_stand_in():
+        assert len(engine.translate_tokens([[7, 8, 9]] * 3 + [[5, 6]] * 4)) == 7
 
 
 class Attentions(TorchFunctionMode):

@@ -39,20 +39,23 @@ def main(arguments: Sequence[str]) -> None:
     name = require_one_model(words)
     slots, pairs, sentences = _check(options)
     import torch
-    from transformers import AutoModelForSeq2SeqLM
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     from vanilla_transformer.cpu_utils import usable_cores
     from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
-    from vanilla_transformer.inference.engine import Engine
+    from vanilla_transformer.inference.engine import SUPPORTED, Engine
     from vanilla_transformer.inference.engine_workers import threads_of, worker_counts
-    from vanilla_transformer.inference.loading import load_pretrained
+    from vanilla_transformer.inference.loading import load_config, load_pretrained
     from vanilla_transformer.inference.precision import AUTO, measurable_precisions
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
-    model = load_pretrained(AutoModelForSeq2SeqLM, name)
+    translates = load_config(name).is_encoder_decoder
+    model = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
     if not Engine.supports(model):
-        raise ValueError(f"Only models with `VanillaTransformerForConditionalGeneration` can be compiled, got {name}.")
+        raise ValueError(f"The model must be {SUPPORTED}, got {name}.")
+    if not translates and (sentences or options.workers != "1"):
+        raise ValueError(f"--source, --target and --workers are for translation models, and {name} has no encoder.")
     beams = options.num_beams or model.generation_config.num_beams or 1
     cores, most = usable_cores(), torch.get_num_threads()
     workers = parse_workers(options.workers)
@@ -79,7 +82,8 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, longes
     torch.set_num_threads(threads)
     start = time.perf_counter()
     for precision in precisions:
-        engine = Engine(model, usual_slots(beams), num_beams=beams, precision=precision, compile=True)
+        search = {"num_beams": beams, "max_new_tokens": longest}  # a limit, which steps do not depend on
+        engine = Engine(model, usual_slots(beams), precision=precision, compile=True, **search)
         for size in engine.compile_steps(longest, slots or None):
             step = f"{precision}, {size.slots} sentences at once, up to {size.room} tokens, {threads} threads"
             print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)

@@ -241,7 +241,7 @@ class Engine:
         """
         for number in self.slot_sizes if slots is None else slots:
             room = _LEAST_ROOM
-            while room < 2 * longest:
+            while room <= _room_for(longest):
                 with self.lock:
                     self._resize(SlotSize(number, room))
                     self.steps.find(self.buffers.arguments)

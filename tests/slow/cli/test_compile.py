@@ -8,11 +8,13 @@ import pytest
 import torch
 from transformers.utils import logging
 
+from tests.tiny import tiny_causal_lm
 from tests.tiny_engines import have_compiled_steps
 from vanilla_transformer.cli import main
 from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.evaluation.worker_counts import WorkersResult
 from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
+from vanilla_transformer.inference.engine import Engine
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.loading import load_pipeline
 
@@ -34,6 +36,18 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     changed = packages[0].stat().st_mtime_ns
     assert main(["compile", str(folder), "--num_beams", "2", "--longest", "16", "--slots", "8"]) == 0
     assert packages[0].stat().st_mtime_ns == changed  # nothing is compiled twice
+
+
+def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
+    model = tiny_causal_lm()
+    model.save_pretrained(tmp_path / "model")
+    assert main(["compile", str(tmp_path / "model"), "--num_beams", "2", "--longest", "8", "--slots", "1"]) == 0
+    options = {"slots": 1, "num_beams": 2, "max_new_tokens": 6}
+    engine, eager = Engine(model, **options), Engine(model, compile=False, **options)
+    tokens = [each.generate_tokens([[7, 8, 9]])[0][0].tokens for each in (engine, eager)]
+    assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
+    assert tokens[0] == tokens[1]
 
 
 def test_compile_chooses_the_precision_that_auto_means(folder, tmp_path, monkeypatch, capsys):

@@ -5,6 +5,11 @@ Importing this package registers its models with the Auto classes, restores `pip
 `generate()` its fast search.
 """
 
+from .import_utils import collection_paused
+
+with collection_paused():
+    from . import inference  # imports torch and transformers
+
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -15,7 +20,6 @@ from transformers import (
     AutoTokenizer,
 )
 
-from . import inference
 from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig

@@ -1,5 +1,6 @@
 """The command line: names, help, version and one line for each mistake."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,10 @@ def test_main_help_names_every_command(capsys):
     assert main([]) == main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert all(name in shown for name in COMMANDS)
+
+
+def test_commands_leave_modules_to_no_collection():
+    assert gc.get_freeze_count() > 100_000
 
 
 def test_main_version_prints_the_version(capsys):

@@ -318,6 +318,7 @@ class LongGenerationMixin(GenerationMixin):
         cache = kwargs.get("past_key_values")
         if cache is None and generation_option(self, "use_cache", generation_config, kwargs) is not False:
             kwargs["past_key_values"] = getattr(self.base_model, "decoder", self.base_model).create_cache()
+            kwargs["past_key_values"].is_of_call = True  # another search does not need it
         elif cache is not None and self.config.is_encoder_decoder and not isinstance(cache, EncoderDecoderCache):
             memory = repeat_cache(self, copy_cache(cache), generation_config, kwargs)
             restart_positions(memory)

@@ -9,10 +9,9 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
 
-from vanilla_transformer.generation_vanilla_transformer import closest
+from vanilla_transformer.generation_vanilla_transformer import source_mask
 
 from . import fast_search
-from .beam_search import search
 from .engine import Engine
 from .engine_pool import EnginePool
 from .stopping_rule import StoppingRule
@@ -34,9 +33,9 @@ def prepare_search(
     See [`fast_search.prepare_search`] for the arguments and the result.
     """
     engine = None if ids is None or logits_processor else find_engine(model, levels)  # rarely one: the cheapest test
-    if engine is not None and fast_search.follows(model, levels, None, stopping_criteria):
-        penalty_type = closest(levels, "length_penalty_type") or "power"
-        yield partial(search_by_engine, engine=engine, penalty_type=penalty_type)
+    follows = fast_search.all_known(stopping_criteria) and fast_search.fits_positions(model.config, levels)
+    if engine is not None and follows and begin_first(model, levels, ids):
+        yield partial(search_by_engine, engine=engine)
         return
     with fast_search.prepare_search(model, levels, ids, logits_processor, stopping_criteria) as search_of_call:
         yield search_of_call
@@ -47,7 +46,19 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
     pool = vars(model).setdefault("_engines", EnginePool())
     # The limits of the sentences differ, and the engine receives them with the sentences.
     call = {name: value for name, value in levels[0].items() if name not in _INPUTS | _LIMITS} | {"max_new_tokens": 1}
+    if getattr(call.get("past_key_values"), "is_of_call", False):
+        del call["past_key_values"]
     return pool.find_for(model, [call, *levels[1:]])
+
+
+def begin_first(model: Any, levels: Sequence[Mapping[str, Any]], ids: torch.Tensor | None) -> bool:
+    """Tell whether each source `(B, S)` has tokens to attend to, from its first position on without gaps."""
+    mask = source_mask(model.config, ids, levels[0].get("attention_mask"))
+    if mask is None:
+        return True
+    lengths = mask.bool().sum(dim=-1, keepdim=True)
+    first = torch.arange(mask.shape[-1], device=mask.device) < lengths
+    return bool(lengths.all()) and torch.equal(mask.bool(), first)
 
 
 def search_by_engine(
@@ -56,24 +67,16 @@ def search_by_engine(
     logits_processor: LogitsProcessorList,
     stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
-    penalty_type: str,
     engine: Engine,
     **model_kwargs: Any,
 ) -> torch.Tensor:
-    """Decode as [`beam_search.search`] does, with the same arguments and result.
-
-    That search decodes batches with sources that do not begin at their first position, or have no token to attend to.
-    """
+    """Decode as [`beam_search.search`] does, with the same arguments and result. All sources [`begin_first`]."""
     beams, count = generation_config.num_beams, generation_config.num_return_sequences
     states, mask = model_kwargs["encoder_outputs"].last_hidden_state[::beams], model_kwargs.get("attention_mask")
-    seen = torch.ones(states.shape[:2], dtype=torch.bool) if mask is None else mask[::beams].bool()
-    lengths = seen.sum(dim=1)
-    if not lengths.all() or not torch.equal(seen, torch.arange(seen.shape[1]) < lengths[:, None]):
-        arguments = logits_processor, stopping_criteria, generation_config, penalty_type
-        return search(model, input_ids, *arguments, **model_kwargs)
+    lengths = [states.shape[1]] * len(states) if mask is None else mask[::beams].sum(dim=1).tolist()
     stopping_rule = StoppingRule(stopping_criteria, len(states), states.device)
     limits = stopping_rule.longest - 1  # which count the start symbol
-    found = engine.translate_encoded(states, lengths.tolist(), limits.tolist(), count)
+    found = engine.translate_encoded(states, lengths, limits.tolist(), count)
     rows = [torch.tensor(hypothesis.tokens) for hypotheses in found for hypothesis in hypotheses]
     pad = stopping_rule.eos[0] if generation_config.pad_token_id is None else generation_config.pad_token_id
     tokens = nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=int(pad))

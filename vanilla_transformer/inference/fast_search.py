@@ -99,8 +99,13 @@ def follows(
         and not unfollowed_options(levels, _FOLLOWED)
         and fits_positions(model.config, levels)
         and all(type(processor) in _KNOWN_PROCESSORS for processor in logits_processor or [])
-        and all(type(criterion) in KNOWN_CRITERIA for criterion in stopping_criteria)
+        and all_known(stopping_criteria)
     )
+
+
+def all_known(stopping_criteria: Sequence[Any]) -> bool:
+    """Tell whether a [`StoppingRule`] does the same as the stopping criteria of a call."""
+    return all(type(criterion) in KNOWN_CRITERIA for criterion in stopping_criteria)
 
 
 def is_supported(model: Any) -> bool:
@@ -174,5 +179,5 @@ def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
-__all__ = ["PLAIN_OPTIONS", "fits_positions", "follows", "is_supported", "is_unchanged", "prepare_search"]
+__all__ = ["PLAIN_OPTIONS", "all_known", "fits_positions", "follows", "is_supported", "is_unchanged", "prepare_search"]
 __all__ += ["unfollowed_options"]

@@ -22,6 +22,7 @@ from tests.generation_cases import (
     model_of,
     sources,
 )
+from tests.tiny import tiny_long_model
 from vanilla_transformer.inference import compiled_steps, engine_search
 from vanilla_transformer.inference.engine import Engine
 from vanilla_transformer.inference.engine_pool import EnginePool
@@ -79,6 +80,33 @@ def test_generate_by_the_engine_returns_several_sequences(decoded, beams, dtype)
     if dtype == torch.float32:
         assert torch.equal(found, generate_by_library(model, tokens, **options))
     assert len(found) == 5 * min(beams, 3) and decoded == [5]
+
+
+@pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention", "full_attention"])
+@pytest.mark.parametrize("beams", [1, 4])
+def test_generate_of_long_models_by_the_engine_gives_tokens_of_library(decoded, layer_types, beams):
+    model = tiny_long_model(layer_types=layer_types, vocab_size=40, decoder_layers=2)
+    tokens, options = sources(5, 11), {"num_beams": beams, "num_return_sequences": min(beams, 3)}
+    assert torch.equal(model.generate(tokens, **options), generate_by_library(model, tokens, **options))
+    assert decoded == [5]
+
+
+def test_generate_of_long_models_leaves_other_requests_to_the_library(decoded):
+    model, tokens = tiny_long_model(vocab_size=40), sources(5, 11)
+    late = sources(5, 11, left=True)
+    assert torch.equal(model.generate(late), generate_by_library(model, late))
+    cache = model.get_decoder().create_cache()
+    assert torch.equal(model.generate(tokens, past_key_values=cache), generate_by_library(model, tokens))
+    assert decoded == [] and cache.get_seq_length() > 0
+
+
+def test_generate_leaves_limits_beyond_learned_positions_to_the_library(decoded):
+    model = model_of(1, position_embedding_type="learned", max_position_embeddings=12, lm_head_bias=True)
+    model.lm_head.bias.data[2] = -100.0
+    for generate in (model.generate, partial(generate_by_library, model)):
+        with pytest.raises(ValueError, match="longer than `max_position_embeddings`"):
+            generate(sources(3, 7), max_new_tokens=30)
+    assert decoded == []
 
 
 class Never(StoppingCriteria):

@@ -26,6 +26,7 @@ import torch
 from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.file_utils import HASHES_FILE
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -66,10 +67,11 @@ class BatchRecord:
         VanillaTransformerModel.forward = recorded_forward  # type: ignore[method-assign]
         torch.nn.modules.module.register_module_forward_hook(self._add_mask)
 
-    def _expect(self, epoch: int, update: Sequence[tuple[list[int], Any]]) -> None:
+    def _expect(self, epoch: int, update: Sequence[MicroBatch]) -> None:
         self.updates += 1
-        for number, (pairs, _) in enumerate(update, start=1):
-            self.coming.append({"place": f"{self.updates}.{number}", "epoch": epoch, "pairs": pairs})
+        for number, batch in enumerate(update, start=1):
+            place = f"{self.updates}.{number}"
+            self.coming.append({"place": place, "epoch": epoch, "pairs": batch.pairs.tolist()})
 
     def _record(self, forward: Any, model: Any, *arguments: Any, **tensors: Any) -> Any:
         if not model.training:

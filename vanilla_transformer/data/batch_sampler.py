@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import Sampler
 
 from .corpus import Corpus
+from .micro_batch import MicroBatch, TokenCounts
 from .tokenized_corpus import EncodedPair
 from .tuning import STEPS_PER_NEIGHBORHOOD, STEPS_SHARING_REMAINDER
 
@@ -267,11 +268,19 @@ class StatefulBatchSampler:
     """
 
     def __init__(
-        self, corpus: Corpus, max_tokens: int, seed: int, accumulation: int = 1, num_replicas: int = 1, rank: int = 0
+        self,
+        corpus: Corpus,
+        max_tokens: int,
+        seed: int,
+        accumulation: int = 1,
+        num_replicas: int = 1,
+        rank: int = 0,
+        pad_token_id: int = 0,
     ):
         self.corpus = corpus
         self.max_tokens = max_tokens
         self.seed = seed
+        self.pad_token_id = pad_token_id
         self.batches_per_step = accumulation * num_replicas
         self.num_replicas = num_replicas
         self.rank = rank
@@ -280,13 +289,14 @@ class StatefulBatchSampler:
         self._parts: list[list[int]] = [[self.batches_per_step, 0]]
         self._enter_epoch()
 
-    def __iter__(self) -> Iterator[list[tuple[list[int], list[EncodedPair]]]]:
-        """Yield the batches of this process for each step, as the indices of their pairs and the pairs."""
+    def __iter__(self) -> Iterator[list[MicroBatch]]:
+        """Yield the batches of this process for each step."""
         while True:
             while self._done < len(self._plan):
-                batches = self._plan.shard(self._done, self.num_replicas, self.rank)
+                batches = [self._left[batch] for batch in self._plan[self._done]]
+                tokens = int(self._pairs.target_lengths[np.concatenate(batches)].sum())
                 self._parts[-1][1] += 1
-                yield [self._read(self._left[batch]) for batch in batches]
+                yield [self._build(batch, tokens) for batch in batches[self.rank :: self.num_replicas]]
             self.epoch, self._parts = self.epoch + 1, [[self.batches_per_step, 0]]
             self._enter_epoch()
 
@@ -329,9 +339,12 @@ class StatefulBatchSampler:
         source, target = self._pairs.source_lengths[self._left], self._pairs.target_lengths[self._left]
         return plan_batches(source, target, self.max_tokens, self.seed, self.epoch, batches_per_step)
 
-    def _read(self, batch: np.ndarray) -> tuple[list[int], list[EncodedPair]]:
-        numbers = batch.tolist()
-        return numbers, [self._pairs[number] for number in numbers]
+    def _build(self, batch: np.ndarray, step_target_tokens: int) -> MicroBatch:
+        tensors = collate([self._pairs[number] for number in batch.tolist()], self.pad_token_id)
+        padded = tensors["input_ids"].numel() + tensors["labels"].numel()
+        source, target = self._pairs.source_lengths[batch], self._pairs.target_lengths[batch]
+        counts = TokenCounts(int(source.sum()), int(target.sum()), padded)
+        return MicroBatch(tensors, batch, counts, step_target_tokens)
 
 
 def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> Batch:

@@ -7,19 +7,15 @@ import torch
 from accelerate.utils import send_to_device
 from torch.nn.utils import clip_grad_norm_
 
-from vanilla_transformer.data.batch_sampler import Batch, collate, count_tokens
-from vanilla_transformer.data.tokenized_corpus import EncodedPair
+from vanilla_transformer.data.micro_batch import MicroBatch
 
 from .checkpoint import list_checkpoints
 from .distributed import full_tensor, skip_gradient_sync, sum_over_processes
 from .metrics import StepSums
 from .train_state import TrainState
 
-# The numbers of the pairs of a micro-batch in the corpus, counted from 0, and the pairs themselves.
-NumberedPairs = tuple[list[int], list[EncodedPair]]
 
-
-def train_step(state: TrainState, micro_batches: Sequence[NumberedPairs]) -> torch.Tensor:
+def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
     """Make one optimizer step from this process's micro-batches: forward, backward, clip, Adam, schedule, EMA.
 
     The sums of losses and tokens over all processes are added to `state.step_metrics`.
@@ -31,15 +27,12 @@ def train_step(state: TrainState, micro_batches: Sequence[NumberedPairs]) -> tor
         FloatingPointError: the loss is not finite; the parameters have not changed.
     """
     accelerator = state.accelerator
-    pad_token_id = state.tokenizer.pad_token_id
-    batches = [send_to_device(collate(pairs, pad_token_id), accelerator.device) for _, pairs in micro_batches]
-    tokens = sum_over_processes(accelerator, [sum(count_tokens(batch) for batch in batches)])[0]
     losses = []
-    for index, batch in enumerate(batches):
+    for index, batch in enumerate(micro_batches):
         seed_dropout(state, index)
-        with skip_gradient_sync(accelerator, state.wrapped_model, skip=index < len(batches) - 1):
-            losses.append(_backward(state, batch, tokens))
-    sums = StepSums(*sum_over_processes(accelerator, _sum_step(losses, batches)).tolist())
+        with skip_gradient_sync(accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
+            losses.append(_backward(state, batch))
+    sums = StepSums(*sum_over_processes(accelerator, _sum_step(losses, micro_batches)).tolist())
     _check_finite(sums, state, micro_batches)
     norm = _clip_gradient(state)
     state.optimizer_step()
@@ -58,20 +51,21 @@ def seed_dropout(state: TrainState, index: int) -> None:
     torch.manual_seed(int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1)))
 
 
-def _backward(state: TrainState, batch: Batch, tokens: torch.Tensor) -> torch.Tensor:
+def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
     """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
-    with state.accelerator.autocast():
-        loss = state.wrapped_model(batch)
-    # DDP averages gradients over processes, but `tokens` already counts the tokens of all of them.
-    state.accelerator.backward(loss.smoothed * state.accelerator.num_processes / tokens)
+    accelerator = state.accelerator
+    with accelerator.autocast():
+        loss = state.wrapped_model(send_to_device(batch.tensors, accelerator.device, non_blocking=True))
+    # DDP averages gradients over processes, but the step's tokens are those of all of them.
+    accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))
     return torch.stack([loss.plain, loss.smoothed.detach()])
 
 
-def _check_finite(sums: StepSums, state: TrainState, micro_batches: Sequence[NumberedPairs]) -> None:
+def _check_finite(sums: StepSums, state: TrainState, micro_batches: Sequence[MicroBatch]) -> None:
     if np.isfinite(sums.smoothed_loss):
         return
     saved = list_checkpoints(state.recipe.output.output_dir)
-    sentences = [number + 1 for numbers, _ in micro_batches for number in numbers]
+    sentences = [number + 1 for batch in micro_batches for number in batch.pairs.tolist()]
     raise FloatingPointError(
         f"The loss of step {state.step + 1} is {sums.smoothed_loss}, so training stops. This process contributed "
         f"sentences {', '.join(map(str, sentences))} of the corpus. The last good checkpoint is "
@@ -87,13 +81,7 @@ def _clip_gradient(state: TrainState) -> torch.Tensor:
     return full_tensor(norm)
 
 
-def _sum_step(losses: list[torch.Tensor], batches: list[Batch]) -> torch.Tensor:
+def _sum_step(losses: list[torch.Tensor], batches: Sequence[MicroBatch]) -> torch.Tensor:
     """Compute the values of `StepSums` for this process's micro-batches."""
-    counts = [[count_tokens(batch), *_count_both_sides(batch)] for batch in batches]
-    return torch.cat([torch.stack(losses).sum(dim=0).cpu().double(), torch.tensor(counts).sum(dim=0)])
-
-
-def _count_both_sides(batch: Batch) -> tuple[int, int]:
-    """Count the tokens of source and target, without and with padding."""
-    tokens = int(batch["attention_mask"].sum()) + count_tokens(batch)
-    return tokens, batch["input_ids"].numel() + batch["labels"].numel()
+    source, target, padded = np.sum([batch.counts for batch in batches], axis=0)
+    return torch.cat([torch.stack(losses).sum(dim=0).cpu().double(), torch.tensor([target, source + target, padded])])

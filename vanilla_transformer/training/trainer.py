@@ -95,6 +95,7 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
         recipe.optimization.gradient_accumulation_steps,
         accelerator.num_processes,
         accelerator.process_index,
+        tokenizer.pad_token_id,
     )
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
@@ -74,8 +75,12 @@ def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypat
 
 
 def _split_unevenly(batch):
-    numbers, pairs = batch
-    return [(numbers[part], pairs[part]) for part in (slice(0, 7), slice(7, None))]
+    return [_take(batch, part) for part in (slice(0, 7), slice(7, None))]
+
+
+def _take(batch, part):
+    tensors = {name: tensor[part] for name, tensor in batch.tensors.items()}
+    return replace(batch, tensors=tensors, pairs=batch.pairs[part])
 
 
 def test_train_on_two_processes_matches_one(corpus, tmp_path):

@@ -21,7 +21,8 @@ class Pairs:
         return len(self.source_lengths)
 
     def __getitem__(self, number):
-        return EncodedPair([number] * int(self.source_lengths[number]), [2])
+        length = int(self.source_lengths[number])
+        return EncodedPair([number] * length, [2] * length)
 
     def epoch(self, number):
         return self
@@ -32,7 +33,7 @@ lengths = st.lists(st.integers(1, 20), min_size=12, max_size=60)
 
 def updates(order, count):
     """Return the indices of the pairs of `count` steps, batch by batch."""
-    return [[numbers for numbers, _ in update] for update in islice(order, count)]
+    return [[batch.pairs.tolist() for batch in update] for update in islice(order, count)]
 
 
 def pairs_of(many_updates):
@@ -51,8 +52,20 @@ def test_stateful_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
 
 
 def test_stateful_batch_sampler_yields_the_pairs_of_each_batch():
-    ((numbers, pairs), *_) = next(iter(StatefulBatchSampler(Pairs([3] * 12), 12, seed=0)))
-    assert [pair.source[0] for pair in pairs] == numbers
+    (batch, *_) = next(iter(StatefulBatchSampler(Pairs([3] * 12), 12, seed=0)))
+    assert batch.tensors["input_ids"][:, 0].tolist() == batch.pairs.tolist()
+
+
+@given(lengths)
+@settings(max_examples=30, deadline=None)
+def test_stateful_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step(lengths):
+    ranks = [StatefulBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r) for r in (0, 1)]
+    step = [batch for rank in ranks for batch in next(iter(rank))]
+    for batch in step:
+        sides = batch.tensors["attention_mask"], batch.tensors["labels"] != -100
+        assert batch.counts[:2] == tuple(int(side.sum()) for side in sides)
+        assert batch.counts.padded_tokens == sum(side.numel() for side in sides)
+    assert {batch.step_target_tokens for batch in step} == {sum(batch.counts.target_tokens for batch in step)}
 
 
 @given(lengths, st.integers(0, 30))

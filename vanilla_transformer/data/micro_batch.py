@@ -1,0 +1,33 @@
+"""What the training loop gets for each step: the micro-batches of this process, with their numbers of tokens."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+
+class TokenCounts(NamedTuple):
+    """Numbers of tokens, known on the host: of the source, of the target, and of both sides with padding."""
+
+    source_tokens: int = 0
+    target_tokens: int = 0
+    padded_tokens: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class MicroBatch:
+    """
+    One forward and backward pass of one process.
+
+    Args:
+        tensors: `input_ids`, `attention_mask` and `labels` on the CPU, as [`collate`] returns them.
+        pairs: The numbers of its pairs in the corpus, from 0.
+        counts: Its numbers of tokens; target tokens are the labels that count.
+        step_target_tokens (`int`): Target tokens of the whole step, over all processes and micro-batches.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    pairs: np.ndarray
+    counts: TokenCounts
+    step_target_tokens: int

@@ -156,12 +156,19 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
     return packages - {"tests", "vanilla_transformer"} - sys.stdlib_module_names
 
 
+FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}
+FEW_PACKAGES |= {"filelock", "huggingface_hub", "tqdm", "yaml"}  # which these need
+
+
 def test_gpu_tests_need_few_packages():
     """They run on machines with few packages, without the fixtures of `tests/conftest.py`."""
-    few = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}
-    few |= {"filelock", "huggingface_hub"}  # which these need
     paths = [*(ROOT / "tests" / "gpu").rglob("*.py")]
-    assert {"torch", "transformers"} <= packages_needed_by(paths) <= few
+    assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
+
+
+@pytest.mark.parametrize("name", ["training/train_state", "training/train_step", "training/setup", "data/demo_corpus"])
+def test_training_on_ready_batches_needs_few_packages(name):
+    assert packages_needed_by([PACKAGE / f"{name}.py"]) <= FEW_PACKAGES
 
 
 def test_gpu_tests_skip_without_a_gpu():

@@ -4,18 +4,22 @@
 plans of successive epochs for the training loop of this package, `TokenBatchSampler` for transformers' `Trainer`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch.utils.data import Sampler
 
-from .corpus import Corpus
 from .micro_batch import MicroBatch, TokenCounts
-from .tokenized_corpus import EncodedPair
 from .tuning import STEPS_PER_NEIGHBORHOOD, STEPS_SHARING_REMAINDER
+
+if TYPE_CHECKING:  # with packages that training on ready batches does not need
+    from .corpus import Corpus
+    from .tokenized_corpus import EncodedPair
 
 IGNORED_LABEL = -100  # the library's mark of positions without a label
 Lengths = Sequence[int] | np.ndarray

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from io import BufferedReader
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pyarrow as pa
-import pyarrow.parquet
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vanilla_transformer.file_utils import hash_file
 
 from .tuning import ROWS_PER_BATCH
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 _CORRUPT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
@@ -355,6 +355,9 @@ def _json_text(value: Any, location: str) -> str:
 
 
 def _parse_parquet(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
     try:
         with pyarrow.parquet.ParquetFile(corpus.files[0]) as file:
             for batch in file.iter_batches(ROWS_PER_BATCH):
@@ -368,7 +371,9 @@ def _parse_dataset(corpus: OpenCorpus) -> Iterator[SentencePair]:
         yield from _parse_table(table, corpus.spec)
 
 
-def _parse_table(table: pa.Table, spec: CorpusSpec) -> Iterator[SentencePair]:
+def _parse_table(table: "pa.Table", spec: CorpusSpec) -> Iterator[SentencePair]:
+    import pyarrow as pa
+
     nested = "translation" in table.column_names and pa.types.is_struct(table["translation"].type)
     if nested:
         table = pa.Table.from_struct_array(table["translation"])
@@ -377,8 +382,10 @@ def _parse_table(table: pa.Table, spec: CorpusSpec) -> Iterator[SentencePair]:
     return map(SentencePair, *columns)
 
 
-def _column_texts(column: pa.ChunkedArray, spec: CorpusSpec) -> list[str]:
+def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
     """Return the sentences of a column, decoded from bytes because Parquet files may hold text that is not UTF-8."""
+    import pyarrow as pa
+
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         raise ValueError(f"{spec.name} must hold sentences, but it has a column of type {column.type}.")
     values = column.cast(pa.large_binary()).to_pylist()

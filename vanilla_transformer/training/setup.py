@@ -11,7 +11,6 @@ from accelerate.utils import TorchDynamoPlugin, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.data.tokenizer_training import special_token_ids
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -67,6 +66,8 @@ def create_model(
     Args:
         checkpoint: Load the weights of this folder. Otherwise they are drawn from the recipe's seed.
     """
+    from vanilla_transformer.data.tokenizer_training import special_token_ids  # with packages that read data
+
     fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     set_seed(recipe.optimization.seed)

@@ -99,9 +99,19 @@ class OptimizationArguments:
     fsdp: bool = field(
         default=False, metadata={"help": "Shard parameters and optimizer state over the processes (FSDP2)."}
     )
-    torch_compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
-    mixed_precision: str = field(
-        default="no", metadata={"help": "Autocast: no, bf16 or fp16.", "choices": ["no", "bf16", "fp16"]}
+    fsdp_reshard_after_forward: bool = field(
+        default=True,
+        metadata={
+            "help": "With --fsdp: free gathered parameters after the forward pass. False is faster (ZeRO stage 2)."
+        },
+    )
+    compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
+    mixed_precision: str | None = field(
+        default=None,
+        metadata={
+            "help": "Autocast: no, bf16 or fp16. Default: that of `accelerate launch`, otherwise no.",
+            "choices": ["no", "bf16", "fp16"],
+        },
     )
     attn_implementation: str | None = field(
         default=None,
@@ -218,8 +228,14 @@ def flatten(recipe: Recipe) -> dict[str, Any]:
 # batches of a step are processes × accumulation, which `RunFolder.restore` reports when they change.
 _MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes"}
 _MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
-_MAY_CHANGE |= {"early_stopping_patience", "torch_compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
-_MAY_CHANGE |= {"gradient_accumulation_steps", "max_steps", "dry_run", "allow_changed_data"}
+_MAY_CHANGE |= {"early_stopping_patience", "compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
+_MAY_CHANGE |= {
+    "fsdp_reshard_after_forward",
+    "gradient_accumulation_steps",
+    "max_steps",
+    "dry_run",
+    "allow_changed_data",
+}
 _LARGEST_NUMBER = 10**12
 # Arguments that end a run.
 LIMITS = ("max_steps", "max_minutes", "early_stopping_patience")

@@ -26,15 +26,18 @@ def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
 
 # Accelerate's FSDP plugin shards on accelerators only and ignores processes on a CPU (accelerate 1.15), and it casts
 # parameters to bf16 where DDP uses autocast. `fully_shard` is what it calls too, and does the same on every device.
-def shard_model(model_with_loss: ModelWithLoss, num_processes: int) -> None:
+def shard_model(model_with_loss: ModelWithLoss, num_processes: int, reshard_after_forward: bool = True) -> None:
     """Shard parameters, gradients and optimizer state over all processes, in place.
 
     Each layer is a group that is gathered while it computes; tied embeddings stay together in the root group.
+
+    Args:
+        reshard_after_forward: Gather each layer again for the backward pass, instead of keeping all of them.
     """
     model = model_with_loss.model.model
     mesh = init_device_mesh(model.device.type, (num_processes,))
     for layer in [*model.encoder.layers, *model.decoder.layers]:
-        fully_shard(layer, mesh=mesh)
+        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward)
     fully_shard(model_with_loss, mesh=mesh)
 
 

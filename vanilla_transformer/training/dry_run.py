@@ -6,6 +6,7 @@ from itertools import islice
 from typing import Any
 
 from .arguments import Recipe
+from .launcher import apply_launcher
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .run_folder import RunFolder
@@ -25,6 +26,7 @@ def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
+    recipe = apply_launcher(recipe)
     run = prepare_run(recipe, RunFolder(recipe))
     options, batches = recipe.optimization, run.batches
     parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())

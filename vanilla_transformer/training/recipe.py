@@ -19,6 +19,7 @@ RENAMED = {
     "lsh_seed": "hash_seed",
     "memory_length": "mem_len",
     "feed_forward_chunk": "chunk_size_feed_forward",
+    "torch_compile": "compile",
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import TorchDynamoPlugin, set_seed
+from accelerate.utils import TorchDynamoPlugin, patch_environment, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -22,25 +22,17 @@ from .dropout import replace_dropout
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
 
-# Plugins of `accelerate launch` and `accelerate config`, which would be ignored, and what to do instead.
-_PLUGINS = {
-    "FSDP": "Give `fsdp: true` in the recipe or --fsdp instead of --use_fsdp.",
-    "DEEPSPEED": "Launch without --use_deepspeed, and give --fsdp to shard the model.",
-    "MEGATRON_LM": "Launch without --use_megatron_lm, and give --fsdp to shard the model.",
-}
+# Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
+_WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false", "ACCELERATE_USE_DEEPSPEED": "false"}
 
 
 def create_accelerator(recipe: Recipe) -> Accelerator:
     """Create Accelerate's view of devices, processes, precision, compilation and trackers.
 
     Raises:
-        ValueError: the recipe asks for fp16 on a CPU, or for `fsdp` without several processes; or `accelerate launch`
-            was given a plugin.
+        ValueError: the recipe asks for fp16 on a CPU, or for `fsdp` without several processes.
     """
     options, output = recipe.optimization, recipe.output
-    for plugin, advice in _PLUGINS.items():
-        if os.environ.get(f"ACCELERATE_USE_{plugin}", "false").lower() in ("1", "true"):
-            raise ValueError(f"Training does not use Accelerate's {plugin} plugin, which was requested. {advice}")
     on_cpu = _on_cpu()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
@@ -49,13 +41,14 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
             "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
         )
-    return Accelerator(
-        cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
-        mixed_precision=options.mixed_precision,
-        log_with=output.report_to.split(",") if output.report_to else None,
-        project_dir=output.output_dir,
-        dynamo_plugin=TorchDynamoPlugin(backend="inductor", dynamic=True) if options.torch_compile else None,
-    )
+    with patch_environment(**_WITHOUT_PLUGINS):
+        return Accelerator(
+            cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
+            mixed_precision=options.mixed_precision,
+            log_with=output.report_to.split(",") if output.report_to else None,
+            project_dir=output.output_dir,
+            dynamo_plugin=TorchDynamoPlugin(backend="inductor", dynamic=True) if options.compile else None,
+        )
 
 
 def create_model(

@@ -107,7 +107,11 @@ class TrainState:
         model_with_loss = ModelWithLoss(model, self.recipe.optimization.label_smoothing)
         if self.recipe.optimization.fsdp:
             self._skeleton = copy.deepcopy(model).to("meta")
-            shard_model(model_with_loss.to(self.accelerator.device), self.accelerator.num_processes)
+            shard_model(
+                model_with_loss.to(self.accelerator.device),
+                self.accelerator.num_processes,
+                self.recipe.optimization.fsdp_reshard_after_forward,
+            )
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss
             self.unwrapped_model = model_with_loss.model

@@ -13,6 +13,7 @@ from .arguments import Recipe
 from .averaging import average_checkpoints, load_weights
 from .checkpoint import checkpoint_folder, list_checkpoints
 from .environment import limit_onednn_cache
+from .launcher import apply_launcher
 from .metrics import MetricsLogger
 from .run_folder import RunFolder, lock_output_dir
 from .setup import create_accelerator, create_model
@@ -39,6 +40,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
+    recipe = apply_launcher(recipe)
     with lock_output_dir(recipe.output.output_dir):
         run = RunFolder(recipe)
         if run.finished:

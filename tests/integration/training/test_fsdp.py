@@ -1,8 +1,9 @@
-"""FSDP2 in a group of one process: what each device holds, and launchers that would be ignored."""
+"""FSDP2 in a group of one process: what each device holds, and what Accelerate does not do."""
 
 import pytest
 import torch
 from accelerate import Accelerator
+from accelerate.utils import FullyShardedDataParallelPlugin
 from torch.distributed.tensor import DTensor
 
 from tests.tiny_runs import flags
@@ -32,8 +33,9 @@ def test_train_state_with_fsdp_keeps_no_full_copy(corpus, tmp_path, tiny_model, 
         assert all(torch.equal(gathered[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("plugin", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
-def test_create_accelerator_refuses_plugin_by_name(corpus, tmp_path, monkeypatch, plugin):
-    monkeypatch.setenv(f"ACCELERATE_USE_{plugin}", "true")
-    with pytest.raises(ValueError, match=f"{plugin} plugin, which was requested. .*--fsdp"):
-        create_accelerator(parse_recipe(flags(corpus, tmp_path / "run")))
+def test_create_accelerator_leaves_sharding_to_training(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    seen = []
+    monkeypatch.setattr(FullyShardedDataParallelPlugin, "__post_init__", seen.append)
+    create_accelerator(parse_recipe(flags(corpus, tmp_path / "run")))
+    assert not seen

@@ -48,6 +48,6 @@ def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
 
 def test_train_with_torch_compile_matches_eager(corpus, tmp_path):
     plain = load_file(run(corpus, tmp_path / "plain") / "model.safetensors")
-    compiled = load_file(run(corpus, tmp_path / "compiled", torch_compile=True) / "model.safetensors")
+    compiled = load_file(run(corpus, tmp_path / "compiled", compile=True) / "model.safetensors")
     for name, value in compiled.items():
         torch.testing.assert_close(value, plain[name], msg=name, atol=1e-4, rtol=1e-3)

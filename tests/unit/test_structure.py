@@ -42,7 +42,7 @@ ALLOWED = {
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
     "cli": {"cli", "package"} | WORKERS | FOUNDATIONS,
     "__main__": {"cli"},
-    "package": {"package", "hub", "inference"},
+    "package": {"package", "hub", "inference", "import_utils"},
 }
 
 

@@ -21,7 +21,6 @@ class CompileArguments:
         },
     )
     num_beams: int | None = field(default=None, metadata={"help": "Beam size; by default the checkpoint's."})
-    longest: int = field(default=64, metadata={"help": "Most tokens of sentences; longer ones are decoded eagerly."})
     slots: str | None = field(
         default=None,
         metadata={"help": "Sentences decoded at once, separated by commas; by default as a pipeline uses them."},
@@ -62,17 +61,17 @@ def main(arguments: Sequence[str]) -> None:
     counts = worker_counts(cores, most) if workers == AUTO else [int(workers)]
     threads = [*dict.fromkeys(threads_of(count, cores, most) for count in counts)]
     precisions = measurable_precisions() if pairs else [options.precision]
-    _compile(model, precisions, threads[0], beams, options.longest, slots)
+    _compile(model, precisions, threads[0], beams, slots)
     chosen = _choose_precision(name, model, pairs, beams) if pairs else options.precision
     for number in threads[1:]:
-        _compile(model, [chosen], number, beams, options.longest, slots)
+        _compile(model, [chosen], number, beams, slots)
     print(f"The compiled steps are in {cache_folder()}.")
     if workers == AUTO:
         torch.set_num_threads(most)
         _choose_workers(name, model, sentences, counts, chosen, beams)
 
 
-def _compile(model: Any, precisions: list[str], threads: int, beams: int, longest: int, slots: list[int]) -> None:
+def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots: list[int]) -> None:
     """Compile the steps of each precision for a number of threads."""
     import torch
 
@@ -82,10 +81,10 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, longes
     torch.set_num_threads(threads)
     start = time.perf_counter()
     for precision in precisions:
-        search = {"num_beams": beams, "max_new_tokens": longest}  # a limit, which steps do not depend on
+        search = {"num_beams": beams, "max_new_tokens": 64}  # a limit, which steps do not depend on
         engine = Engine(model, usual_slots(beams), precision=precision, compile=True, **search)
-        for size in engine.compile_steps(longest, slots or None):
-            step = f"{precision}, {size.slots} sentences at once, up to {size.room} tokens, {threads} threads"
+        for number in engine.compile_steps(slots or None):
+            step = f"{precision}, {number} sentences at once, {threads} threads"
             print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
 
 
@@ -136,10 +135,8 @@ def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]],
 
     check_precision(options.precision)
     parse_workers(options.workers)
-    for name in ("num_beams", "longest"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            raise ValueError(f"--{name} must be 1 or more, got {value}.")
+    if options.num_beams is not None and options.num_beams < 1:
+        raise ValueError(f"--num_beams must be 1 or more, got {options.num_beams}.")
     numbers = [] if options.slots is None else options.slots.split(",")
     if not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise ValueError(f"--slots must be whole numbers of 1 or more, separated by commas, got {options.slots!r}.")

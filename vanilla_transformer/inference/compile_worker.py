@@ -3,8 +3,8 @@ Compile a step of the engine for another process, which decodes meanwhile.
 
     python -m vanilla_transformer.inference.compile_worker NAME < STEP
 
-Reads the step, its arguments and the number of threads as bytes of `torch.save`, and writes the entry NAME of the
-cache.
+Reads the step, its arguments, their dimensions that may vary and the number of threads as bytes of `torch.save`, and
+writes the entry NAME of the cache.
 """
 
 import io
@@ -16,9 +16,9 @@ from .compiled_steps import write_package
 
 
 def main(name: str) -> None:
-    step, arguments, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
+    step, arguments, room_dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
     torch.set_num_threads(threads)
-    write_package(step, arguments, name)
+    write_package(step, arguments, room_dimensions, name)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ from .top_k import top_continuations
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 Size = tuple[int, ...]
+RoomDimensions = Sequence[int | None]
 EAGER_SECONDS = 20.0  # of eager steps of one size, about as long as compiling takes, until it is compiled
 # Compiling in the background takes idle time only: with a niceness of 10 instead, decoding was half as fast meanwhile.
 _NICENESS = "19"
@@ -63,20 +64,21 @@ _CODE += [length_penalty, pick, top_continuations]
 
 class CompiledSteps:
     """
-    The step of an engine and its compiled forms, one for each size of its arguments.
+    The step of an engine and its compiled forms, one for each number of slots, which serve any number of positions.
 
     Args:
         step: Maps `(state, memory)` to nothing and updates them.
         compile: See [`Engine`].
+        room_dimensions: See [`SlotBuffers.room_dimensions`].
 
     Raises:
         ValueError: `compile` is not one of the three values.
     """
 
-    def __init__(self, step: nn.Module, compile: bool | str):
+    def __init__(self, step: nn.Module, compile: bool | str, room_dimensions: RoomDimensions):
         check_compile(compile)
         self.step = step
-        self._compile = compile
+        self._compile, self._room_dimensions = compile, room_dimensions
         self._forms: dict[Size, Step] = {}
         self._eager_seconds = defaultdict[Size, float](float)
 
@@ -90,17 +92,17 @@ class CompiledSteps:
         for _ in range(count):
             step(*arguments)
         if step is self.step and self._compile == "auto":
-            size = size_of(arguments)
+            size = _slots_of(arguments)
             before = self._eager_seconds[size]
             self._eager_seconds[size] += time.perf_counter() - start
             if before < EAGER_SECONDS <= self._eager_seconds[size] and _has_compiler():
                 threading.Thread(target=self._compile_elsewhere, args=arguments, daemon=True).start()
 
     def find(self, arguments: Any) -> Step:
-        """Return the step for arguments of these sizes: a compiled one, if there is one or it is to be made now."""
+        """Return the step for as many slots: a compiled one, if there is one or it is to be made now."""
         if not self._compile:
             return self.step
-        size = size_of(arguments)
+        size = _slots_of(arguments)
         if size not in self._forms:
             self._forms[size] = self._load(arguments) or self.step
         return self._forms[size]
@@ -111,21 +113,21 @@ class CompiledSteps:
         if not folder.is_dir() or find_damage(folder) is not None:
             if self._compile is not True or not _has_compiler():
                 return None
-            write_package(self.step, arguments, name)
+            write_package(self.step, arguments, self._room_dimensions, name)
         return _CompiledStep(folder / _PACKAGE)
 
     def _compile_elsewhere(self, *arguments: Any) -> None:
         """Compile the step in another process, of low priority, and use it from then on."""
         with _one_at_a_time:
-            error = _run_worker(self.step, arguments, self._name(arguments))
+            error = _run_worker(self.step, arguments, self._room_dimensions, self._name(arguments))
             compiled = None if error else self._load(arguments)
         if compiled is None:
             logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
         else:
-            self._forms[size_of(arguments)] = compiled
+            self._forms[_slots_of(arguments)] = compiled
 
     def _name(self, arguments: Any) -> str:
-        return f"{self.identity}-{'x'.join(map(str, size_of(arguments)))}"
+        return f"{self.identity}-{'x'.join(map(str, _slots_of(arguments)))}"
 
     def are_cached(self) -> bool:
         """Tell whether the cache has compiled forms of this step, for arguments of any size."""
@@ -180,23 +182,34 @@ def cache_root() -> Path:
     return Path(root).expanduser()
 
 
-def write_package(step: nn.Module, arguments: Any, name: str) -> None:
-    """Compile a step for arguments of these sizes into an entry of the cache."""
-    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, new / _PACKAGE))
+def write_package(step: nn.Module, arguments: Any, room_dimensions: RoomDimensions, name: str) -> None:
+    """Compile a step into an entry of the cache, as [`compile_step`] does."""
+    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, room_dimensions, new / _PACKAGE))
 
 
-def compile_step(step: nn.Module, arguments: Any, path: Path) -> None:
-    """Compile a step for arguments of these sizes into a package."""
+def compile_step(step: nn.Module, arguments: Any, room_dimensions: RoomDimensions, path: Path) -> None:
+    """Compile a step for arguments of these sizes, except for the number of positions, into a package."""
     with _tracing(step):
-        program = export_step(step, arguments)
+        program = export_step(step, arguments, room_dimensions)
         torch._inductor.aoti_compile_and_package(program, package_path=str(path), inductor_configs={"freezing": True})
 
 
-def export_step(step: nn.Module, arguments: Any) -> torch.export.ExportedProgram:
-    """Export a step for arguments of these sizes as a program whose one argument is the list of their tensors."""
+def export_step(
+    step: nn.Module, arguments: Any, room_dimensions: RoomDimensions | None = None
+) -> torch.export.ExportedProgram:
+    """Export a step for arguments of these sizes as a program whose one argument is the list of their tensors.
+
+    Args:
+        room_dimensions: The program accepts any number of positions in these dimensions; see
+            [`SlotBuffers.room_dimensions`].
+    """
     with _tracing(step):
         leaves, structure = pytree.tree_flatten(pytree.tree_map(torch.clone, arguments))
-        return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False)
+        room = torch.export.Dim("room", min=2)
+        shapes = (
+            None if room_dimensions is None else ([{dim: room} if dim is not None else {} for dim in room_dimensions],)
+        )
+        return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False, dynamic_shapes=shapes)
 
 
 @contextmanager
@@ -236,10 +249,10 @@ class _FlatStep(nn.Module):
         return self.step(*pytree.tree_unflatten(leaves, self.structure))
 
 
-def _run_worker(step: nn.Module, arguments: Any, name: str) -> str | None:
+def _run_worker(step: nn.Module, arguments: Any, room_dimensions: RoomDimensions, name: str) -> str | None:
     """Compile a step in another process, and wait for it. Return None, or the last line of its errors."""
     content = io.BytesIO()
-    torch.save((step, arguments, torch.get_num_threads()), content)
+    torch.save((step, arguments, room_dimensions, torch.get_num_threads()), content)
     nice = shutil.which("nice")  # also while the worker imports torch
     process = subprocess.Popen(
         [*([nice, "-n", _NICENESS] if nice else []), sys.executable, "-m", f"{__package__}.compile_worker", name],
@@ -254,6 +267,11 @@ def _run_worker(step: nn.Module, arguments: Any, name: str) -> str | None:
     finally:
         atexit.unregister(process.kill)
     return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
+
+
+def _slots_of(arguments: Any) -> Size:
+    """Return the numbers of slots and of beams of a step's arguments."""
+    return size_of(arguments)[:2]
 
 
 def size_of(arguments: Any) -> Size:

@@ -145,13 +145,13 @@ class Engine:
             decoder = StaticDecoder(self.model)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
-        self.steps = steps_for(step, compile)
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
         self._prefilled: deque[_PrefilledSource] = deque()
         self.slot_sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.slot_sizes[0], _LEAST_ROOM)
         self.buffers = SlotBuffers(self.model, self.options.num_beams, first)
+        self.steps = steps_for(step, compile, self.buffers.room_dimensions())
         self._entries: list[_Entry | None] = [None] * first.slots  # the sentence in each slot
         self._aside: deque[_Aside] = deque()
         self._aside_returns = False
@@ -233,20 +233,17 @@ class Engine:
             yield from self._advance(count)
 
     @torch.inference_mode()
-    def compile_steps(self, longest: int, slots: Sequence[int] | None = None) -> Iterator[SlotSize]:
-        """Compile the steps for sources and translations of up to `longest` tokens. Yield each size.
+    def compile_steps(self, slots: Sequence[int] | None = None) -> Iterator[int]:
+        """Compile the steps for sentences of any length. Yield each number of slots once it is ready.
 
         Args:
             slots: Numbers of slots to compile; by default all that the engine uses.
         """
         for number in self.slot_sizes if slots is None else slots:
-            room = _LEAST_ROOM
-            while room <= _room_for(longest):
-                with self.lock:
-                    self._resize(SlotSize(number, room))
-                    self.steps.find(self.buffers.arguments)
-                yield self.buffers.size
-                room *= 2
+            with self.lock:
+                self._resize(SlotSize(number, self.buffers.size.room))
+                self.steps.find(self.buffers.arguments)
+            yield number
 
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
@@ -482,8 +479,9 @@ def search_options(config: GenerationConfig) -> SearchOptions:
 
 
 def _room_for(positions: int) -> int:
-    """Return a number of positions, rounded up to a power of two, so that there are few shapes."""
-    return max(_LEAST_ROOM, 1 << (positions - 1).bit_length())
+    """Return a number of positions, rounded up to a power of two or three quarters of one, so that few are in use."""
+    power = 1 << (positions - 1).bit_length()
+    return max(_LEAST_ROOM, power * 3 // 4 if positions <= power * 3 // 4 else power)
 
 
 __all__ = ["Engine", "Hypothesis", "kind_of", "search_options"]

@@ -18,7 +18,16 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
-from .compiled_steps import CompiledSteps, Size, Step, check_compile, export_step, find_compiler, size_of
+from .compiled_steps import (
+    CompiledSteps,
+    RoomDimensions,
+    Size,
+    Step,
+    check_compile,
+    export_step,
+    find_compiler,
+    size_of,
+)
 from .device_copies import deliberate_wait
 
 logger = logging.get_logger(__name__)
@@ -28,10 +37,12 @@ _WARM_UPS = 3  # runs in which libraries allocate memory and choose kernels, as 
 _one_at_a_time = threading.Lock()  # of captures in this process, a requirement of torch
 
 
-def steps_for(step: nn.Module, compile: bool | str) -> "CompiledSteps | GraphedSteps":
+def steps_for(step: nn.Module, compile: bool | str, room_dimensions: RoomDimensions) -> "CompiledSteps | GraphedSteps":
     """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
     device = next(step.parameters()).device
-    return GraphedSteps(step, compile, CudaGraphs(device)) if device.type == "cuda" else CompiledSteps(step, compile)
+    if device.type == "cuda":
+        return GraphedSteps(step, compile, CudaGraphs(device))
+    return CompiledSteps(step, compile, room_dimensions)
 
 
 class GraphedSteps:

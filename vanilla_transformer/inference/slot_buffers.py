@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from .device_copies import to_device
 from .prefill import Prefilled
@@ -45,6 +46,12 @@ class SlotBuffers:
         """The arguments of a step, which updates them."""
         return self.state, self.memory
 
+    def room_dimensions(self) -> list[int | None]:
+        """Return the dimension that depends on the number of positions, or None, for each tensor of the arguments."""
+        some, more = (pytree.tree_leaves(self._allocate(SlotSize(1, room))) for room in (2, 3))
+        shapes = zip((tensor.shape for tensor in some), (tensor.shape for tensor in more), strict=True)
+        return [next((dim for dim in range(len(a)) if a[dim] != b[dim]), None) for a, b in shapes]
+
     def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
         """Change the size. The given slots become the first ones; the others are empty."""
         old, new = self.arguments, self._tensors_of(size)
@@ -77,12 +84,15 @@ class SlotBuffers:
 
     def _tensors_of(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
         if size not in self._sizes:
-            state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
-            self._sizes[size] = state, SlotMemory.empty(self._model, size.slots, self._beams, size.room)
+            self._sizes[size] = self._allocate(size)
         self._sizes.move_to_end(size)
         while sum(kept.slots * kept.room for kept in self._sizes) - size.slots * size.room > self._spare:
             self._sizes.popitem(last=False)
         return self._sizes[size]
+
+    def _allocate(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
+        state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
+        return state, SlotMemory.empty(self._model, size.slots, self._beams, size.room)
 
 
 def _rows(state: SearchState, memory: SlotMemory) -> Iterator[Tensor]:

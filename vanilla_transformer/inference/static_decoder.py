@@ -114,7 +114,7 @@ class StaticDecoder(nn.Module):
 
     def __init__(self, model: Any):
         super().__init__()
-        decoder = model.get_decoder()
+        decoder, self._config = model.get_decoder(), model.config
         self.follows_prompt = not model.config.is_encoder_decoder
         self.is_reversible = getattr(model.config, "reversible", False)
         self.embed_tokens, self.layer_norm, self.lm_head = decoder.embed_tokens, decoder.layer_norm, model.lm_head
@@ -143,6 +143,9 @@ class StaticDecoder(nn.Module):
         if self.follows_prompt:
             states = torch.where((time == 0)[:, None, None], memory.first_states[0][:, None], states)
         return self.lm_head(states).float()
+
+    def extra_repr(self) -> str:
+        return self._config.to_json_string()  # compiled steps depend on it
 
     def _run_layers(self, states: Tensor, moment: Moment, memory: list[LayerMemory]) -> Tensor:
         pairs: list[tuple[Any, LayerMemory]] = [*zip(self.layers, memory, strict=True)]

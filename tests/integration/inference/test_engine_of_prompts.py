@@ -91,8 +91,3 @@ def test_engine_names_limit_that_needs_an_encoder():
     message = "^`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.$"
     with pytest.raises(ValueError, match=message):
         engine_of(max_new_tokens=None, max_new_tokens_beyond_source=4)
-
-
-@pytest.mark.parametrize(("longest", "rooms"), [(8, [16]), (16, [16]), (17, [16, 32])])
-def test_compile_steps_covers_every_length(longest, rooms):
-    assert [size.room for size in engine_of().compile_steps(longest, [1])] == rooms

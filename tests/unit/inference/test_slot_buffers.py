@@ -1,6 +1,7 @@
 """The tensors of an engine's slots: their contents when the size changes, and how many are kept."""
 
 import torch
+from torch.utils import _pytree as pytree
 
 from tests.tiny import tiny_model
 from vanilla_transformer.inference.slot_buffers import SlotBuffers, SlotSize
@@ -40,3 +41,14 @@ def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
     buffers.resize(SlotSize(64, 1024), [0])
     buffers.resize(SlotSize(1, 16), [0])
     assert set(buffers._sizes) == {SlotSize(1, 16)}
+
+
+def test_room_dimensions_name_the_positions_of_every_tensor():
+    buffers = SlotBuffers(tiny_model(decoder_layers=2), 3, SlotSize(2, 7))
+    dimensions = buffers.room_dimensions()
+    leaves = pytree.tree_leaves(buffers.arguments)
+    assert len(dimensions) == len(leaves)
+    assert [None if dim is None else leaf.shape[dim] for dim, leaf in zip(dimensions, leaves, strict=True)] == [
+        7 if 7 in leaf.shape else None for leaf in leaves
+    ]
+    assert dimensions.count(None) < len(dimensions) - 8  # keys and values of two layers, and more

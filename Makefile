@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-unit test-slow test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-unit test-slow test-oldest test-newest check style benchmark resume-table dist clean
+.PHONY: help demo test test-unit test-slow test-oldest test-newest check style benchmark gpu resume-table dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -76,6 +76,16 @@ style: $(READY_DEV) ## Format the code
 
 benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
 	$(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
+
+# An interpreter that is given is used as it is; otherwise the environment of the other targets.
+ifeq ($(origin PYTHON),file)
+GPU_PYTHON := $(BIN)/python
+gpu: $(READY_DEV)
+else
+GPU_PYTHON := $(PYTHON)
+endif
+gpu: ## Test and measure on one GPU in eight minutes (`make gpu PYTHON=python3`: no environment; PARTS="decoding")
+	$(GPU_PYTHON) -m benchmarks.bench_gpu $(PARTS)
 
 resume-table: $(READY) ## Kill training runs, resume them and compare the results with uninterrupted runs
 	$(BIN)/python -m benchmarks.bench_resume

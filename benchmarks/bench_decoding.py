@@ -33,12 +33,12 @@ import transformers
 from transformers import AutoTokenizer
 
 from benchmarks.harness import ROOT, describe_processor
+from benchmarks.random_models import SIZES, random_model, save_for_ctranslate2
 from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer import (
     Engine,
     PaperGenerationMixin,
     TranslationPipeline,
-    VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerInt8Config,
 )
@@ -61,18 +61,6 @@ RIVALS = {"ours": "CTranslate2", "engine": "CTranslate2"}
 RIVALS |= {"ours, int8": "CTranslate2, int8", "engine, bfloat16": "CTranslate2, int8"}
 # The type of the products of our systems without quantization.
 DTYPES = {"ours": torch.float32, "engine": torch.float32, "engine, bfloat16": torch.bfloat16}
-SIZES: dict[str, dict[str, Any]] = {
-    "small": {
-        "vocab_size": 8000,
-        "d_model": 256,
-        "of each side": {"layers": 3, "attention_heads": 4, "ffn_dim": 1024},
-    },
-    "base": {
-        "vocab_size": 32000,
-        "d_model": 512,
-        "of each side": {"layers": 6, "attention_heads": 8, "ffn_dim": 2048},
-    },
-}
 SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
 PEER = "Marian"
 _BATCH_SIZE = 128  # for the systems that sort the stream
@@ -193,37 +181,6 @@ def _source_projections(layer: Any) -> list[Any]:
 
 def _first_tokens(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
     return [hypotheses[0].tokens for hypotheses in engine.translate_tokens(sources)]
-
-
-def random_model(size: str, **changes: Any) -> VanillaTransformerForConditionalGeneration:
-    """Build a random model that never generates EOS and that MarianMTModel can represent (its ε and bias)."""
-    torch.manual_seed(0)
-    sides = ("encoder", "decoder")
-    fields = {f"{side}_{name}": value for side in sides for name, value in SIZES[size]["of each side"].items()}
-    fields |= {name: SIZES[size][name] for name in ("vocab_size", "d_model")} | changes
-    config = VanillaTransformerConfig(**fields, lm_head_bias=True, layer_norm_eps=1e-5)
-    model = VanillaTransformerForConditionalGeneration(config).eval()
-    ends = torch.tensor([config.eos_token_id, config.pad_token_id])
-    with torch.no_grad():
-        model.lm_head.bias.index_fill_(0, ends, -1e4)
-    return model
-
-
-def save_for_ctranslate2(model: VanillaTransformerForConditionalGeneration, path: str, kind: str) -> None:
-    """Save the weights for CTranslate2 as `float32` or `int8`, with ids as the names of tokens."""
-    from vanilla_transformer.conversion.ctranslate2 import VanillaTransformerLoader
-
-    spec = VanillaTransformerLoader().get_model_spec(copy.deepcopy(model))  # it rounds weights in place
-    names = [str(index) for index in range(model.config.vocab_size)]
-    for token, index in (("bos", 1), ("eos", 2), ("decoder_start", 1), ("unk", 0)):
-        setattr(spec.config, f"{token}_token", str(index))
-    spec.config.layer_norm_epsilon = model.config.layer_norm_eps
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    spec.validate()
-    spec.optimize(quantization=None if kind == "float32" else kind)
-    Path(path).mkdir()
-    spec.save(path)
 
 
 @contextmanager

@@ -166,6 +166,11 @@ def test_gpu_tests_need_few_packages():
     assert {"torch", "transformers"} <= packages_needed_by(paths) <= FEW_PACKAGES
 
 
+def test_make_gpu_needs_few_packages():
+    paths = [ROOT / "benchmarks" / "bench_gpu.py", *(ROOT / "benchmarks").glob("gpu_*.py")]
+    assert {"torch", "transformers"} <= packages_needed_by(paths) - {"benchmarks"} <= FEW_PACKAGES
+
+
 @pytest.mark.parametrize("name", ["training/train_state", "training/train_step", "training/setup", "data/demo_corpus"])
 def test_training_on_ready_batches_needs_few_packages(name):
     assert packages_needed_by([PACKAGE / f"{name}.py"]) <= FEW_PACKAGES

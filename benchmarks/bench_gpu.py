@@ -1,0 +1,124 @@
+"""
+Test and measure the package on one GPU, in at most eight minutes.
+
+    python3 -m benchmarks.bench_gpu [PART ...] [--output_dir FOLDER]
+
+Parts: correctness (the tests in tests/gpu), decoding, training. Each runs in a process of its own with a limit of
+time. `gpu.json` and `gpu.md` in the folder, by default docs, get the results of a part when it ends, and keep those of
+the others. Interrupting the command loses the part under way only. The exit status is 1 if a test or a measurement of
+this package failed.
+
+Without a GPU, only the tests run by default, on the CPU. Other parts that are named use tiny models. Results are then
+written only if a folder is given.
+
+It needs torch, transformers, accelerate, tokenizers, safetensors, numpy and pytest, and no network.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
+# Seconds of each part; together with the start of this command they are less than eight minutes.
+PARTS = {"correctness": 150, "decoding": 110, "training": 205}
+MODULES = "benchmarks.gpu"  # with the name of the part
+_GRACE = 5  # seconds until a process that was interrupted is killed
+
+
+@dataclass
+class BenchmarkArguments:
+    """Where the results are written."""
+
+    output_dir: str | None = field(
+        default=None, metadata={"help": "Folder of gpu.json and gpu.md; by default docs, and none without a GPU."}
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    from vanilla_transformer.cli.arguments import parse
+
+    names, options = parse(BenchmarkArguments, arguments, "bench_gpu.py [PART ...] [--flags]")
+    unknown = [name for name in names if name not in PARTS]
+    if unknown:
+        raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a part does not outlive this command
+    from benchmarks.gpu_rows import ON_GPU
+
+    folder = options.output_dir or ("docs" if ON_GPU else None)
+    names = names or ([*PARTS] if ON_GPU else ["correctness"])
+    failed = run_parts(names, None if folder is None else Path(folder))
+    if failed:
+        print(f"error: {', '.join(failed)} failed.", file=sys.stderr)
+        sys.exit(1)
+
+
+def run_parts(names: Sequence[str], folder: Path | None) -> list[str]:
+    """Run parts, write each result to `folder`, and return the names of those that failed."""
+    from benchmarks.gpu_report import FAILED, FINISHED, Results, markdown
+    from benchmarks.gpu_rows import ON_GPU, describe_device
+
+    results, machine = None if folder is None else Results(folder), describe_device()
+    if results is not None:
+        results.check_device(machine["device"], ON_GPU)
+    failed, records = [], {}
+    for name in names:
+        print(f"\n== {name}: at most {PARTS[name]} s", file=sys.stderr, flush=True)
+        records[name] = run_part(name) | {"machine": machine, "on_gpu": ON_GPU, "date": str(date.today())}
+        if results is not None:
+            results.add(name, records[name])
+        # Measurements that time does not suffice for are missing from a table; tests are not.
+        if records[name]["status"] == FAILED or (name == "correctness" and records[name]["status"] != FINISHED):
+            failed.append(name)
+    print(markdown(records))
+    return failed
+
+
+def run_part(name: str) -> dict[str, Any]:
+    """Run a part until it ends or its time is over, and return its status, seconds and rows."""
+    from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME
+    from benchmarks.gpu_rows import read_rows
+    from benchmarks.harness import ROOT
+
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
+    with tempfile.TemporaryDirectory() as temporary:
+        rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
+        rows.touch()
+        command = [sys.executable, "-m", f"{MODULES}_{name}", str(rows)]
+        process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=sys.stderr)
+        try:
+            status = FINISHED if process.wait(PARTS[name]) == 0 else FAILED
+        except subprocess.TimeoutExpired:
+            status = OUT_OF_TIME
+        finally:
+            _stop(process)
+        return {"status": status, "seconds": round(time.monotonic() - started, 1), "rows": read_rows(rows)}
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupt a process that still runs, and kill it if it does not end."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+if __name__ == "__main__":
+    missing = [name for name in REQUIREMENTS if find_spec(name) is None]
+    if missing:
+        sys.exit(f"error: {sys.executable} must have {', '.join(REQUIREMENTS)}, but {', '.join(missing)} is missing.")
+    from vanilla_transformer.cli import run
+
+    sys.exit(run(main))

@@ -1,0 +1,118 @@
+"""The results of `bench_gpu`: one JSON file, a part at a time, and the same as Markdown."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.file_utils import write_text_atomically
+
+# How a part ended. One that did not finish has the rows until then.
+FINISHED, FAILED, OUT_OF_TIME = "finished", "failed", "out of time"
+Record = dict[str, Any]
+_ABOUT = {
+    "correctness": "Tests in `tests/gpu`.",
+    "decoding": "Tokens per second (higher is better), with random weights in bfloat16. On a GPU, each source has 32 "
+    "tokens and each translation 64.",
+    "training": "Target tokens per second (higher is better), in bfloat16. MFU counts 6 operations for each parameter "
+    "and pair of a source and a target token, tied embeddings once, against 989 TFLOP/s. Idle is the share of the "
+    "time in which the GPU runs nothing.",
+}
+
+
+class Results:
+    """The records of the parts that have ended, in `gpu.json` of a folder.
+
+    Raises:
+        ValueError: the file is not the JSON that this class writes.
+    """
+
+    def __init__(self, folder: Path):
+        self._file = folder / "gpu.json"
+        self.parts: dict[str, Record] = self._read()
+
+    def _read(self) -> dict[str, Record]:
+        if not self._file.exists():
+            return {}
+        try:
+            return json.loads(self._file.read_text(encoding="utf-8"))["parts"]
+        except (ValueError, LookupError, TypeError):
+            raise ValueError(f"{self._file} must be a file that `make gpu` wrote. Delete it.") from None
+
+    def check_device(self, device: str, on_gpu: bool) -> None:
+        """Refuse to replace what was measured on a GPU on a machine without one.
+
+        Raises:
+            ValueError: it would.
+        """
+        measured = [record["machine"]["device"] for record in self.parts.values() if record["on_gpu"]]
+        if measured and not on_gpu:
+            raise ValueError(
+                f"{self._file} must keep the results of {measured[0]}, but this machine has {device}. Choose another "
+                "--output_dir."
+            )
+
+    def add(self, name: str, record: Record) -> None:
+        """Replace the record of a part, in `gpu.json` and `gpu.md`."""
+        self.parts[name] = record
+        write_text_atomically(self._file, json.dumps({"parts": self.parts}, indent=1) + "\n")
+        write_text_atomically(self._file.with_suffix(".md"), markdown(self.parts))
+
+
+def markdown(parts: Mapping[str, Record]) -> str:
+    """Return the page of all parts, each with its machine and date."""
+    lines = ["# Measurements on a GPU", "", "`make gpu` writes this page and `gpu.json`.", ""]
+    for name in _ABOUT:
+        if name in parts:
+            lines += [f"## {name.capitalize()}", "", _ABOUT[name], "", *_part(name, parts[name]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _part(name: str, record: Record) -> Iterator[str]:
+    machine = record["machine"]
+    releases = ", ".join(f"{package} {release}" for package, release in machine.items() if package != "device")
+    yield f"{machine['device']}; {releases}; {record['date']}; {record['seconds']:.0f} s, {record['status']}."
+    yield ""
+    yield from {"correctness": _outcomes, "decoding": _decoding, "training": _training}[name](record["rows"])
+
+
+def _outcomes(rows: list[Record]) -> Iterator[str]:
+    counts = {outcome: sum(row["outcome"] == outcome for row in rows) for outcome in ("passed", "failed", "skipped")}
+    yield f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped."
+    failed = [row for row in rows if row["outcome"] == "failed"]
+    if failed:
+        yield from ["", *_table(["failed test", "reason"], ([row["test"], row["reason"]] for row in failed))]
+
+
+def _decoding(rows: list[Record]) -> Iterator[str]:
+    columns = list(dict.fromkeys((row["beams"], row["batch"]) for row in rows))
+    heads = [f"{'greedy' if beams == 1 else f'beam {beams}'}, batch {batch:,}" for beams, batch in columns]
+    cells = {(row["system"], row["beams"], row["batch"]): _speed(row) for row in rows}
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    lines = ([system, *(cells.get((system, *column), "") for column in columns)] for system in systems)
+    yield from _table([f"system ({', '.join({row['size'] for row in rows})})", *heads], lines)
+
+
+def _training(rows: list[Record]) -> Iterator[str]:
+    heads = ["model", "system", "tokens of an update", "tokens/s", "MFU", "peak memory", "idle"]
+    lines = (
+        [row["size"], row["system"], f"{row['max_tokens']:,}", _speed(row), _percent(row.get("mfu"))]
+        + [f"{row['peak_gib']} GiB" if row.get("peak_gib") is not None else "", _percent(row.get("idle"))]
+        for row in rows
+    )
+    yield from _table(heads, lines)
+
+
+def _speed(row: Record) -> str:
+    return row["error"] if "error" in row else f"{row['tokens_per_second']:,}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{share:.1%}"
+
+
+def _table(heads: list[str], lines: Any) -> Iterator[str]:
+    yield f"| {' | '.join(heads)} |"
+    yield "|---" * len(heads) + "|"
+    for line in lines:
+        yield f"| {' | '.join(str(cell or '').replace('|', '¦') for cell in line)} |"

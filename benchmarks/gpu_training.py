@@ -1,0 +1,274 @@
+"""
+The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle time of updates on synthetic batches.
+
+    python -m benchmarks.gpu_training ROWS
+
+The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, with
+updates of 25,000 tokens on each side and with the largest ones that fit, without and with `torch.compile`.
+`Seq2SeqTrainer` trains a MarianMTModel of the same size on the same batches, already padded. The exit status is 1 if
+the package's own training failed.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from itertools import cycle
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from accelerate.state import AcceleratorState
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
+from transformers import (
+    MarianConfig,
+    MarianMTModel,
+    Seq2SeqTrainer,
+    Seq2SeqTrainingArguments,
+    TrainerCallback,
+)
+
+from benchmarks.gpu_rows import (
+    ON_GPU,
+    Rows,
+    describe_device,
+    first_line,
+    is_out_of_memory,
+    model_flops_utilization,
+    release_memory,
+    synchronize,
+)
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer.data.batch_sampler import IGNORED_LABEL, plan_batches
+from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.setup import create_accelerator
+from vanilla_transformer.training.train_state import TrainState
+from vanilla_transformer.training.train_step import train_step
+
+OURS, COMPILED, PEER = "train_step", "train_step, torch.compile", "Seq2SeqTrainer with MarianMTModel"
+PAD = VanillaTransformerConfig().pad_token_id
+
+
+def _fields(d_model: int, heads: int, d_ff: int, layers: int, vocab_size: int) -> dict[str, Any]:
+    sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": d_ff}
+    sides = {f"{side}_{name}": value for side in ("encoder", "decoder") for name, value in sizes.items()}
+    return {"d_model": d_model, "vocab_size": vocab_size} | sides
+
+
+class Setting(NamedTuple):
+    """Models to train, tokens of an update on each side, how often it may double, and how long it is measured."""
+
+    models: dict[str, dict[str, Any]]
+    tokens: int
+    doublings: int
+    least_updates: int
+    seconds: float
+    compiles: bool = True
+
+
+GPU_MODELS = {"base": _fields(512, 8, 2048, 6, 37_000), "big": _fields(1024, 16, 4096, 6, 37_000)}
+TINY_MODELS = {"tiny": _fields(16, 2, 32, 1, 100)}
+SETTING = Setting(GPU_MODELS, 25_000, 8, 8, 2.0) if ON_GPU else Setting(TINY_MODELS, 300, 1, 2, 0.0, compiles=False)
+_DIFFERENT_BATCHES = 8  # which are repeated
+_PROFILED = 4  # updates
+
+
+def synthetic_batches(tokens: int, vocab_size: int, count: int = _DIFFERENT_BATCHES) -> list[MicroBatch]:
+    """Return updates of random tokens with the lengths of sentences, planned as in training, on the host."""
+    random = np.random.default_rng(0)
+    longest = min(150, tokens)
+    lengths = random.lognormal(3.1, 0.6, size=2 * count * tokens // 25 + count).astype(int).clip(4, longest)
+    plan = plan_batches(lengths, lengths, tokens)
+    return [_fill(lengths[plan[step][0]], vocab_size) for step in range(min(count, len(plan)))]
+
+
+def _fill(lengths: np.ndarray, vocab_size: int) -> MicroBatch:
+    columns = torch.arange(int(lengths.max()))
+    seen = columns < torch.as_tensor(lengths)[:, None]  # (B, L)
+    source, target = (torch.randint(3, vocab_size, seen.shape) for _ in range(2))
+    tensors = {"input_ids": source.where(seen, torch.tensor(PAD)), "attention_mask": seen.long()}
+    tensors["labels"] = target.where(seen, torch.tensor(IGNORED_LABEL))
+    if ON_GPU:
+        tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
+    tokens = int(lengths.sum())
+    return MicroBatch(tensors, np.arange(len(lengths)), TokenCounts(tokens, tokens, 2 * seen.numel()), tokens)
+
+
+def create_state(fields: dict[str, Any], compile: bool) -> TrainState:
+    """Return a new run of the package's training, as a recipe would create it."""
+    AcceleratorState._reset_state(reset_partial_state=True)  # Accelerate keeps the options of the first run otherwise
+    flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
+    flags |= {"torch_compile": str(compile)}
+    recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
+    torch.manual_seed(0)
+    model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+    tokenizer: Any = None  # which only checkpoints need
+    state = TrainState(recipe, model, tokenizer, create_accelerator(recipe), {})
+    state.wrapped_model.train()
+    return state
+
+
+def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: Setting) -> dict[str, Any]:
+    """Return the speed of updates after a warm-up, the memory that they take, and the share of idle time."""
+    updates = cycle(batches)
+    for _ in batches:  # so that each shape has been compiled
+        train_step(state, [next(updates)])
+    synchronize()
+    started, tokens, count = time.perf_counter(), 0, 0
+    while count < setting.least_updates or time.perf_counter() - started < setting.seconds:
+        batch = next(updates)
+        train_step(state, [batch])
+        tokens, count = tokens + batch.counts.target_tokens, count + 1
+    synchronize()
+    rate = tokens / (time.perf_counter() - started)
+    idle = idle_share(lambda: train_step(state, [next(updates)]))
+    return figures(rate, state.unwrapped_model) | {"idle": idle, "update_tokens": tokens // count}
+
+
+def figures(rate: float, model: torch.nn.Module) -> dict[str, Any]:
+    """Return the cells that every system has: speed, MFU and peak memory since the last release."""
+    parameters = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    utilization = model_flops_utilization(parameters, rate, describe_device()["device"])
+    memory = round(torch.cuda.max_memory_allocated() / 2**30, 1) if ON_GPU else None
+    mfu = None if utilization is None else round(utilization, 3)
+    return {"tokens_per_second": round(rate), "mfu": mfu, "peak_gib": memory, "parameters": parameters}
+
+
+def idle_share(update: Callable[[], Any]) -> float | None:
+    """Return the share of the time of some updates in which the GPU computes and copies nothing."""
+    if not ON_GPU:
+        return None
+    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as recorded:
+        for _ in range(_PROFILED):
+            update()
+        synchronize()
+    kernels = [event for event in recorded.events() if event.device_type == DeviceType.CUDA]
+    spans = [(event.time_range.start, event.time_range.end) for event in kernels if not event.is_user_annotation]
+    return round(1 - busy_share(spans), 3) if spans else None
+
+
+def busy_share(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the share of the time from the first start to the last end that at least one span covers."""
+    ordered = sorted(spans)
+    busy, covered = 0.0, ordered[0][0]
+    for start, end in ordered:
+        busy += max(0.0, end - max(start, covered))
+        covered = max(covered, end)
+    return busy / (covered - ordered[0][0])
+
+
+def largest_update(fields: dict[str, Any], setting: Setting) -> int:
+    """Return the most tokens of an update that fit into memory, by doubling."""
+    fitting = setting.tokens
+    state = create_state(fields, compile=False)
+    for _ in range(setting.doublings):
+        try:
+            for batch in synthetic_batches(2 * fitting, fields["vocab_size"], count=2):
+                train_step(state, [batch])
+            synchronize()
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            break
+        fitting *= 2
+    return fitting
+
+
+def measure_ours(fields: dict[str, Any], tokens: int, compile: bool, setting: Setting) -> dict[str, Any]:
+    state = create_state(fields, compile)
+    return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"]), setting)
+
+
+class _Clock(TrainerCallback):
+    """Measure the updates of a `Trainer` after the warm-up."""
+
+    def __init__(self, warm_up: int):
+        self._warm_up, self.seconds, self._started = warm_up, 0.0, 0.0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self._warm_up:
+            synchronize()
+            self._started = time.perf_counter()
+        elif state.global_step == state.max_steps:
+            synchronize()
+            self.seconds = time.perf_counter() - self._started
+
+
+def measure_peer(fields: dict[str, Any], tokens: int, setting: Setting) -> dict[str, Any]:
+    """Return the figures of `Seq2SeqTrainer`, which gets the same batches, already padded."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    batches = synthetic_batches(tokens, fields["vocab_size"])
+    updates, clock = len(batches), _Clock(len(batches))
+    shared = {"dropout": 0.1, "activation_function": "relu", "scale_embedding": True, "decoder_start_token_id": 1}
+    shared |= {"pad_token_id": PAD, "eos_token_id": 2, "forced_eos_token_id": None}
+    model = MarianMTModel(MarianConfig(**fields, **shared))
+    arguments = Seq2SeqTrainingArguments(
+        output_dir="-",
+        per_device_train_batch_size=1,
+        max_steps=updates + max(updates, setting.least_updates),
+        bf16=True,
+        label_smoothing_factor=0.1,
+        optim="adamw_torch_fused",
+        max_grad_norm=0.0,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=not ON_GPU,
+    )
+    dataset: Any = [
+        batch.tensors | {"decoder_input_ids": model.prepare_decoder_input_ids_from_labels(batch.tensors["labels"])}
+        for batch in batches
+    ]
+    trainer = Seq2SeqTrainer(
+        model, arguments, train_dataset=dataset, data_collator=lambda rows: rows[0], callbacks=[clock]
+    )
+    trainer.train()
+    measured = arguments.max_steps - updates
+    total = sum(batch.counts.target_tokens for batch in batches) / updates * measured
+    return figures(total / clock.seconds, model) | {"idle": None, "update_tokens": round(total / measured)}
+
+
+class Cells:
+    """Measure the cells of the table, one after the other, and count those of this package that failed."""
+
+    def __init__(self, rows: Rows, setting: Setting):
+        self._rows, self._setting, self.failed = rows, setting, 0
+        self._largest: dict[str, int] = {}
+
+    def run(self) -> None:
+        models, tokens = self._setting.models, self._setting.tokens
+        for size in models:
+            self._add(OURS, size, tokens)
+            self._add(PEER, size, tokens)
+        for size, fields in models.items():
+            self._largest[size] = largest_update(fields, self._setting)
+            self._add(OURS, size, self._largest[size])
+        for size in models if self._setting.compiles else ():  # what takes longest comes last
+            self._add(COMPILED, size, tokens)
+            self._add(COMPILED, size, self._largest[size])
+
+    def _add(self, system: str, size: str, tokens: int) -> None:
+        release_memory()
+        fields = self._setting.models[size]
+        row: dict[str, Any] = {"system": system, "size": size, "max_tokens": tokens}
+        try:
+            if system == PEER:
+                row |= measure_peer(fields, tokens, self._setting)
+            else:
+                row |= measure_ours(fields, tokens, system == COMPILED, self._setting)
+        except Exception as error:  # of a library, the driver or the allocator: the other cells are measured
+            row["error"] = first_line(error)
+            self.failed += system == OURS
+        self._rows.add(**row)
+
+
+def main(rows_file: str) -> int:
+    cells = Cells(Rows(rows_file, "training"), SETTING)
+    cells.run()
+    return int(cells.failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,186 @@
+"""The runner of `make gpu` with ready results: the order of parts, what is written and kept, and the exit status."""
+
+import json
+
+import pytest
+import torch
+
+from benchmarks import bench_gpu, gpu_rows
+from benchmarks.bench_gpu import main, run_parts
+from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME, markdown
+from benchmarks.gpu_rows import Rows, is_out_of_memory, median_seconds, model_flops_utilization, read_rows
+from benchmarks.gpu_training import busy_share
+
+ROWS = {
+    "correctness": [
+        {"test": "test_a", "outcome": "passed"},
+        {"test": "test_b", "outcome": "failed", "reason": "1 | 2"},
+    ],
+    "decoding": [
+        {"size": "base", "system": "engine", "batch": 1, "beams": 1, "tokens_per_second": 1500},
+        {"size": "base", "system": "engine", "batch": 128, "beams": 4, "tokens_per_second": 61234},
+        {"size": "base", "system": "MarianMTModel", "batch": 1, "beams": 1, "error": "RuntimeError: no"},
+    ],
+    "training": [
+        {"size": "big", "system": "train_step", "max_tokens": 25000, "tokens_per_second": 352000}
+        | {"mfu": 0.4512, "peak_gib": 40.1, "idle": 0.02, "parameters": 1},
+    ],
+}
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Replace the parts by ready results; return how each one ends, and the names of those that were run."""
+    ends, ran = dict.fromkeys(bench_gpu.PARTS, FINISHED), []
+
+    def run_part(name):
+        ran.append(name)
+        if isinstance(ends[name], BaseException):
+            raise ends[name]
+        return {"status": ends[name], "seconds": 1.0, "rows": ROWS[name]}
+
+    monkeypatch.setattr(bench_gpu, "run_part", run_part)
+    monkeypatch.setattr(bench_gpu.signal, "signal", lambda *_: None)
+    return ends, ran
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Let the runner believe that there is a GPU."""
+    monkeypatch.setattr(gpu_rows, "ON_GPU", True)
+    monkeypatch.setattr(gpu_rows, "describe_device", lambda: {"device": "NVIDIA H200", "torch": "2"})
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(gpu_rows, "ON_GPU", False)
+    monkeypatch.setattr(gpu_rows, "describe_device", lambda: {"device": "no GPU", "torch": "2"})
+
+
+def parts_in(folder):
+    return json.loads((folder / "gpu.json").read_text())["parts"]
+
+
+def test_run_parts_writes_each_part_in_order(parts, gpu, tmp_path):
+    assert run_parts([*bench_gpu.PARTS], tmp_path) == []
+    assert parts[1] == ["correctness", "decoding", "training"] == [*parts_in(tmp_path)]
+    assert all(record["rows"] == ROWS[name] for name, record in parts_in(tmp_path).items())
+    assert (tmp_path / "gpu.md").read_text() == markdown(parts_in(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
+
+
+def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_path):
+    parts[0]["training"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        run_parts([*bench_gpu.PARTS], tmp_path)
+    assert [*parts_in(tmp_path)] == ["correctness", "decoding"]
+    parts[0]["training"] = FINISHED
+    run_parts(["training"], tmp_path)
+    assert [*parts_in(tmp_path)] == ["correctness", "decoding", "training"]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "failed"),
+    [
+        ("correctness", FAILED, ["correctness"]),
+        ("correctness", OUT_OF_TIME, ["correctness"]),
+        ("decoding", FAILED, ["decoding"]),
+        ("training", OUT_OF_TIME, []),
+    ],
+)
+def test_run_parts_continues_after_a_part_that_does_not_finish(name, status, failed, parts, gpu, tmp_path):
+    parts[0][name] = status
+    assert run_parts([*bench_gpu.PARTS], tmp_path) == failed
+    assert len(parts[1]) == 3 and parts_in(tmp_path)[name]["status"] == status
+
+
+def test_main_exits_with_1_if_a_part_failed(parts, gpu, tmp_path, capsys):
+    parts[0]["correctness"] = FAILED
+    with pytest.raises(SystemExit, match="1"):
+        main(["--output_dir", str(tmp_path)])
+    assert capsys.readouterr().err.endswith("error: correctness failed.\n")
+
+
+def test_main_without_a_gpu_runs_the_tests_and_writes_nothing(parts, no_gpu, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    main([])
+    assert parts[1] == ["correctness"] and not [*tmp_path.iterdir()]
+    assert "1 passed, 1 failed, 0 skipped." in capsys.readouterr().out
+
+
+def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").mkdir()
+    main([])
+    assert len(parts_in(tmp_path / "docs")) == 3
+
+
+def test_run_parts_without_a_gpu_does_not_replace_results_of_one(parts, no_gpu, tmp_path):
+    record = {"machine": {"device": "NVIDIA H200"}, "on_gpu": True, "rows": []}
+    (tmp_path / "gpu.json").write_text(json.dumps({"parts": {"decoding": record}}))
+    before = (tmp_path / "gpu.json").read_text()
+    with pytest.raises(ValueError, match="must keep the results of NVIDIA H200, but this machine has no GPU"):
+        run_parts(["correctness"], tmp_path)
+    assert (tmp_path / "gpu.json").read_text() == before and parts[1] == []
+
+
+def test_run_parts_refuses_a_damaged_file(parts, gpu, tmp_path):
+    (tmp_path / "gpu.json").write_text("{")
+    with pytest.raises(ValueError, match="gpu.json must be a file that `make gpu` wrote"):
+        run_parts(["correctness"], tmp_path)
+
+
+def test_main_refuses_an_unknown_part():
+    with pytest.raises(ValueError, match="no part 'decode'. The parts are correctness, decoding, training"):
+        main(["decode"])
+
+
+def test_parts_take_at_most_eight_minutes():
+    assert sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 480
+
+
+def test_markdown_has_each_cell_with_its_machine():
+    about = {"machine": {"device": "NVIDIA H200", "torch": "2.11"}, "date": "2026-11-22", "seconds": 71.2}
+    page = markdown({name: about | {"rows": rows, "status": FINISHED} for name, rows in ROWS.items()})
+    for line in (
+        "NVIDIA H200; torch 2.11; 2026-11-22; 71 s, finished.",
+        "1 passed, 1 failed, 0 skipped.",
+        "| test_b | 1 ¦ 2 |",
+        "| system (base) | greedy, batch 1 | beam 4, batch 128 |",
+        "| engine | 1,500 | 61,234 |",
+        "| MarianMTModel | RuntimeError: no |  |",
+        "| big | train_step | 25,000 | 352,000 | 45.1% | 40.1 GiB | 2.0% |",
+    ):
+        assert line in page.splitlines()
+
+
+def test_read_rows_drops_the_row_that_a_kill_truncated(tmp_path):
+    rows = Rows(tmp_path / "rows", "part")
+    rows.add(system="engine", seconds=1.5)
+    with (tmp_path / "rows").open("a") as file:
+        file.write('{"system": "eng')
+    assert read_rows(tmp_path / "rows") == [{"system": "engine", "seconds": 1.5}]
+
+
+def test_model_flops_utilization_counts_six_operations_for_each_parameter_and_pair():
+    assert model_flops_utilization(210_700_000, 352_000, "NVIDIA H200") == pytest.approx(0.45, abs=0.001)
+    assert model_flops_utilization(1, 1, "NVIDIA A100-SXM4-80GB") is None
+
+
+def test_median_seconds_calls_the_warm_ups_before():
+    calls = []
+    assert median_seconds(lambda: calls.append(1), warm_ups=2, least=3, most=4) < 1
+    assert len(calls) == 2 + 4
+
+
+def test_is_out_of_memory_looks_at_the_cause():
+    try:
+        raise ValueError("lower `max_tokens`") from torch.OutOfMemoryError("CUDA out of memory")
+    except ValueError as error:
+        assert is_out_of_memory(error)
+    assert not is_out_of_memory(ValueError("other"))
+
+
+def test_busy_share_counts_overlapping_spans_once():
+    assert busy_share([(0, 4), (2, 6), (8, 10)]) == pytest.approx(0.8)
+    assert busy_share([(5, 9), (6, 7)]) == 1.0

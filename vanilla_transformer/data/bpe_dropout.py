@@ -15,7 +15,7 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 
 from .cleaning import Overlap
 from .corpus import Corpus
-from .tokenized_corpus import EncodedPairs, map_texts
+from .tokenized_corpus import EncodedPairs, TokenTable, map_texts
 from .tuning import CACHED_WORDS
 
 Word = tuple[int, ...]
@@ -224,7 +224,7 @@ class BpeDropoutCorpus(Corpus):
             encode = partial(
                 _encode_batch, segmenters=self.segmenters, seed=self.seed, epoch=number, limit=self.max_tokens
             )
-            self._encoded = number, EncodedPairs(map_texts(self.texts, encode, with_indices=True))
+            self._encoded = number, EncodedPairs(TokenTable(map_texts(self.texts, encode, with_indices=True)))
         return self._encoded[1]
 
     @property

@@ -45,7 +45,15 @@ from .readers import (
     read_text_files,
 )
 from .streaming import StreamedCorpus, StreamedTexts
-from .tokenized_corpus import Encode, EncodedPairs, encode_texts_cached, hash_json, hash_tokenizer, open_arrow_files
+from .tokenized_corpus import (
+    Encode,
+    EncodedPairs,
+    TokenTable,
+    encode_texts_cached,
+    hash_json,
+    hash_tokenizer,
+    open_arrow_files,
+)
 from .tuning import ROWS_PER_BATCH
 
 _FORMAT = 1  # of the cached text; another number invalidates all older entries
@@ -152,7 +160,7 @@ def tokenize(
         encoded = encode_texts_cached(
             texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
         )
-        corpus = _build_corpus(texts, texts.training, EncodedPairs(encoded), seed)
+        corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed)
     return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens) if data.bpe_dropout else corpus
 
 

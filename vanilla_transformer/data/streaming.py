@@ -14,7 +14,7 @@ import numpy as np
 from .cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter, clean_text, nothing_left_error
 from .corpus import Corpus, drop_by_length, find_held_out
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
-from .tokenized_corpus import Encode, EncodedPairs, encode_texts, hash_json
+from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 
 
 class StreamedTexts:
@@ -157,7 +157,7 @@ class StreamedCorpus(Corpus):
             self.texts = self.stream.read(number)
             for counter in self._counters.values():
                 counter.add(find_held_out(self.texts, counter))
-            encoded = EncodedPairs(encode_texts(self.texts, self.encode, self.num_proc))
+            encoded = EncodedPairs(TokenTable(encode_texts(self.texts, self.encode, self.num_proc)))
             self._last = number, drop_by_length(encoded, self.texts, self.stream.rules, self.report)
         return self._last[1]
 

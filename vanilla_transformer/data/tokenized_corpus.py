@@ -3,7 +3,6 @@
 import hashlib
 import json
 import tempfile
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple, overload
 import datasets
 import numpy as np
 import pyarrow as pa
+import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.cpu_utils import usable_cores
@@ -21,6 +21,8 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 
+Batch = dict[str, torch.Tensor]
+IGNORED_LABEL = -100
 # Token ids of each text, every one ending with EOS.
 Encode = Callable[[list[str]], list[list[int]]]
 
@@ -40,23 +42,20 @@ class EncodedPairs(Sequence[EncodedPair]):
     Rows of a table of encoded pairs, in any order and with repetitions.
 
     Args:
-        dataset (`datasets.Dataset`):
-            Columns `input_ids` and `labels`, as returned by [`encode_texts`]. The data is not copied.
+        table (`TokenTable`): The data is not copied.
         rows (`np.ndarray` of shape `(pairs,)`): The rows to use. By default all.
 
     `source_lengths` and `target_lengths`, of shape `(pairs,)`, count tokens with EOS.
     """
 
-    def __init__(self, dataset: datasets.Dataset, rows: np.ndarray | None = None):
-        self.dataset = dataset
-        self.rows = np.arange(len(dataset)) if rows is None else rows
-        self._open()
+    def __init__(self, table: "TokenTable", rows: np.ndarray | None = None):
+        self.table = table
+        self.rows = np.arange(len(table)) if rows is None else rows
+        self._count_tokens()
 
-    def _open(self) -> None:
-        self._sources = _TokenColumn(self.dataset.data.column("input_ids"))
-        self._targets = _TokenColumn(self.dataset.data.column("labels"))
-        self.source_lengths = self._sources.lengths()[self.rows]
-        self.target_lengths = self._targets.lengths()[self.rows]
+    def _count_tokens(self) -> None:
+        self.source_lengths = self.table.sources.lengths()[self.rows]
+        self.target_lengths = self.table.targets.lengths()[self.rows]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -68,38 +67,105 @@ class EncodedPairs(Sequence[EncodedPair]):
     def __getitem__(self, index: int | slice) -> "EncodedPair | EncodedPairs":
         if isinstance(index, slice):
             return self.select(np.arange(len(self))[index])
-        row = int(self.rows[index])
-        return EncodedPair(self._sources[row], self._targets[row])
+        rows = self.rows[[index]]
+        return EncodedPair(self.table.sources.read(rows)[0].tolist(), self.table.targets.read(rows)[0].tolist())
 
     def select(self, indices: np.ndarray) -> "EncodedPairs":
         """Select pairs by their indices or by a boolean mask."""
-        return EncodedPairs(self.dataset, self.rows[indices])
+        return EncodedPairs(self.table, self.rows[indices])
 
     def __getstate__(self) -> dict[str, Any]:
-        # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled as copies.
-        return {"dataset": self.dataset, "rows": self.rows}
+        # The lengths follow from the table.
+        return {"table": self.table, "rows": self.rows}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._open()
+        self._count_tokens()
+
+
+class TokenTable:
+    """
+    Token ids of both sides of pairs, read from Arrow without copies.
+
+    Args:
+        dataset (`datasets.Dataset`): Columns `input_ids` and `labels`, as returned by [`encode_texts`].
+    """
+
+    def __init__(self, dataset: datasets.Dataset):
+        self.dataset = dataset
+        self.sources = _TokenColumn(dataset.data.column("input_ids"))
+        self.targets = _TokenColumn(dataset.data.column("labels"))
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def pad(self, rows: np.ndarray, pad_token_id: int) -> Batch:
+        """
+        Pad rows on the right to one batch.
+
+        Returns:
+            `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
+            `(batch_size, target_length)`, -100 at padding.
+        """
+        input_ids, mask = _pad(*self.sources.read(rows), pad_token_id)
+        labels, _ = _pad(*self.targets.read(rows), IGNORED_LABEL)
+        arrays = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": labels}
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:
+        # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled as copies.
+        return TokenTable, (self.dataset,)
 
 
 class _TokenColumn:
-    """Fast zero-copy access to a column of lists: indexing a `datasets.Dataset` takes 0.1 ms per row."""
+    """A column of lists as flat arrays: indexing a `datasets.Dataset` takes 0.1 ms per row."""
 
     def __init__(self, column: pa.ChunkedArray):
-        self._values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
-        self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in column.chunks]
-        self._first_rows = [0, *np.cumsum([len(chunk) for chunk in column.chunks]).tolist()]
-
-    def __getitem__(self, row: int) -> list[int]:
-        chunk = bisect_right(self._first_rows, row) - 1
-        first, end = self._offsets[chunk][row - self._first_rows[chunk] :][:2]
-        return self._values[chunk][first:end].tolist()
+        values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
+        self._chunk_offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in column.chunks]
+        self._tokens, self._first_tokens = _view_as_one(values)
+        self._offsets, self._first_offsets = _view_as_one(self._chunk_offsets)
+        self._first_rows = np.cumsum([0, *map(len, column.chunks)])[:-1]
 
     def lengths(self) -> np.ndarray:
         """Return the number of tokens of each row, shape `(rows,)`."""
-        return np.concatenate([np.diff(offsets) for offsets in self._offsets] or [[]]).astype(np.int32)
+        return np.concatenate([np.diff(offsets) for offsets in self._chunk_offsets] or [[]]).astype(np.int32)
+
+    def read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tokens of all `rows`, one after another, and the number of tokens of each row."""
+        chunks = np.searchsorted(self._first_rows, rows, side="right") - 1
+        places = self._first_offsets[chunks] + rows - self._first_rows[chunks]
+        begins, ends = self._offsets[places], self._offsets[places + 1]
+        lengths = (ends - begins).astype(np.int64)
+        # Token j of a row is at the row's begin + j; the position in the result counts j over all rows.
+        shifts = self._first_tokens[chunks] + begins - (np.cumsum(lengths) - lengths)
+        return self._tokens[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
+
+
+def _view_as_one(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """
+    View arrays that lie anywhere in memory as one, without copies, so that one indexing reads from all of them.
+
+    Returns:
+        An array from the first to the last byte of all of them, of which only their own elements may be read, and
+        the index of the first element of each.
+    """
+    filled = [array for array in arrays if len(array)]
+    if not filled:
+        return np.empty(0, np.int32), np.zeros(len(arrays), np.int64)
+    begin = min(array.ctypes.data for array in filled)
+    end = max(array.ctypes.data + array.nbytes for array in filled)
+    view = np.frombuffer(pa.foreign_buffer(begin, end - begin, base=arrays), filled[0].dtype)
+    firsts = [(array.ctypes.data - begin) // view.itemsize if len(array) else 0 for array in arrays]
+    return view, np.array(firsts, np.int64)
+
+
+def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the padded rows, int64 of shape `(rows, longest)`, and a mask that is True at tokens."""
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    padded = np.full(mask.shape, value, np.int64)
+    padded[mask] = tokens
+    return padded, mask
 
 
 def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:

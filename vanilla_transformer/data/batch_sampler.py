@@ -1,7 +1,7 @@
 """Batches of sentence pairs of similar length (section 5.1), limited by their number of tokens.
 
 `plan_batches` is a pure function of lengths, token budget, seed and epoch. `StatefulBatchSampler` walks through the
-plans of successive epochs for the training loop of this package, `TokenBatchSampler` for transformers' `Trainer`.
+plans of successive epochs for [`MicroBatchLoader`], `TokenBatchSampler` for transformers' `Trainer`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch.utils.data import Sampler
 
-from .micro_batch import MicroBatch, TokenCounts
+from .micro_batch import TokenCounts
 from .tuning import STEPS_PER_NEIGHBORHOOD, STEPS_SHARING_REMAINDER
 
 if TYPE_CHECKING:  # with packages that training on ready batches does not need
     from .corpus import Corpus
-    from .tokenized_corpus import EncodedPair
 
-IGNORED_LABEL = -100  # the library's mark of positions without a label
 Lengths = Sequence[int] | np.ndarray
-Batch = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,6 +255,50 @@ class TokenBatchSampler(Sampler[list[int]]):
             yield from (batch.tolist() for batch in self.plan.shard(step, self.num_replicas, self.rank))
 
 
+@dataclass(frozen=True, eq=False)
+class PlannedBatch:
+    """
+    A micro-batch before its tokens are read.
+
+    Args:
+        pairs: The numbers of its pairs in the corpus, from 0.
+        rows: The rows of its pairs in the table of the epoch.
+        lengths: The tokens of its longest source and its longest target.
+        counts: See [`MicroBatch`].
+        step_target_tokens (`int`): See [`MicroBatch`].
+    """
+
+    pairs: np.ndarray
+    rows: np.ndarray
+    lengths: tuple[int, int]
+    counts: TokenCounts
+    step_target_tokens: int
+
+
+@dataclass(frozen=True)
+class Position:
+    """
+    A place between two steps.
+
+    Args:
+        epoch (`int`): Epochs done.
+        parts: Parts of this epoch: (batches per step, steps done). Another part begins when the former changes.
+        steps_per_epoch (`int`): The steps of this epoch, in all parts.
+    """
+
+    epoch: int
+    parts: tuple[tuple[int, int], ...]
+    steps_per_epoch: int
+
+    @property
+    def progress(self) -> float:
+        """Return the number of epochs done, as a fraction."""
+        return self.epoch + sum(done for _, done in self.parts) / self.steps_per_epoch
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": self.epoch, "parts": [list(part) for part in self.parts]}
+
+
 class StatefulBatchSampler:
     """
     Endless batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch.
@@ -266,113 +306,69 @@ class StatefulBatchSampler:
     The order depends on the corpus, the seed, the epoch and the number of batches per step over all processes
     (`accumulation * num_replicas`). Their distribution over processes does not change a step.
 
-    `state_dict()` holds the epoch and the number of its steps done. If it is loaded with another number of batches per
-    step, the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few
-    to fill every batch of a step are skipped.
+    A state holds the epoch and the number of its steps done. If it is loaded with another number of batches per step,
+    the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few to fill
+    every batch of a step are skipped.
+
+    Attributes:
+        pairs (`EncodedPairs`): The pairs of the current epoch.
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        max_tokens: int,
-        seed: int,
-        accumulation: int = 1,
-        num_replicas: int = 1,
-        rank: int = 0,
-        pad_token_id: int = 0,
+        self, corpus: Corpus, max_tokens: int, seed: int, accumulation: int = 1, num_replicas: int = 1, rank: int = 0
     ):
         self.corpus = corpus
         self.max_tokens = max_tokens
         self.seed = seed
-        self.pad_token_id = pad_token_id
         self.batches_per_step = accumulation * num_replicas
         self.num_replicas = num_replicas
         self.rank = rank
-        self.epoch = 0
-        # Parts of the current epoch by their number of batches per step: [batches_per_step, steps done].
-        self._parts: list[list[int]] = [[self.batches_per_step, 0]]
-        self._enter_epoch()
-
-    def __iter__(self) -> Iterator[list[MicroBatch]]:
-        """Yield the batches of this process for each step."""
-        while True:
-            while self._done < len(self._plan):
-                batches = [self._left[batch] for batch in self._plan[self._done]]
-                tokens = int(self._pairs.target_lengths[np.concatenate(batches)].sum())
-                self._parts[-1][1] += 1
-                yield [self._build(batch, tokens) for batch in batches[self.rank :: self.num_replicas]]
-            self.epoch, self._parts = self.epoch + 1, [[self.batches_per_step, 0]]
-            self._enter_epoch()
+        self._enter(0, [(self.batches_per_step, 0)])
 
     @property
-    def steps_per_epoch(self) -> int:
-        """Return the number of steps of the current epoch."""
-        return sum(done for _, done in self._parts[:-1]) + len(self._plan)
-
-    @property
-    def progress(self) -> float:
-        """Return the number of epochs done, as a fraction."""
-        return self.epoch + sum(done for _, done in self._parts) / self.steps_per_epoch
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "parts": [list(part) for part in self._parts]}
+    def position(self) -> Position:
+        """Return the place before the next step."""
+        steps = sum(done for _, done in self._earlier_parts) + len(self._plan)
+        return Position(self.epoch, (*self._earlier_parts, (self.batches_per_step, self._done)), steps)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.epoch, self._parts = state["epoch"], [list(part) for part in state["parts"]]
-        if self._parts[-1][0] != self.batches_per_step:
-            self._parts.append([self.batches_per_step, 0])
-        self._enter_epoch()
+        parts = [(batches_per_step, done) for batches_per_step, done in state["parts"]]
+        if parts[-1][0] != self.batches_per_step:
+            parts.append((self.batches_per_step, 0))
+        self._enter(state["epoch"], parts)
 
-    @property
-    def _done(self) -> int:
-        return self._parts[-1][1]
+    def enter_next_epoch(self) -> None:
+        """Plan the next epoch if the current one has no step left."""
+        while self._done >= len(self._plan):
+            self._enter(self.epoch + 1, [(self.batches_per_step, 0)])
 
-    def _enter_epoch(self) -> None:
-        """Plan the current epoch: each part consists of the pairs that the earlier parts have left."""
-        self._pairs = self.corpus.epoch(self.epoch)
-        self._left = np.arange(len(self._pairs))
-        for batches, done in self._parts[:-1]:
+    def take_step(self) -> list[PlannedBatch]:
+        """Return this process's batches of the next step, of which the current epoch must have one."""
+        batches = [self._left[batch] for batch in self._plan[self._done]]
+        target_tokens = int(self.pairs.target_lengths[np.concatenate(batches)].sum())
+        self._done += 1
+        return [self._describe(batch, target_tokens) for batch in batches[self.rank :: self.num_replicas]]
+
+    def _describe(self, batch: np.ndarray, step_target_tokens: int) -> PlannedBatch:
+        source, target = self.pairs.source_lengths[batch], self.pairs.target_lengths[batch]
+        lengths = int(source.max()), int(target.max())
+        counts = TokenCounts(int(source.sum()), int(target.sum()), len(batch) * sum(lengths))
+        return PlannedBatch(batch, self.pairs.rows[batch], lengths, counts, step_target_tokens)
+
+    def _enter(self, epoch: int, parts: list[tuple[int, int]]) -> None:
+        """Plan an epoch: each part consists of the pairs that the earlier parts have left."""
+        self.epoch = epoch
+        *self._earlier_parts, (_, self._done) = parts
+        self.pairs = self.corpus.epoch(epoch)
+        self._left = np.arange(len(self.pairs))
+        for batches, done in self._earlier_parts:
             plan = self._plan_part(batches)
             left = [batch for step in range(done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
-        too_few = len(self._left) < self.batches_per_step and len(self._parts) > 1
+        too_few = len(self._left) < self.batches_per_step and len(parts) > 1
         self._plan = EMPTY_PLAN if too_few else self._plan_part(self.batches_per_step)
 
     def _plan_part(self, batches_per_step: int) -> BatchPlan:
         """Plan the remaining pairs, indexed from 0."""
-        source, target = self._pairs.source_lengths[self._left], self._pairs.target_lengths[self._left]
+        source, target = self.pairs.source_lengths[self._left], self.pairs.target_lengths[self._left]
         return plan_batches(source, target, self.max_tokens, self.seed, self.epoch, batches_per_step)
-
-    def _build(self, batch: np.ndarray, step_target_tokens: int) -> MicroBatch:
-        tensors = collate([self._pairs[number] for number in batch.tolist()], self.pad_token_id)
-        padded = tensors["input_ids"].numel() + tensors["labels"].numel()
-        source, target = self._pairs.source_lengths[batch], self._pairs.target_lengths[batch]
-        counts = TokenCounts(int(source.sum()), int(target.sum()), padded)
-        return MicroBatch(tensors, batch, counts, step_target_tokens)
-
-
-def collate(pairs: Sequence[EncodedPair], pad_token_id: int) -> Batch:
-    """
-    Pad pairs on the right to one batch.
-
-    `DataCollatorForSeq2Seq` gives the same tensors (a test compares them), but pads on the tokenizer's side, which may
-    be the left, where the decoder expects no padding.
-
-    Returns:
-        `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
-        `(batch_size, target_length)`, -100 at padding.
-    """
-    sources = _pad([pair.source for pair in pairs], pad_token_id)
-    attention_mask = _pad([[1] * len(pair.source) for pair in pairs], 0)
-    labels = _pad([pair.target for pair in pairs], IGNORED_LABEL)
-    return {"input_ids": sources, "attention_mask": attention_mask, "labels": labels}
-
-
-def count_tokens(batch: Batch) -> int:
-    """Return the number of target tokens with a label."""
-    return int((batch["labels"] != IGNORED_LABEL).sum())
-
-
-def _pad(rows: Sequence[Sequence[int]], value: int) -> torch.Tensor:
-    tensors: list[Any] = [torch.tensor(row, dtype=torch.long) for row in rows]
-    return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)

@@ -6,6 +6,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+Batch = dict[str, torch.Tensor]
+IGNORED_LABEL = -100  # the library's mark of positions without a label
+
 
 class TokenCounts(NamedTuple):
     """Numbers of tokens, known on the host: of the source, of the target, and of both sides with padding."""
@@ -21,13 +24,13 @@ class MicroBatch:
     One forward and backward pass of one process.
 
     Args:
-        tensors: `input_ids`, `attention_mask` and `labels` on the CPU, as [`collate`] returns them.
+        tensors: `input_ids`, `attention_mask` and `labels` on the CPU, as [`TokenTable.pad`] returns them.
         pairs: The numbers of its pairs in the corpus, from 0.
         counts: Its numbers of tokens; target tokens are the labels that count.
         step_target_tokens (`int`): Target tokens of the whole step, over all processes and micro-batches.
     """
 
-    tensors: dict[str, torch.Tensor]
+    tensors: Batch
     pairs: np.ndarray
     counts: TokenCounts
     step_target_tokens: int

@@ -18,11 +18,10 @@ from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
+from .micro_batch import IGNORED_LABEL, Batch
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 
-Batch = dict[str, torch.Tensor]
-IGNORED_LABEL = -100
 # Token ids of each text, every one ending with EOS.
 Encode = Callable[[list[str]], list[list[int]]]
 
@@ -103,6 +102,9 @@ class TokenTable:
         """
         Pad rows on the right to one batch.
 
+        `DataCollatorForSeq2Seq` gives the same tensors (a test compares them), but pads on the tokenizer's side, which
+        may be the left, where the decoder expects no padding.
+
         Returns:
             `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
             `(batch_size, target_length)`, -100 at padding.
@@ -173,6 +175,13 @@ def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePai
     sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
     targets = encode_sentences(tokenizer, [pair.target for pair in pairs])
     return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
+
+
+def to_dataset(pairs: Sequence[EncodedPair]) -> datasets.Dataset:
+    """Return encoded pairs as a dataset in memory: `input_ids` and `labels`."""
+    return datasets.Dataset.from_dict(
+        {"input_ids": [pair.source for pair in pairs], "labels": [pair.target for pair in pairs]}
+    )
 
 
 def encode_texts(

@@ -10,3 +10,5 @@ CACHED_WORDS = 200_000
 STEPS_PER_NEIGHBORHOOD = 4
 # The remainder of an epoch is spread over this many steps, so that no step is much smaller than the others.
 STEPS_SHARING_REMAINDER = 16
+# A worker of the data loader looks this often whether the training process still runs.
+SECONDS_BETWEEN_LOOKS = 0.25

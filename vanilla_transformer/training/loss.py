@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from vanilla_transformer.data.batch_sampler import IGNORED_LABEL, Batch
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how

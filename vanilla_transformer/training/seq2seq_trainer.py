@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainin
 
 from vanilla_transformer.data.batch_sampler import TokenBatchSampler
 from vanilla_transformer.data.readers import read_text_files
-from vanilla_transformer.data.tokenized_corpus import encode_pairs
+from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 
 from .environment import limit_onednn_cache
 from .lr_scheduler import noam_lambda
@@ -184,10 +184,7 @@ def encoded_dataset(
     Raises:
         ValueError, OSError: see [`read_text_files`].
     """
-    pairs = encode_pairs(tokenizer, read_text_files(source_file, target_file))
-    return datasets.Dataset.from_dict(
-        {"input_ids": [pair.source for pair in pairs], "labels": [pair.target for pair in pairs]}
-    )
+    return to_dataset(encode_pairs(tokenizer, read_text_files(source_file, target_file)))
 
 
 def column_lengths(dataset: Any, column: str) -> Sequence[int]:

@@ -8,9 +8,10 @@ from accelerate import Accelerator
 from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.batch_sampler import Batch, collate, count_tokens, plan_batches
+from vanilla_transformer.data.batch_sampler import plan_batches
+from vanilla_transformer.data.micro_batch import Batch
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.tokenized_corpus import EncodedPair, encode_pairs
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_pairs, to_dataset
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .distributed import sum_over_processes
@@ -44,7 +45,8 @@ class Validation:
         self.tokenizer = tokenizer
         self.evaluate = evaluate
         self.accelerator = accelerator
-        self.batches = _plan_batches(encode_pairs(tokenizer, pairs), max_tokens, tokenizer.pad_token_id)
+        encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs)))) if pairs else None
+        self.batches = [] if encoded is None else _plan_batches(encoded, max_tokens, tokenizer.pad_token_id)
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
@@ -60,20 +62,21 @@ class Validation:
         """Return the plain cross-entropy in nats per target token."""
         model_with_loss = ModelWithLoss(model, smoothing=0.0)
         plain = tokens = 0.0
-        for batch in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
+        for batch, target_tokens in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
             batch = send_to_device(batch, self.accelerator.device)
             with self.accelerator.autocast():
                 plain += float(model_with_loss(batch).plain)
-            tokens += count_tokens(batch)
+            tokens += target_tokens
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens
 
 
-def _plan_batches(pairs: Sequence[EncodedPair], max_tokens: int, pad_token_id: int) -> list[Batch]:
-    """Batch every pair once, with pairs of similar length. A pair longer than `max_tokens` raises the limit."""
-    if not pairs:
-        return []
-    source, target = [len(pair.source) for pair in pairs], [len(pair.target) for pair in pairs]
-    plan = plan_batches(source, target, max(max_tokens, *source, *target))
+def _plan_batches(pairs: EncodedPairs, max_tokens: int, pad_token_id: int) -> list[tuple[Batch, int]]:
+    """Return batches of pairs of similar length, each pair once, with their numbers of target tokens.
+
+    A pair longer than `max_tokens` raises the limit.
+    """
+    source, target = pairs.source_lengths, pairs.target_lengths
+    plan = plan_batches(source, target, max(max_tokens, int(source.max()), int(target.max())))
     batches = [batch for step in range(len(plan)) for batch in plan[step]]
-    return [collate([pairs[number] for number in batch], pad_token_id) for batch in batches]
+    return [(pairs.table.pad(pairs.rows[batch], pad_token_id), int(target[batch].sum())) for batch in batches]

@@ -1,0 +1,171 @@
+"""Micro-batches for the training loop, read from mapped files and padded ahead of time by worker processes."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from .batch_sampler import PlannedBatch, Position, StatefulBatchSampler
+from .corpus import Corpus
+from .micro_batch import Batch, MicroBatch
+from .tokenized_corpus import TokenTable
+from .tuning import SECONDS_BETWEEN_LOOKS
+
+_FORK = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+
+
+class MicroBatchLoader:
+    """
+    Endless micro-batches of one process, step by step, in the order of a [`StatefulBatchSampler`].
+
+    The plan is made in this process; workers, if any, read and pad the tokens of the steps ahead. They are forks, which
+    share the memory of this process, and live as long as successive epochs read from the same table: with BPE-dropout
+    or a stream, each epoch has other workers.
+
+    `state_dict()` describes the steps that the iterator has returned, however many the workers have prepared.
+
+    Args:
+        sampler (`StatefulBatchSampler`): The order of the batches. It runs ahead of the training.
+        pad_token_id (`int`): The padding of sources.
+        num_workers (`int`): Worker processes; with 0 this process reads each step when it is needed.
+        pin_memory (`bool`): Return tensors in page-locked memory, from which a GPU copies while it computes.
+    """
+
+    def __init__(
+        self, sampler: StatefulBatchSampler, pad_token_id: int, num_workers: int = 0, pin_memory: bool = False
+    ):
+        self.pad_token_id = pad_token_id
+        self.num_workers = num_workers
+        self.pin_memory = pin_memory
+        self._sampler = sampler
+        self._position = sampler.position
+        self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()  # planned, but not returned yet
+
+    def __iter__(self) -> Iterator[list[MicroBatch]]:
+        """Yield the micro-batches of this process for each step. Close the iterator to end its workers."""
+        if self._ahead:  # prepared for an iterator that was dropped
+            self.load_state_dict(self.state_dict())
+        while True:
+            self._sampler.enter_next_epoch()
+            for tokens in self._open(self._sampler.pairs.table):
+                batches, self._position = self._ahead.popleft()
+                yield _split(tokens, batches)
+
+    def _open(self, table: TokenTable) -> DataLoader:
+        """Return a loader of the steps until an epoch has another table."""
+        return DataLoader(
+            _Steps(table, self.pad_token_id),
+            sampler=self._plan_steps(table),  # type: ignore[arg-type]  # an iterator without a length
+            batch_size=None,
+            collate_fn=_identity,
+            num_workers=self.num_workers,
+            pin_memory=self.pin_memory,
+            worker_init_fn=_start_worker,
+            generator=torch.Generator(),  # otherwise starting workers would draw from the global one
+            multiprocessing_context=_FORK if self.num_workers else None,
+        )
+
+    def _plan_steps(self, table: TokenTable) -> Iterator[list[np.ndarray]]:
+        """Yield the rows of each batch of a step, and note what the step will be made of."""
+        while self._sampler.pairs.table is table:
+            batches = self._sampler.take_step()
+            self._ahead.append((batches, self._sampler.position))
+            yield [batch.rows for batch in batches]
+            self._sampler.enter_next_epoch()
+
+    @property
+    def corpus(self) -> Corpus:
+        return self._sampler.corpus
+
+    @property
+    def batches_per_step(self) -> int:
+        """Return the number of batches of a step over all processes."""
+        return self._sampler.batches_per_step
+
+    @property
+    def position(self) -> Position:
+        """Return the place after the last step that was returned."""
+        return self._position
+
+    def state_dict(self) -> dict[str, Any]:
+        return self._position.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._ahead.clear()
+        self._sampler.load_state_dict(state)
+        self._position = self._sampler.position
+
+
+class _Steps(Dataset[torch.Tensor]):
+    """The tokens of steps, given by the rows of their batches, as one tensor: it is sent in one piece."""
+
+    def __init__(self, table: TokenTable, pad_token_id: int):
+        self.table = table
+        self.pad_token_id = pad_token_id
+
+    def __getitem__(self, rows: Sequence[np.ndarray]) -> torch.Tensor:
+        batches = [self.table.pad(batch, self.pad_token_id) for batch in rows]
+        return torch.cat([tensor.flatten() for batch in batches for tensor in batch.values()])
+
+
+def _split(tokens: torch.Tensor, batches: Sequence[PlannedBatch]) -> list[MicroBatch]:
+    """Cut the tokens of a step into the tensors of its batches, without copies."""
+    shapes = [(len(batch.rows), batch.lengths) for batch in batches]
+    sizes = [rows * length for rows, (source, target) in shapes for length in (source, source, target)]
+    pieces = iter(tokens.split(sizes))
+    return [MicroBatch(_name(pieces, len(b.rows)), b.pairs, b.counts, b.step_target_tokens) for b in batches]
+
+
+def _name(pieces: Iterator[torch.Tensor], batch_size: int) -> Batch:
+    return {name: next(pieces).view(batch_size, -1) for name in ("input_ids", "attention_mask", "labels")}
+
+
+def _identity(tokens: torch.Tensor) -> torch.Tensor:
+    return tokens
+
+
+def _start_worker(number: int) -> None:
+    """Leave signals to the parent process, which ends training in order, and end with the parent.
+
+    Ctrl-C reaches all processes of a terminal, and a scheduler's SIGTERM all processes of a job. Without its worker the
+    parent could not finish the step.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hasattr(signal, "sigtimedwait"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_watch_parent, args=(os.getppid(),), daemon=True).start()
+
+
+def _watch_parent(parent: int) -> None:
+    """End this process when its parent asks for it or has ended: a worker holds the lock of the run's folder."""
+    while True:
+        received = signal.sigtimedwait({signal.SIGTERM}, SECONDS_BETWEEN_LOOKS)
+        if os.getppid() != parent or (received is not None and received.si_pid == parent):
+            os._exit(0)
+
+
+@contextmanager
+def report_lost_workers(advice: str) -> Iterator[None]:
+    """Turn the death of a worker, at any place in the block, into one line.
+
+    Raises:
+        ChildProcessError: a worker was killed; the text ends with `advice`.
+    """
+    try:
+        yield
+    except RuntimeError as error:  # torch has no other type
+        if not str(error).startswith("DataLoader worker"):
+            raise
+        reason = str(error).split(". ")[0]
+        raise ChildProcessError(
+            f"A process that prepares batches ended: {reason}. If the system lacks memory, lower "
+            f"`dataloader_num_workers`. {advice}"
+        ) from error

@@ -15,7 +15,7 @@ import json
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import torch
 
 from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.cli import run
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.file_utils import HASHES_FILE
 from vanilla_transformer.training.arguments import parse_recipe
@@ -51,19 +51,19 @@ class BatchRecord:
         self.dropped = hashlib.sha256()
 
     def watch(self) -> None:
-        """Wrap the batch sampler and the model's `forward`, and hook torch's dropout."""
-        iterate, forward = StatefulBatchSampler.__iter__, VanillaTransformerModel.forward
+        """Wrap the loader of batches and the model's `forward`, and hook torch's dropout."""
+        iterate, forward = MicroBatchLoader.__iter__, VanillaTransformerModel.forward
 
-        def recorded_updates(order: StatefulBatchSampler) -> Iterator[Any]:
+        def recorded_updates(order: MicroBatchLoader) -> Generator[Any, None, None]:
             for update in iterate(order):
-                self._expect(order.epoch, update)
+                self._expect(order.position.epoch, update)
                 yield update
 
         @functools.wraps(forward)
         def recorded_forward(model: Any, *arguments: Any, **tensors: Any) -> Any:
             return self._record(forward, model, *arguments, **tensors)
 
-        StatefulBatchSampler.__iter__ = recorded_updates  # type: ignore[method-assign]
+        MicroBatchLoader.__iter__ = recorded_updates  # type: ignore[method-assign]
         VanillaTransformerModel.forward = recorded_forward  # type: ignore[method-assign]
         torch.nn.modules.module.register_module_forward_hook(self._add_mask)
 

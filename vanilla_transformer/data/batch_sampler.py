@@ -307,8 +307,8 @@ class StatefulBatchSampler:
     (`accumulation * num_replicas`). Their distribution over processes does not change a step.
 
     A state holds the epoch and the number of its steps done. If it is loaded with another number of batches per step,
-    the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few to fill
-    every batch of a step are skipped.
+    the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few to
+    fill every batch of a step are skipped.
 
     Attributes:
         pairs (`EncodedPairs`): The pairs of the current epoch.
@@ -330,6 +330,11 @@ class StatefulBatchSampler:
         """Return the place before the next step."""
         steps = sum(done for _, done in self._earlier_parts) + len(self._plan)
         return Position(self.epoch, (*self._earlier_parts, (self.batches_per_step, self._done)), steps)
+
+    @property
+    def max_values_per_step(self) -> int:
+        """Return an upper bound of the values in this process's tensors of a step: source, its mask, and target."""
+        return self.batches_per_step // self.num_replicas * 3 * self.max_tokens
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         parts = [(batches_per_step, done) for batches_per_step, done in state["parts"]]

@@ -4,9 +4,11 @@ import multiprocessing
 import os
 import signal
 import threading
+import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from .batch_sampler import PlannedBatch, Position, StatefulBatchSampler
 from .corpus import Corpus
 from .micro_batch import Batch, MicroBatch
 from .tokenized_corpus import TokenTable
-from .tuning import SECONDS_BETWEEN_LOOKS
+from .tuning import SECONDS_BETWEEN_LOOKS, STEPS_AHEAD_PER_WORKER
 
 _FORK = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
 
@@ -26,9 +28,9 @@ class MicroBatchLoader:
     """
     Endless micro-batches of one process, step by step, in the order of a [`StatefulBatchSampler`].
 
-    The plan is made in this process; workers, if any, read and pad the tokens of the steps ahead. They are forks, which
-    share the memory of this process, and live as long as successive epochs read from the same table: with BPE-dropout
-    or a stream, each epoch has other workers.
+    This process plans the steps; workers, if any, read and pad the tokens of the steps ahead. On Linux they are forks,
+    which share the memory of this process. They live as long as successive epochs read from the same table: with
+    BPE-dropout or a stream, each epoch has other workers.
 
     `state_dict()` describes the steps that the iterator has returned, however many the workers have prepared.
 
@@ -49,36 +51,47 @@ class MicroBatchLoader:
         self._position = sampler.position
         self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()  # planned, but not returned yet
 
-    def __iter__(self) -> Iterator[list[MicroBatch]]:
+    def __iter__(self) -> Generator[list[MicroBatch], None, None]:
         """Yield the micro-batches of this process for each step. Close the iterator to end its workers."""
         if self._ahead:  # prepared for an iterator that was dropped
             self.load_state_dict(self.state_dict())
         while True:
             self._sampler.enter_next_epoch()
-            for tokens in self._open(self._sampler.pairs.table):
+            steps = _Steps(self._sampler.pairs.table, self.pad_token_id, self._create_slots())
+            for slot, size in self._open(steps):
                 batches, self._position = self._ahead.popleft()
-                yield _split(tokens, batches)
+                tokens = steps.slots[slot, :size]
+                yield _split(tokens.pin_memory() if self.pin_memory else tokens.clone(), batches)
 
-    def _open(self, table: TokenTable) -> DataLoader:
+    def _create_slots(self) -> torch.Tensor:
+        """Return memory for all steps that workers prepare, and for the one that is being returned."""
+        slots = torch.empty(
+            self.num_workers * STEPS_AHEAD_PER_WORKER + 1, self._sampler.max_values_per_step, dtype=torch.long
+        )
+        return slots.share_memory_() if self.num_workers else slots
+
+    def _open(self, steps: "_Steps") -> DataLoader:
         """Return a loader of the steps until an epoch has another table."""
         return DataLoader(
-            _Steps(table, self.pad_token_id),
-            sampler=self._plan_steps(table),  # type: ignore[arg-type]  # an iterator without a length
+            steps,
+            sampler=self._plan_steps(steps),  # type: ignore[arg-type]  # an iterator without a length
             batch_size=None,
             collate_fn=_identity,
             num_workers=self.num_workers,
-            pin_memory=self.pin_memory,
+            prefetch_factor=STEPS_AHEAD_PER_WORKER if self.num_workers else None,
             worker_init_fn=_start_worker,
-            generator=torch.Generator(),  # otherwise starting workers would draw from the global one
             multiprocessing_context=_FORK if self.num_workers else None,
+            generator=torch.Generator(),  # otherwise starting workers would draw from the global one
         )
 
-    def _plan_steps(self, table: TokenTable) -> Iterator[list[np.ndarray]]:
-        """Yield the rows of each batch of a step, and note what the step will be made of."""
-        while self._sampler.pairs.table is table:
+    def _plan_steps(self, steps: "_Steps") -> Iterator[tuple[int, list[np.ndarray]]]:
+        """Yield a slot and the rows of each batch for each step, and note what the step will be made of."""
+        for number in count():
+            if self._sampler.pairs.table is not steps.table:
+                return
             batches = self._sampler.take_step()
             self._ahead.append((batches, self._sampler.position))
-            yield [batch.rows for batch in batches]
+            yield number % len(steps.slots), [batch.rows for batch in batches]
             self._sampler.enter_next_epoch()
 
     @property
@@ -104,16 +117,27 @@ class MicroBatchLoader:
         self._position = self._sampler.position
 
 
-class _Steps(Dataset[torch.Tensor]):
-    """The tokens of steps, given by the rows of their batches, as one tensor: it is sent in one piece."""
+class _Steps(Dataset[tuple[int, int]]):
+    """
+    Steps by their slot and the rows of their batches, written to the slot one batch after another.
 
-    def __init__(self, table: TokenTable, pad_token_id: int):
+    Processes exchange the numbers of slots, not tensors: those would be handed over by a connection to the worker for
+    each, which takes longer and breaks with the worker.
+    """
+
+    def __init__(self, table: TokenTable, pad_token_id: int, slots: torch.Tensor):
         self.table = table
         self.pad_token_id = pad_token_id
+        self.slots = slots
 
-    def __getitem__(self, rows: Sequence[np.ndarray]) -> torch.Tensor:
+    def __getitem__(self, step: tuple[int, Sequence[np.ndarray]]) -> tuple[int, int]:
+        """Write a step to its slot; return the slot and the number of values written."""
+        slot, rows = step
         batches = [self.table.pad(batch, self.pad_token_id) for batch in rows]
-        return torch.cat([tensor.flatten() for batch in batches for tensor in batch.values()])
+        tensors = [tensor.flatten() for batch in batches for tensor in batch.values()]
+        size = sum(map(len, tensors))
+        torch.cat(tensors, out=self.slots[slot, :size])
+        return slot, size
 
 
 def _split(tokens: torch.Tensor, batches: Sequence[PlannedBatch]) -> list[MicroBatch]:
@@ -128,15 +152,15 @@ def _name(pieces: Iterator[torch.Tensor], batch_size: int) -> Batch:
     return {name: next(pieces).view(batch_size, -1) for name in ("input_ids", "attention_mask", "labels")}
 
 
-def _identity(tokens: torch.Tensor) -> torch.Tensor:
-    return tokens
+def _identity(item: Any) -> Any:
+    return item
 
 
 def _start_worker(number: int) -> None:
     """Leave signals to the parent process, which ends training in order, and end with the parent.
 
-    Ctrl-C reaches all processes of a terminal, and a scheduler's SIGTERM all processes of a job. Without its worker the
-    parent could not finish the step.
+    Ctrl-C reaches all processes of a terminal, and a scheduler's SIGTERM all processes of a job. Without its worker
+    the parent could not finish the step.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigtimedwait"):
@@ -164,6 +188,7 @@ def report_lost_workers(advice: str) -> Iterator[None]:
     except RuntimeError as error:  # torch has no other type
         if not str(error).startswith("DataLoader worker"):
             raise
+        traceback.clear_frames(error.__traceback__)  # which hold the loader and with it the other workers
         reason = str(error).split(". ")[0]
         raise ChildProcessError(
             f"A process that prepares batches ended: {reason}. If the system lacks memory, lower "

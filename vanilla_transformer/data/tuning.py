@@ -12,3 +12,5 @@ STEPS_PER_NEIGHBORHOOD = 4
 STEPS_SHARING_REMAINDER = 16
 # A worker of the data loader looks this often whether the training process still runs.
 SECONDS_BETWEEN_LOOKS = 0.25
+# Steps that each worker of the data loader prepares ahead of the training.
+STEPS_AHEAD_PER_WORKER = 2

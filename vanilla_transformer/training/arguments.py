@@ -120,6 +120,13 @@ class OptimizationArguments:
             "eager, which is faster there, unless sources are longer than 512 tokens."
         },
     )
+    dataloader_num_workers: int | None = field(
+        default=None,
+        metadata={
+            "help": "Processes that prepare batches ahead of time, for each process of the run. Default: 1 with a "
+            "GPU; 0 on a CPU, where all cores train."
+        },
+    )
     seed: int = field(default=0, metadata={"help": "Seed of parameters, dropout and batch order."})
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many validations without a new best. Not in the paper."}
@@ -228,7 +235,14 @@ def flatten(recipe: Recipe) -> dict[str, Any]:
 # batches of a step are processes × accumulation, which `RunFolder.restore` reports when they change.
 _MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes"}
 _MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
-_MAY_CHANGE |= {"early_stopping_patience", "compile", "attn_implementation", "fsdp", "sharded_checkpoints"}
+_MAY_CHANGE |= {
+    "early_stopping_patience",
+    "compile",
+    "attn_implementation",
+    "dataloader_num_workers",
+    "fsdp",
+    "sharded_checkpoints",
+}
 _MAY_CHANGE |= {
     "fsdp_reshard_after_forward",
     "gradient_accumulation_steps",

@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from contextlib import closing
 from itertools import islice
 from typing import Any
 
@@ -30,8 +31,8 @@ def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
     run = prepare_run(recipe, RunFolder(recipe))
     options, batches = recipe.optimization, run.batches
     parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())
-    pairs = batches.corpus.epoch(batches.epoch)
-    steps = batches.steps_per_epoch
+    pairs = batches.corpus.epoch(batches.position.epoch)
+    steps = batches.position.steps_per_epoch
     plan = {
         "parameters": parameters,
         "state_gib": parameters * _BYTES_PER_PARAMETER / 2**30,
@@ -55,10 +56,11 @@ def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
 def _time_steps(run: PreparedRun, count: int) -> list[float]:
     """Return the seconds of each of `count` steps, which change the weights in memory."""
     times = []
-    for micro_batches in islice(run.batches, count):
-        started = time.monotonic()
-        train_step(run.state, micro_batches)
-        times.append(time.monotonic() - started)
+    with closing(iter(run.batches)) as steps:
+        for micro_batches in islice(steps, count):
+            started = time.monotonic()
+            train_step(run.state, micro_batches)
+            times.append(time.monotonic() - started)
     return times
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.corpus import Corpus
+from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.file_utils import (
     delete_weights,
     has_weights,
@@ -105,7 +105,7 @@ class RunFolder:
             "--output_dir, or replace the model with --overwrite_output_dir."
         )
 
-    def restore(self, state: TrainState, batches: StatefulBatchSampler) -> None:
+    def restore(self, state: TrainState, batches: MicroBatchLoader) -> None:
         """Load the checkpoint into `state` and `batches`, if there is one. The model has its weights already."""
         if self.checkpoint is None:
             return
@@ -167,7 +167,7 @@ class RunFolder:
         """Return whether the main process sees a checkpoint of the current step."""
         return broadcast_decision(state.accelerator, checkpoint_folder(self.path, state.step).exists())
 
-    def save_checkpoint(self, state: TrainState, batches: StatefulBatchSampler, temporary: bool = False) -> None:
+    def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
         """Write what `restore` needs, and prune old checkpoints.
 
         Args:

@@ -1,10 +1,12 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -38,6 +40,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
     Raises:
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
+        ChildProcessError: a process that prepares batches was killed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
     recipe = apply_launcher(recipe)
@@ -54,13 +57,14 @@ def _train(prepared: "PreparedRun") -> Path:
     run, state, batches, validation = prepared
     run.start(state, batches.corpus)
     metrics = MetricsLogger(run.path, state.accelerator, state.progress.recipe, (state.step, state.expected_steps()))
-    with StopSignal(state.accelerator) as stop, metrics:
-        steps = iter(batches)  # without end, epoch after epoch
+    # `steps` are without end, epoch after epoch.
+    lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
+    with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         while not stop.check(state.is_finished()):
             norm = train_step(state, next(steps))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % run.options.logging_steps == 0:
-                metrics.log_steps(state.measure_steps(norm, epoch=batches.progress))
+                metrics.log_steps(state.measure_steps(norm, epoch=batches.position.progress))
             if state.step % run.options.eval_steps == 0:
                 run.keep_best(state, _validate(state, validation, metrics, state.gather_model(), num_beams=1))
             if run.checkpoint_due(state):
@@ -77,7 +81,7 @@ class PreparedRun(NamedTuple):
 
     run: RunFolder
     state: TrainState
-    batches: StatefulBatchSampler
+    batches: MicroBatchLoader
     validation: Validation
 
 
@@ -90,14 +94,18 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed)
     model = create_model(recipe, tokenizer, corpus.max_source_length, run.checkpoint)
     validation = Validation(texts.validation, tokenizer, evaluate, accelerator, recipe.data.max_tokens)
-    batches = StatefulBatchSampler(
+    sampler = StatefulBatchSampler(
         corpus,
         recipe.data.max_tokens,
         recipe.optimization.seed,
         recipe.optimization.gradient_accumulation_steps,
         accelerator.num_processes,
         accelerator.process_index,
-        tokenizer.pad_token_id,
+    )
+    on_gpu = accelerator.device.type == "cuda"
+    workers = recipe.optimization.dataloader_num_workers
+    batches = MicroBatchLoader(
+        sampler, tokenizer.pad_token_id, int(on_gpu) if workers is None else workers, pin_memory=on_gpu
     )
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()

@@ -12,6 +12,7 @@ from transformers import PreTrainedTokenizer
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
+    TokenTable,
     encode_pairs,
     encode_texts,
     encode_texts_cached,
@@ -40,17 +41,19 @@ def encode(tiny_tokenizer):
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_encode_texts_keeps_the_order(texts, encode, tiny_tokenizer, tmp_path, num_proc, on_disk):
     encoded = encode_texts(texts, encode, num_proc, tmp_path / "encoded.arrow" if on_disk else None)
-    assert list(EncodedPairs(encoded)) == encode_pairs(tiny_tokenizer, PAIRS)
+    assert list(EncodedPairs(TokenTable(encoded))) == encode_pairs(tiny_tokenizer, PAIRS)
     assert len(list(tmp_path.iterdir())) == (num_proc if on_disk else 0)
     if on_disk:
-        assert list(EncodedPairs(open_arrow_files(tmp_path))) == encode_pairs(tiny_tokenizer, PAIRS)
+        assert list(EncodedPairs(TokenTable(open_arrow_files(tmp_path)))) == encode_pairs(tiny_tokenizer, PAIRS)
 
 
 @pytest.fixture
 def pairs():
     """In two parts, as several processes leave them."""
     parts = [{"input_ids": [[1], [2, 2]], "labels": [[3], []]}, {"input_ids": [[4, 4, 4]], "labels": [[5]]}]
-    return EncodedPairs(datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts]))
+    return EncodedPairs(
+        TokenTable(datasets.concatenate_datasets([datasets.Dataset.from_dict(part) for part in parts]))
+    )
 
 
 def test_encoded_pairs_agree_across_chunks(pairs):
@@ -71,7 +74,7 @@ def test_encoded_pairs_select_with_repetitions(pairs):
 
 
 def test_encoded_pairs_pickle_without_their_tokens(texts, encode, tmp_path):
-    pairs = EncodedPairs(encode_texts(texts, encode, file=tmp_path / "encoded.arrow"), np.arange(3))
+    pairs = EncodedPairs(TokenTable(encode_texts(texts, encode, file=tmp_path / "encoded.arrow")), np.arange(3))
     copy = pickle.loads(pickle.dumps(pairs))
     assert list(copy) == list(pairs) and copy.source_lengths.tolist() == pairs.source_lengths.tolist()
     assert len(pickle.dumps(pairs)) < 3000
@@ -87,7 +90,7 @@ def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
     first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
     assert calls == [len(PAIRS)] * 2  # both sides
     again = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
-    assert len(calls) == 2 and list(EncodedPairs(again)) == list(EncodedPairs(first))
+    assert len(calls) == 2 and list(EncodedPairs(TokenTable(again))) == list(EncodedPairs(TokenTable(first)))
     encode_texts_cached(texts, "other text", counted, "tokenizer", tmp_path, 1)
     encode_texts_cached(texts, "text", counted, "other tokenizer", tmp_path, 1)
     assert len(calls) == 6

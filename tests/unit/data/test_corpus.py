@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter
 from vanilla_transformer.data.corpus import TokenizedCorpus, drop_by_length, find_held_out, sample_epoch
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.tokenized_corpus import EncodedPairs
+from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
 
 WEIGHTS = st.floats(0.01, 4.0)
 
@@ -46,7 +46,7 @@ def texts():
 @pytest.fixture
 def pairs():
     rows = {"input_ids": [[1], [2, 2, 2], [3]], "labels": [[1], [2], [3, 3]]}
-    return EncodedPairs(datasets.Dataset.from_dict(rows))
+    return EncodedPairs(TokenTable(datasets.Dataset.from_dict(rows)))
 
 
 def corpus(texts, pairs, weights):

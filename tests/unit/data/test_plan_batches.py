@@ -4,14 +4,11 @@ from itertools import chain, combinations, islice
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
-from transformers import DataCollatorForSeq2Seq
 
-from vanilla_transformer.data.batch_sampler import BatchPlan, TokenBatchSampler, collate, plan_batches
-from vanilla_transformer.data.tokenized_corpus import EncodedPair
+from vanilla_transformer.data.batch_sampler import BatchPlan, TokenBatchSampler, plan_batches
 
 # 15 pairs at least: one for each batch of the largest update below.
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)
@@ -239,22 +236,3 @@ def test_token_batch_sampler_works_with_a_data_loader():
     )
     assert len(loader) == len(batches := list(loader))
     assert sorted(chain.from_iterable(batches)) == list(range(100))
-
-
-def test_collate_pads_on_the_right_and_marks_padding():
-    batch = collate([EncodedPair([5, 6, 2], [7, 2]), EncodedPair([5, 2], [7, 8, 9, 2])], pad_token_id=0)
-    assert batch["input_ids"].tolist() == [[5, 6, 2], [5, 2, 0]]
-    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
-    assert batch["labels"].tolist() == [[7, 2, -100, -100], [7, 8, 9, 2]]
-    assert all(tensor.dtype == torch.long for tensor in batch.values())
-
-
-@pytest.mark.parametrize(
-    "pairs", [[([5, 6, 2], [7, 2])], [([5, 2], [7, 8, 9, 2]), ([2], [6, 2]), ([4, 4, 4, 2], [2])]]
-)
-def test_collate_gives_the_tensors_of_the_library_collator(tiny_tokenizer, pairs):
-    features = [{"input_ids": source, "labels": target} for source, target in pairs]
-    expected = DataCollatorForSeq2Seq(tiny_tokenizer, return_tensors="pt")(features)
-    batch = collate([EncodedPair(*pair) for pair in pairs], tiny_tokenizer.pad_token_id)
-    assert batch.keys() == expected.keys()
-    assert all(torch.equal(batch[name], expected[name]) for name in batch)

@@ -1,0 +1,161 @@
+"""The loader of micro-batches: the same steps with any number of workers, from wherever it resumes."""
+
+import os
+import pickle
+import signal
+import time
+from contextlib import closing
+from itertools import islice
+
+import psutil
+import pytest
+import torch
+
+from tests.tiny_corpora import FreshCorpus, LengthsCorpus
+from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
+from vanilla_transformer.data.tokenized_corpus import TokenTable, encode_texts
+
+LENGTHS = [1 + number * 7 % 11 for number in range(40)]
+
+
+def loader(corpus, num_workers, **changes):
+    options = {"max_tokens": 40, "seed": 0, "accumulation": 2} | changes
+    return MicroBatchLoader(StatefulBatchSampler(corpus, **options), pad_token_id=0, num_workers=num_workers)
+
+
+def take(batches, count):
+    """Return the micro-batches of `count` steps as plain values, and end the workers."""
+    with closing(iter(batches)) as steps:
+        return [[as_values(batch) for batch in step] for step in islice(steps, count)]
+
+
+def as_values(batch):
+    tensors = {name: tensor.tolist() for name, tensor in batch.tensors.items()}
+    return tensors, batch.pairs.tolist(), batch.counts, batch.step_target_tokens
+
+
+@pytest.mark.parametrize("corpus", [LengthsCorpus, FreshCorpus])
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_micro_batch_loader_gives_the_same_steps_with_workers(corpus, num_workers):
+    count = 2 * loader(corpus(LENGTHS), 0).position.steps_per_epoch + 3  # into a third epoch
+    expected, batches = loader(corpus(LENGTHS), 0), loader(corpus(LENGTHS), num_workers)
+    assert take(batches, count) == take(expected, count)
+    assert batches.position == expected.position and batches.position.epoch == 2
+
+
+def test_micro_batch_loader_reads_the_pairs_it_names():
+    for batch, *_ in islice(loader(FreshCorpus(LENGTHS), 0), 12):
+        assert batch.tensors["input_ids"][:, 0].tolist() == batch.pairs.tolist()
+        assert batch.tensors["attention_mask"].sum(dim=1).tolist() == [LENGTHS[number] for number in batch.pairs]
+        sides = batch.tensors["attention_mask"], batch.tensors["labels"] != -100
+        assert batch.counts == (*(int(side.sum()) for side in sides), sum(side.numel() for side in sides))
+
+
+@pytest.mark.parametrize("corpus", [LengthsCorpus, FreshCorpus])
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_micro_batch_loader_resumes_after_the_steps_it_returned(corpus, num_workers):
+    straight = take(loader(corpus(LENGTHS), 0), 16)
+    for done in (0, 3, loader(corpus(LENGTHS), 0).position.steps_per_epoch):
+        stopped, resumed = loader(corpus(LENGTHS), num_workers), loader(corpus(LENGTHS), num_workers)
+        take(stopped, done)
+        resumed.load_state_dict(stopped.state_dict())
+        assert take(resumed, 4) == straight[done : done + 4]
+
+
+def test_micro_batch_loader_iterates_again_without_the_prepared_steps():
+    straight, batches = take(loader(LengthsCorpus(LENGTHS), 0), 6), loader(LengthsCorpus(LENGTHS), 1)
+    assert take(batches, 2) + take(batches, 1) + take(batches, 3) == straight
+
+
+def test_micro_batch_loader_keeps_all_pairs_when_processes_change():
+    batches = loader(LengthsCorpus(LENGTHS), 1)
+    seen = take(batches, 2)
+    ranks = [loader(LengthsCorpus(LENGTHS), 1, accumulation=1, num_replicas=3, rank=rank) for rank in range(3)]
+    for rank in ranks:
+        rank.load_state_dict(batches.state_dict())
+        seen += take(rank, rank.position.steps_per_epoch - 2)
+    numbers = [number for step in seen for _, pairs, *_ in step for number in pairs]
+    assert len(numbers) == len(set(numbers)) and len(LENGTHS) - len(numbers) < 3
+
+
+def test_micro_batch_loader_leaves_the_global_generator_alone():
+    torch.manual_seed(1)
+    expected = torch.get_rng_state()
+    take(loader(LengthsCorpus(LENGTHS), 1), 2)
+    assert torch.equal(torch.get_rng_state(), expected)
+
+
+def workers():
+    return psutil.Process().children()
+
+
+def test_micro_batch_loader_workers_survive_signals_to_all_processes():
+    expected = take(loader(LengthsCorpus(LENGTHS), 0), 20)
+    with closing(iter(loader(LengthsCorpus(LENGTHS), 1))) as steps:
+        found = [[as_values(batch) for batch in next(steps)]]
+        (worker,) = workers()
+        worker.send_signal(signal.SIGINT)
+        send_from_another_process(signal.SIGTERM, worker.pid)
+        found += [[as_values(batch) for batch in step] for step in islice(steps, 19)]
+        assert worker.is_running()
+    assert found == expected and not workers()
+
+
+def send_from_another_process(number, pid):
+    child = os.fork()
+    if not child:
+        os.kill(pid, number)
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def test_micro_batch_loader_reports_a_killed_worker():
+    batches = loader(LengthsCorpus(LENGTHS), 2)
+    lost = pytest.raises(ChildProcessError, match=r"DataLoader worker \(pid.*\. Resume\.")
+    with lost, report_lost_workers("Resume."), closing(iter(batches)) as steps:
+        next(steps)
+        workers()[0].kill()
+        for _ in islice(steps, 10_000):
+            pass
+    assert not workers()
+
+
+def test_report_lost_workers_passes_other_errors_on():
+    with pytest.raises(RuntimeError, match="out of memory"), report_lost_workers("Resume."):
+        raise RuntimeError("out of memory")
+
+
+def test_micro_batch_loader_workers_end_with_their_parent():
+    """A worker that outlived a killed run would hold the lock of its folder."""
+    read_end, write_end = os.pipe()
+    parent = os.fork()
+    if not parent:
+        steps = iter(loader(LengthsCorpus(LENGTHS), 1))
+        next(steps)
+        os.write(write_end, str(workers()[0].pid).encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+    worker = int(os.read(read_end, 20))
+    os.waitpid(parent, 0)
+    deadline = time.monotonic() + 2
+    while is_alive(worker) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not is_alive(worker)
+
+
+def is_alive(pid):
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_token_table_pickles_without_its_tokens(tmp_path):
+    texts = LengthsCorpus(LENGTHS).pairs.table.dataset.map(
+        lambda row: {"source": "a", "target": "b"}, remove_columns=["input_ids", "labels"]
+    )
+    encoded = encode_texts(texts, lambda batch: [[number] for number in range(len(batch))], 1, tmp_path / "e.arrow")
+    pickled = pickle.dumps(TokenTable(encoded))
+    assert len(pickled) < 3000
+    assert torch.equal(pickle.loads(pickled).pad(encoded_rows := [3, 1], 0)["labels"], torch.tensor([[3], [1]]))
+    assert encoded_rows == [3, 1]

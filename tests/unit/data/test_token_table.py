@@ -1,0 +1,70 @@
+"""Batches read from Arrow chunks at once equal those padded sentence by sentence."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.utils.rnn import pad_sequence
+from transformers import DataCollatorForSeq2Seq
+
+from tests.tiny_corpora import encoded_pairs
+from vanilla_transformer.data.tokenized_corpus import EncodedPair
+
+TOKENS = st.lists(st.integers(3, 40_000), max_size=9)
+PAIRS = st.lists(st.builds(EncodedPair, TOKENS.filter(bool), TOKENS.filter(bool)), min_size=1, max_size=30)
+
+
+def pad_by_sentence(pairs):
+    """Return the batch as a loop over sentences builds it."""
+    sources, targets = ([torch.tensor(side) for side in sides] for sides in zip(*pairs, strict=True))
+    return {
+        "input_ids": pad_sequence(sources, batch_first=True, padding_value=1),
+        "attention_mask": pad_sequence([torch.ones_like(source) for source in sources], batch_first=True),
+        "labels": pad_sequence(targets, batch_first=True, padding_value=-100),
+    }
+
+
+@given(PAIRS, st.integers(1, 6), st.data())
+@settings(max_examples=60, deadline=None)
+def test_token_table_pads_any_rows_as_a_loop_does(pairs, chunks, data):
+    encoded = encoded_pairs(pairs, chunks).select(
+        data.draw(st.permutations(range(len(pairs))).map(lambda order: order[: 1 + len(order) // 2]))
+    )
+    batch = encoded.table.pad(encoded.rows, 1)
+    expected = pad_by_sentence([pairs[row] for row in encoded.rows])
+    assert batch.keys() == expected.keys()
+    assert all(torch.equal(batch[name], expected[name]) for name in expected)
+
+
+def test_token_table_pads_on_the_right_and_marks_padding():
+    encoded = encoded_pairs([EncodedPair([5, 6, 2], [7, 2]), EncodedPair([5, 2], [7, 8, 9, 2])])
+    batch = encoded.table.pad(encoded.rows, 0)
+    assert batch["input_ids"].tolist() == [[5, 6, 2], [5, 2, 0]]
+    assert batch["attention_mask"].tolist() == [[1, 1, 1], [1, 1, 0]]
+    assert batch["labels"].tolist() == [[7, 2, -100, -100], [7, 8, 9, 2]]
+    assert all(tensor.dtype == torch.long for tensor in batch.values())
+
+
+def test_token_table_pads_no_rows_to_an_empty_batch():
+    encoded = encoded_pairs([EncodedPair([5, 2], [7, 2])])
+    batch = encoded.table.pad(encoded.rows[:0], 0)
+    assert {tuple(tensor.shape) for tensor in batch.values()} == {(0, 0)}
+
+
+def test_token_table_reads_rows_without_tokens_beside_others():
+    encoded = encoded_pairs([EncodedPair([], [7]), EncodedPair([5], []), EncodedPair([6], [8, 8])], chunks=3)
+    batch = encoded.table.pad(encoded.rows[[2, 0, 1]], 0)
+    assert batch["input_ids"].tolist() == [[6], [0], [5]]
+    assert batch["labels"].tolist() == [[8, 8], [7, -100], [-100, -100]]
+
+
+@pytest.mark.parametrize(
+    "pairs", [[([5, 6, 2], [7, 2])], [([5, 2], [7, 8, 9, 2]), ([2], [6, 2]), ([4, 4, 4, 2], [2])]]
+)
+def test_token_table_gives_the_tensors_of_the_library_collator(tiny_tokenizer, pairs):
+    features = [{"input_ids": source, "labels": target} for source, target in pairs]
+    expected = DataCollatorForSeq2Seq(tiny_tokenizer, return_tensors="pt")(features)
+    encoded = encoded_pairs([EncodedPair(*pair) for pair in pairs])
+    batch = encoded.table.pad(encoded.rows, tiny_tokenizer.pad_token_id)
+    assert batch.keys() == expected.keys()
+    assert all(torch.equal(batch[name], expected[name]) for name in batch)

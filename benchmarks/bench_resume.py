@@ -43,6 +43,7 @@ _RECIPE = {
     "warmup_steps": 10,
     "max_steps": _UPDATES,
     "gradient_accumulation_steps": _ACCUMULATION,
+    "dataloader_num_workers": 2,
     "ema_decay": 0.9,
     "logging_steps": 2,
     "eval_steps": 4,

@@ -32,13 +32,14 @@ def rows(batch):
 def test_validation_batches_hold_every_pair_once_within_max_tokens(pairs, tiny_tokenizer, max_tokens):
     batches = validation(pairs, tiny_tokenizer, max_tokens).batches
     expected = [(list(pair.source), list(pair.target)) for pair in encode_pairs(tiny_tokenizer, pairs)]
-    assert sorted(row for batch in batches for row in rows(batch)) == sorted(expected)
-    assert all(batch[side].numel() <= max_tokens for batch in batches for side in ("input_ids", "labels"))
+    assert sorted(row for batch, _ in batches for row in rows(batch)) == sorted(expected)
+    assert all(batch[side].numel() <= max_tokens for batch, _ in batches for side in ("input_ids", "labels"))
+    assert [tokens for _, tokens in batches] == [int((batch["labels"] != -100).sum()) for batch, _ in batches]
     assert len(batches) > 3 or max_tokens == 10_000
 
 
 def test_validation_batches_include_pairs_beyond_max_tokens(pairs, tiny_tokenizer):
-    assert sum(len(batch["labels"]) for batch in validation(pairs, tiny_tokenizer, 4).batches) == len(pairs)
+    assert sum(len(batch["labels"]) for batch, _ in validation(pairs, tiny_tokenizer, 4).batches) == len(pairs)
 
 
 def test_validation_loss_is_independent_of_batches(pairs, tiny_tokenizer, tiny_model):

@@ -39,8 +39,8 @@ from benchmarks.gpu_rows import (
     synchronize,
 )
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.data.batch_sampler import IGNORED_LABEL, plan_batches
-from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
+from vanilla_transformer.data.batch_sampler import plan_batches
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
@@ -99,7 +99,7 @@ def create_state(fields: dict[str, Any], compile: bool) -> TrainState:
     """Return a new run of the package's training, as a recipe would create it."""
     AcceleratorState._reset_state(reset_partial_state=True)  # Accelerate keeps the options of the first run otherwise
     flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
-    flags |= {"torch_compile": str(compile)}
+    flags |= {"compile": str(compile)}
     recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))

@@ -17,8 +17,10 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .arguments import LongArguments, Recipe
 from .averaging import load_weights
 from .checkpoint import load_model_weights
+from .compilation import check_compiler
 from .dropout import replace_dropout
 
+_BACKEND = "inductor"  # of `torch.compile`
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
 
@@ -30,12 +32,15 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     """Create Accelerate's view of devices, processes, precision, compilation and trackers.
 
     Raises:
-        ValueError: the recipe asks for fp16 on a CPU, or for `fsdp` without several processes.
+        ValueError: the recipe asks for fp16 on a CPU, for `fsdp` without several processes, or for `compile` without a
+            compiler.
     """
     options, output = recipe.optimization, recipe.output
     on_cpu = _on_cpu()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
+    if options.compile:
+        check_compiler()
     if options.fsdp and "RANK" not in os.environ:
         raise ValueError(
             "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
@@ -47,7 +52,7 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             mixed_precision=options.mixed_precision,
             log_with=output.report_to.split(",") if output.report_to else None,
             project_dir=output.output_dir,
-            dynamo_plugin=TorchDynamoPlugin(backend="inductor", dynamic=True) if options.compile else None,
+            dynamo_plugin=TorchDynamoPlugin(backend=_BACKEND, dynamic=True) if options.compile else None,
         )
 
 
@@ -77,7 +82,7 @@ def create_model(
     )
     attention = recipe.optimization.attn_implementation or _default_attention(recipe, max_source_length)
     if attention is not None:
-        model.set_attn_implementation(attention)
+        _set_attention(model, attention)
     if _on_cpu():
         replace_dropout(model)
     if checkpoint is not None:
@@ -87,6 +92,21 @@ def create_model(
 
 def _on_cpu() -> bool:
     return not torch.accelerator.is_available()
+
+
+def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
+    """Choose the attention implementation.
+
+    Raises:
+        ValueError: the implementation is unknown, not installed, or needs a GPU that is not there.
+    """
+    if "flash" in attention and _on_cpu():
+        raise ValueError(f"`attn_implementation` {attention} needs a GPU, got a CPU. Use sdpa, or leave it out.")
+    try:
+        model.set_attn_implementation(attention)
+    except (ImportError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
 
 
 def _default_attention(recipe: Recipe, max_source_length: int) -> str | None:

@@ -112,6 +112,8 @@ class TrainState:
                 self.accelerator.num_processes,
                 self.recipe.optimization.fsdp_reshard_after_forward,
             )
+            if self.recipe.optimization.compile:
+                model_with_loss.compile(dynamic=True)  # `Accelerator.prepare` compiles what it wraps
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss
             self.unwrapped_model = model_with_loss.model

@@ -10,6 +10,7 @@ from torch.nn.utils import clip_grad_norm_
 from vanilla_transformer.data.micro_batch import MicroBatch
 
 from .checkpoint import list_checkpoints
+from .compilation import eager_for_one_pair
 from .distributed import full_tensor, skip_gradient_sync, sum_over_processes
 from .metrics import StepSums
 from .train_state import TrainState
@@ -54,7 +55,7 @@ def seed_dropout(state: TrainState, index: int) -> None:
 def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
     """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
     accelerator = state.accelerator
-    with accelerator.autocast():
+    with accelerator.autocast(), eager_for_one_pair(batch.tensors):
         loss = state.wrapped_model(send_to_device(batch.tensors, accelerator.device, non_blocking=True))
     # DDP averages gradients over processes, but the step's tokens are those of all of them.
     accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))

@@ -14,6 +14,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .arguments import Recipe
 from .averaging import average_checkpoints, load_weights
 from .checkpoint import checkpoint_folder, list_checkpoints
+from .compilation import compile_step
 from .environment import limit_onednn_cache
 from .launcher import apply_launcher
 from .metrics import MetricsLogger
@@ -110,6 +111,8 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()
     run.restore(state, batches)
+    if recipe.optimization.compile:
+        compile_step(state, 1)
     return PreparedRun(run, state, batches, validation)
 
 

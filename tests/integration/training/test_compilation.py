@@ -1,0 +1,21 @@
+"""`compile` and attention implementations that the machine cannot run: one line before training starts."""
+
+import pytest
+
+from tests.tiny_runs import flags, no_scores
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+
+def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ValueError, match="`compile` needs a C.. compiler, and there is none. Install g"):
+        train(parse_recipe(flags(corpus, tmp_path / "run", compile=True)), evaluate=no_scores)
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_refuses_flash_attention_on_a_cpu(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", attn_implementation="flash_attention_2"))
+    with pytest.raises(ValueError, match="flash_attention_2 needs a GPU, got a CPU"):
+        train(recipe, evaluate=no_scores)
+    assert not (tmp_path / "run").exists()

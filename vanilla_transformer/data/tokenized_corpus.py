@@ -146,7 +146,7 @@ class _TokenColumn:
 
 def _view_as_one(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """
-    View arrays that lie anywhere in memory as one, without copies, so that one indexing reads from all of them.
+    View arrays anywhere in memory as one, without copies, so that one indexing reads from all of them.
 
     Returns:
         An array from the first to the last byte of all of them, of which only their own elements may be read, and

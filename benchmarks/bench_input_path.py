@@ -6,7 +6,7 @@ Measure how fast batches are read, padded and handed to the training loop.
 
 Writes generated pairs to an Arrow file in chunks, as tokenizing does, and prints two tables for updates of one batch
 of `max_tokens`: the tokens a second that one core reads and pads, and the time that the training process spends on an
-update. "Padded by sentence" is a loop over lists of tokens that builds a tensor for each; reading the lists is not timed.
+update. "Padded by sentence" is a loop over lists of tokens that builds a tensor for each; reading them is not timed.
 """
 
 import sys

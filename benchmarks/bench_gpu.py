@@ -3,10 +3,10 @@ Test and measure the package on one GPU, in at most eight minutes.
 
     python3 -m benchmarks.bench_gpu [PART ...] [--output_dir FOLDER]
 
-Parts: correctness (the tests in tests/gpu), decoding, training. Each runs in a process of its own with a limit of
-time. `gpu.json` and `gpu.md` in the folder, by default docs, get the results of a part when it ends, and keep those of
-the others. Interrupting the command loses the part under way only. The exit status is 1 if a test or a measurement of
-this package failed.
+Parts: correctness (the tests in tests/gpu), decoding, training. Each runs in its own process with a limit of
+time. `gpu.json` and `gpu.md` in the folder, by default docs, get the results of a part when it ends, and keep the
+results of the others. Interrupting the command loses the part under way only. The exit status is 1 if a test or a
+measurement of this package failed.
 
 Without a GPU, only the tests run by default, on the CPU. Other parts that are named use tiny models. Results are then
 written only if a folder is given.

@@ -28,7 +28,7 @@ OURS = {ENGINE, GENERATE}
 
 
 class Setting(NamedTuple):
-    """What is decoded: the size of the model, numbers of sentences, and tokens of each source and target."""
+    """Size of the model, numbers of sentences, and tokens of each source and target."""
 
     size: str
     batches: tuple[int, ...]
@@ -90,7 +90,7 @@ class Systems:
 
 
 def cells(systems: Systems) -> Iterator[tuple[str, int, int]]:
-    """Yield what is measured: system, sentences and beams. What is compiled for each shape comes last."""
+    """Yield system, sentences and beams. Systems that compile each shape come last."""
     batches = systems.setting.batches
     yield from ((name, batch, beams) for beams in (1, 4) for batch in batches for name in systems.names())
     if ON_GPU:
@@ -99,7 +99,7 @@ def cells(systems: Systems) -> Iterator[tuple[str, int, int]]:
 
 
 def measure(systems: Systems, name: str, batch: int, beams: int) -> dict[str, Any]:
-    """Return the row of a cell, with an error in place of a speed if it failed."""
+    """Return the row of a cell, with an error instead of a speed if it failed."""
     row = {"size": systems.setting.size, "system": name, "batch": batch, "beams": beams}
     target = systems.setting.target_tokens
     try:

@@ -40,7 +40,7 @@ class Results:
             raise ValueError(f"{self._file} must be a file that `make gpu` wrote. Delete it.") from None
 
     def check_device(self, device: str, on_gpu: bool) -> None:
-        """Refuse to replace what was measured on a GPU on a machine without one.
+        """Refuse to replace measurements of a GPU on a machine without one.
 
         Raises:
             ValueError: it would.

@@ -231,7 +231,7 @@ def measure_peer(fields: dict[str, Any], tokens: int, setting: Setting) -> dict[
 
 
 class Cells:
-    """Measure the cells of the table, one after the other, and count those of this package that failed."""
+    """Measure the cells of the table, one after the other, and count the failures of this package."""
 
     def __init__(self, rows: Rows, setting: Setting):
         self._rows, self._setting, self.failed = rows, setting, 0

@@ -1,7 +1,7 @@
 """
-The engine on a GPU: the tokens of `generate()`, captured steps, and a host that does not wait.
+The engine: the tokens of the library's own search, captured steps, and a host that does not wait for a GPU.
 
-`pytest --confcutdir tests/gpu tests/gpu` runs them with the packages of a plain installation and pytest alone.
+`make gpu` runs these tests with few packages. Without a GPU, those for any device run on the CPU.
 """
 
 import random
@@ -9,21 +9,23 @@ import random
 import pytest
 import torch
 
+from tests.devices import DEVICE, needs_gpu
 from tests.tiny import tiny_model
+from vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.inference.engine import Engine
 from vanilla_transformer.inference.graphed_steps import GraphedSteps
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-
 EOS = 2
-# With "auto", steps are captured.
-every_mode = pytest.mark.parametrize("compile", [False, "auto"], ids=["eager", "captured"])
+# With "auto", steps are captured on a GPU.
+every_mode = pytest.mark.parametrize(
+    "compile", [False, pytest.param("auto", marks=needs_gpu)], ids=["eager", "captured"]
+)
 every_search = pytest.mark.parametrize("beams", [1, 4], ids=["greedy", "beam4"])
 
 
 def model_of(**changes):
-    """Return a model whose translations differ, on the GPU."""
-    return tiny_model(**{"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes).to("cuda")
+    """Return a model whose translations differ, on the device."""
+    return tiny_model(**{"vocab_size": 40, "init_std": 0.4, "decoder_layers": 2} | changes).to(DEVICE)
 
 
 def engine_of(model, beams, **options):
@@ -39,6 +41,13 @@ def tokens_of(results):
     return [hypotheses[0].tokens for hypotheses in results]
 
 
+def generated(model, source, beams):
+    """Return the new tokens that `generate()` finds, EOS included."""
+    ids = torch.tensor([source], device=DEVICE)
+    tokens = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)[0, 1:].tolist()
+    return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
+
+
 @pytest.fixture
 def no_sync():
     """Let operations that make the host wait for the GPU fail."""
@@ -51,14 +60,20 @@ def no_sync():
 @every_search
 def test_engine_gives_tokens_of_generate(beams, compile):
     model = model_of()
-    engine = engine_of(model, beams, compile=compile)
-    found = tokens_of(engine.translate_tokens(sources()))
-    for source, tokens in zip(sources(), found, strict=True):
-        ids = torch.tensor([source], device="cuda")
-        expected = model.generate(ids, num_beams=beams, max_new_tokens=20, do_sample=False)[0, 1:]
-        assert tokens == expected[: len(tokens)].tolist()
+    found = tokens_of(engine_of(model, beams, compile=compile).translate_tokens(sources()))
+    assert found == [generated(model, source, beams) for source in sources()]
 
 
+@every_search
+def test_generate_gives_tokens_of_the_librarys_search(beams, monkeypatch):
+    model = model_of()
+    found = [generated(model, source, beams) for source in sources()]
+    assert PaperGenerationMixin.fast_search is not None
+    monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
+    assert found == [generated(model, source, beams) for source in sources()]
+
+
+@needs_gpu
 @every_mode
 @every_search
 def test_engine_gives_tokens_of_the_cpu(beams, compile):
@@ -69,6 +84,7 @@ def test_engine_gives_tokens_of_the_cpu(beams, compile):
         assert tokens_of(engine.translate_tokens(sources())) == expected
 
 
+@needs_gpu
 @every_search
 def test_engine_captures_each_size_once(beams):
     engine = engine_of(model_of(), beams)
@@ -80,6 +96,7 @@ def test_engine_captures_each_size_once(beams):
     assert {size: form for size, (_, form) in engine.steps._forms.items()} == forms
 
 
+@needs_gpu
 @every_search
 def test_engine_captures_again_after_other_sizes_took_the_memory(beams):
     model = model_of()
@@ -91,6 +108,7 @@ def test_engine_captures_again_after_other_sizes_took_the_memory(beams):
         torch.cuda.empty_cache()
 
 
+@needs_gpu
 @every_mode
 @every_search
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -101,11 +119,13 @@ def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision, n
     assert all(hypothesis.tokens for hypotheses in results.values() for hypothesis in hypotheses)
 
 
+@needs_gpu
 def test_sync_debug_mode_finds_a_read(no_sync):
     with pytest.raises(RuntimeError, match="synchroniz"):
         torch.ones(1, device="cuda").item()
 
 
+@needs_gpu
 @every_search
 def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
     model = model_of()
@@ -114,6 +134,7 @@ def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
     assert captured.model.dtype is torch.bfloat16 and model.dtype is torch.float32
 
 
+@needs_gpu
 def test_prefill_uses_flash_attention_without_padding():
     model = model_of(d_model=128)  # heads of 64
     engine = engine_of(model, 1, precision="bfloat16")
@@ -121,6 +142,7 @@ def test_prefill_uses_flash_attention_without_padding():
         assert len(engine.translate_tokens([[7, 8, 9, EOS]] * 6)) == 6
 
 
+@needs_gpu
 @every_search
 def test_engine_gives_tokens_of_eager_steps_when_inductor_compiles_them(beams):
     pytest.importorskip("triton", reason="inductor compiles for a GPU by Triton")

@@ -174,8 +174,3 @@ def test_make_gpu_needs_few_packages():
 @pytest.mark.parametrize("name", ["training/train_state", "training/train_step", "training/setup", "data/demo_corpus"])
 def test_training_on_ready_batches_needs_few_packages(name):
     assert packages_needed_by([PACKAGE / f"{name}.py"]) <= FEW_PACKAGES
-
-
-def test_gpu_tests_skip_without_a_gpu():
-    texts = [path.read_text() for path in (ROOT / "tests" / "gpu").rglob("test_*.py")]
-    assert texts and all("\npytestmark = pytest.mark.skipif(not torch.cuda.is_available()" in text for text in texts)

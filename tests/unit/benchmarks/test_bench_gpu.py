@@ -1,4 +1,4 @@
-"""The runner of `make gpu` with ready results: the order of parts, what is written and kept, and the exit status."""
+"""The runner of `make gpu` with ready results: the order of parts, files, and the exit status."""
 
 import json
 

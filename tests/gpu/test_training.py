@@ -1,0 +1,137 @@
+"""Training on a device: a resumed run is bit-equal, and fp16 scales its losses. The text is the demo corpus."""
+
+import os
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from tests.devices import DEVICE, needs_gpu
+from tests.tiny import TINY_SIZES
+from vanilla_transformer import (
+    VanillaTransformerConfig,
+    VanillaTransformerForConditionalGeneration,
+    VanillaTransformerTokenizer,
+)
+from vanilla_transformer.data.batch_sampler import collate
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.averaging import load_weights
+from vanilla_transformer.training.checkpoint import load_model_weights, load_resume_state, save_checkpoint
+from vanilla_transformer.training.setup import create_accelerator
+from vanilla_transformer.training.train_state import TrainState
+from vanilla_transformer.training.train_step import train_step
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # for products that are the same in every run
+PAIRS = read_demo_corpus("train", 64)
+# Types of products that the device can train with; a GPU has all of them.
+every_precision = pytest.mark.parametrize("precision", ["no", "bf16", pytest.param("fp16", marks=needs_gpu)])
+
+
+@pytest.fixture(autouse=True)
+def _deterministic():
+    """Let kernels give the same bits in every run, and Accelerate forget the options of the last one."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    backend = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    special = ["<pad>", "<s>", "</s>", "<unk>"]
+    words = trainers.WordLevelTrainer(special_tokens=special, show_progress=False)
+    backend.train_from_iterator([side for pair in PAIRS for side in pair], words)
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    return VanillaTransformerTokenizer(tokenizer_object=backend, **names)
+
+
+def micro_batches(tokenizer, step):
+    """Return two micro-batches of 8 pairs for a step."""
+    parts = [np.arange(first, first + 8) % len(PAIRS) for first in (16 * step, 16 * step + 8)]
+    tensors = [collate([encoded(tokenizer, PAIRS[number]) for number in part], pad_token_id=0) for part in parts]
+    tokens = [int((each["labels"] != -100).sum()) for each in tensors]
+    sources = [int(each["attention_mask"].sum()) for each in tensors]
+    counts = [TokenCounts(*each, padded_tokens=1000) for each in zip(sources, tokens, strict=True)]
+    return [MicroBatch(*columns, sum(tokens)) for columns in zip(tensors, parts, counts, strict=True)]
+
+
+def encoded(tokenizer, pair):
+    source, target = ([*tokenizer(text)["input_ids"], tokenizer.eos_token_id] for text in pair)
+    return SimpleNamespace(source=source, target=target)
+
+
+def new_state(tokenizer, precision, weights=None):
+    """Return a run with dropout and a moving average, with the weights of a checkpoint."""
+    flags = ["--train_source", "-", "--train_target", "-", "--output_dir", "-", "--warmup_steps", "20"]
+    recipe = parse_recipe([*flags, "--mixed_precision", precision, "--ema_decay", "0.9"])
+    torch.manual_seed(0)
+    config = VanillaTransformerConfig(**TINY_SIZES | {"d_model": 32, "dropout": 0.1, "vocab_size": len(tokenizer)})
+    model = VanillaTransformerForConditionalGeneration(config)
+    if weights is not None:
+        load_weights(model, weights)
+    state = TrainState(recipe, model, tokenizer, create_accelerator(recipe), {})
+    state.wrapped_model.train()
+    return state
+
+
+def tensors_of(state):
+    """Return weights, moments of Adam and the moving average, on the CPU."""
+    resume = state.resume_state(full=True)
+    weights = {name: weight.detach().cpu().clone() for name, weight in state.unwrapped_model.named_parameters()}
+    return weights | {f"adam.{name}": tensor for name, tensor in resume.optimizer.items()} | resume.ema
+
+
+def run(state, tokenizer, steps):
+    for step in steps:
+        train_step(state, micro_batches(tokenizer, step))
+
+
+@every_precision
+def test_resumed_run_is_bit_equal(precision, tokenizer, tmp_path):
+    state = new_state(tokenizer, precision)
+    assert state.unwrapped_model.device.type == DEVICE.type
+    run(state, tokenizer, range(3))
+    folder = save_checkpoint(
+        state.unwrapped_model, tokenizer, state.resume_state(full=True), tmp_path / "checkpoint-3"
+    )
+    run(state, tokenizer, range(3, 6))
+    expected, scaler = tensors_of(state), state.accelerator.scaler and state.accelerator.scaler.state_dict()
+    AcceleratorState._reset_state(reset_partial_state=True)
+    resumed = new_state(tokenizer, precision, load_model_weights(folder))
+    resumed.load_resume_state(load_resume_state(folder, resumed.resume_state(full=False)), full=True)
+    assert resumed.step == 3
+    run(resumed, tokenizer, range(3, 6))
+    found = tensors_of(resumed)
+    assert found.keys() == expected.keys() and resumed.step == 6
+    assert [name for name, tensor in found.items() if not torch.equal(tensor, expected[name])] == []
+    assert (resumed.accelerator.scaler and resumed.accelerator.scaler.state_dict()) == scaler
+
+
+@every_precision
+def test_train_step_learns(precision, tokenizer):
+    state = new_state(tokenizer, precision)
+    run(state, tokenizer, range(1))
+    first = state.step_metrics.pop()["loss"]
+    run(state, tokenizer, range(1, 30))
+    state.step_metrics.pop()
+    run(state, tokenizer, range(30, 31))
+    assert state.step_metrics.pop()["loss"] < 0.9 * first
+
+
+@needs_gpu
+def test_fp16_scaler_halves_its_scale_and_keeps_the_weights_at_an_overflow(tokenizer):
+    state = new_state(tokenizer, "fp16")
+    run(state, tokenizer, range(2))
+    before = {name: weight.detach().clone() for name, weight in state.unwrapped_model.named_parameters()}
+    scaler = state.accelerator.scaler
+    scaler.update(2.0**100)  # with which gradients overflow
+    train_step(state, micro_batches(tokenizer, 2))
+    assert scaler.get_scale() < 2.0**100
+    assert all(torch.equal(weight, before[name]) for name, weight in state.unwrapped_model.named_parameters())

@@ -80,7 +80,8 @@ class BatchRecord:
         if line.pop("place") == self.place:
             kill_all_processes()
         given = inspect.signature(forward).bind(model, *arguments, **tensors).arguments  # by position or by name
-        line["tokens"] = digest(given["input_ids"], given["decoder_input_ids"])
+        source = given["inputs_embeds" if given.get("input_ids") is None else "input_ids"]
+        line["tokens"] = digest(source, given["decoder_input_ids"])
         line["generator_before"] = digest(torch.get_rng_state())
         self.dropped = hashlib.sha256()
         outputs = forward(model, *arguments, **tensors)
@@ -98,7 +99,7 @@ def digest(*tensors: torch.Tensor) -> str:
     """Return a hash of the shapes and values of tensors."""
     content = hashlib.sha256()
     for tensor in tensors:
-        content.update(str(tuple(tensor.shape)).encode() + tensor.numpy().tobytes())
+        content.update(str(tuple(tensor.shape)).encode() + tensor.numpy(force=True).tobytes())
     return content.hexdigest()
 
 

@@ -27,13 +27,17 @@ def encode(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) ->
     has_padding, ids = min(seen) < ids.shape[1], to_device(ids, device)
     if type(encoder) is not VanillaTransformerEncoder:
         return encoder(input_ids=ids, attention_mask=mask)[0]
-    prepared = None
-    if has_padding:
-        prepared = mask.bool()[:, None, None]  # (W, 1, 1, S)
-        if model.config._attn_implementation == "eager":
-            prepared = torch.where(prepared, 0.0, torch.finfo(model.dtype).min).to(model.dtype)
+    prepared = expand_mask(mask, model.config._attn_implementation, model.dtype) if has_padding else None
     # From `input_ids`, the model would derive a mask of padding.
     return encoder(inputs_embeds=encoder.embed_tokens(ids), attention_mask=prepared)[0]
 
 
-__all__ = ["encode"]
+def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
+    """Return a mask of padding `(W, S)`, 1 for tokens, as "sdpa" or "eager" attention takes it: `(W, 1, 1, S)`."""
+    expanded = seen.bool()[:, None, None]
+    if attention == "eager":
+        return torch.where(expanded, 0.0, torch.finfo(dtype).min).to(dtype)
+    return expanded
+
+
+__all__ = ["encode", "expand_mask"]

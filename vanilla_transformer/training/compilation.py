@@ -48,8 +48,7 @@ def _invent_batch(state: TrainState, unit: int) -> dict[str, torch.Tensor]:
     labels = torch.full((_PAIRS, _TARGET_UNITS * unit), state.tokenizer.eos_token_id)
     attention_mask = torch.ones_like(source)
     source[0, -1], attention_mask[0, -1], labels[0, -1] = state.tokenizer.pad_token_id, 0, IGNORED_LABEL
-    batch = {"input_ids": source, "attention_mask": attention_mask, "labels": labels}
-    return {name: tensor.to(state.accelerator.device) for name, tensor in batch.items()}
+    return state.to_device({"input_ids": source, "attention_mask": attention_mask, "labels": labels})
 
 
 def eager_for_one_pair(batch: dict[str, torch.Tensor]) -> AbstractContextManager[None]:

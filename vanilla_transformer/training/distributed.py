@@ -21,6 +21,8 @@ def sum_over_processes(accelerator: Accelerator, values: Sequence[float] | torch
 
 def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
     """Return the main process's decision in every process: clocks and disks of the others may differ."""
+    if accelerator.num_processes == 1:
+        return decision
     return bool(sum_over_processes(accelerator, [decision and accelerator.is_main_process])[0])
 
 

@@ -60,6 +60,7 @@ def _time_steps(run: PreparedRun, count: int) -> list[float]:
         for micro_batches in islice(steps, count):
             started = time.monotonic()
             train_step(run.state, micro_batches)
+            run.state.read_steps()  # waits for the device
             times.append(time.monotonic() - started)
     return times
 

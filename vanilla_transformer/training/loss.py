@@ -40,10 +40,14 @@ class ModelWithLoss(nn.Module):
         self.smoothing = smoothing
 
     def forward(self, batch: Batch) -> SummedLoss:
-        """Return the summed loss of `input_ids`, `attention_mask` and `labels`, each `(batch_size, length)`."""
+        """Return the summed loss of a batch from [`to_device`]."""
+        mask, input_ids = batch.get("attention_mask"), batch["input_ids"]
+        # Without a mask, the model would derive one from `input_ids`.
+        embeds = self.model.get_encoder().embed_tokens(input_ids) if mask is None else None
         outputs = self.model.model(
-            input_ids=batch["input_ids"],
-            attention_mask=batch["attention_mask"],
+            input_ids=input_ids if mask is not None else None,
+            inputs_embeds=embeds,
+            attention_mask=mask,
             decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
             use_cache=False,
         )
@@ -53,12 +57,18 @@ class ModelWithLoss(nn.Module):
             self.model.lm_head.bias,
             batch["labels"],
             self.smoothing,
+            batch["label_places"],
         )
 
 
 @torch.compiler.disable
 def projected_cross_entropy(
-    states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor, smoothing: float
+    states: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    labels: torch.Tensor,
+    smoothing: float,
+    places: torch.Tensor | None = None,
 ) -> SummedLoss:
     """Sum the cross-entropy of `states Wᵀ + b` against `(1 - ε) · onehot(label) + ε / V` (Szegedy et al., 2016).
 
@@ -75,9 +85,14 @@ def projected_cross_entropy(
         weight (`torch.Tensor` of shape `(vocab_size, d_model)`), bias (`torch.Tensor` of shape `(vocab_size,)`)
         labels (`torch.LongTensor` of shape `(batch_size, target_length)`): -100 at padding.
         smoothing (`float`): ε; the paper uses 0.1.
+        places (`torch.LongTensor` of shape `(tokens,)`):
+            The indices in `labels.flatten()` of all labels but -100. By default they are searched, for which the host
+            waits for a GPU.
     """
-    labeled = labels != IGNORED_LABEL
-    return SummedLoss(*_ProjectedCrossEntropy.apply(states[labeled], weight, bias, labels[labeled], smoothing))
+    if places is None:
+        places = (labels.flatten() != IGNORED_LABEL).nonzero().flatten()
+    states, labels = states.flatten(end_dim=-2).index_select(0, places), labels.flatten().index_select(0, places)
+    return SummedLoss(*_ProjectedCrossEntropy.apply(states, weight, bias, labels, smoothing))
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):

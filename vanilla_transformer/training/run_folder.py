@@ -156,23 +156,28 @@ class RunFolder:
             self._write_json("machine.json", describe_machine(state.accelerator))
         state.accelerator.wait_for_everyone()
 
-    def checkpoint_due(self, state: TrainState) -> bool:
-        """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step."""
+    def checkpoint_due(self, state: TrainState, together: bool) -> bool:
+        """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step.
+
+        Args:
+            together: Whether processes talk to each other after this step, which `save_minutes` needs.
+        """
         if self.options.save_minutes is None:
             return state.step % (self.options.save_steps or 1) == 0 and not self.is_saved(state)
         due = time.monotonic() - self._last_saved >= 60.0 * self.options.save_minutes
-        return broadcast_decision(state.accelerator, due) and not self.is_saved(state)
+        return together and broadcast_decision(state.accelerator, due) and not self.is_saved(state)
 
     def is_saved(self, state: TrainState) -> bool:
         """Return whether the main process sees a checkpoint of the current step."""
         return broadcast_decision(state.accelerator, checkpoint_folder(self.path, state.step).exists())
 
     def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
-        """Write what `restore` needs, and prune old checkpoints.
+        """Write what `restore` needs, and prune old checkpoints. Nothing is written if an unread loss is not finite.
 
         Args:
             temporary: The run was interrupted; the next checkpoint replaces this one.
         """
+        state.read_steps()
         state.progress.temporary = temporary
         state.progress.batch_sampler = batches.state_dict()
         folder, accelerator = checkpoint_folder(self.path, state.step), state.accelerator

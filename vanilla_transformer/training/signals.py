@@ -1,11 +1,16 @@
 """Stop training cleanly at SIGINT and SIGTERM."""
 
+import math
 import signal
+import time
 from typing import Any
 
 from accelerate import Accelerator
 
 from .distributed import sum_over_processes
+
+_SECONDS_BETWEEN_TALKS = 1.0
+_SHORTEST_STEP = 1e-3  # seconds
 
 
 class TrainingInterrupted(KeyboardInterrupt):
@@ -16,6 +21,9 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 class StopSignal:
     """Catch SIGINT (Ctrl-C) and SIGTERM (preemption), and stop all processes after the same step.
+
+    A single process stops after the step in progress. Several talk about it once a second, or after each longer step:
+    more often would make the host wait for a GPU.
 
     The first signal is remembered until `check` is called. A second one ends the program at once.
 
@@ -28,6 +36,8 @@ class StopSignal:
         self.accelerator = accelerator
         self.received = self.interrupted = False
         self._previous: dict[int, Any] = {}
+        self._next_step = self._last_step = 0
+        self._since, self._seconds_per_step = time.monotonic(), math.inf
 
     def __enter__(self) -> "StopSignal":
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -45,15 +55,36 @@ class StopSignal:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
-    def check(self, finished: bool) -> bool:
-        """Return whether training stops: as soon as one process is finished or received a signal.
+    def due(self, step: int) -> bool:
+        """Return whether processes talk to each other after `step`: all of them or none, about once a second."""
+        return self.accelerator.num_processes == 1 or step >= self._next_step
+
+    def check(self, step: int, finished: bool, at_once: bool = False) -> bool:
+        """Return whether training stops: if a process is finished or received a signal, and all know it.
 
         All processes must call it together. A signal that arrives meanwhile counts at the next call.
+
+        Args:
+            step: Steps so far.
+            finished: Whether this process has reached a limit. Clocks differ, so that the others may not have.
+            at_once: Talk now, even if it is not due. All processes must agree.
         """
-        received = self.received
-        if finished or received:
-            self.accelerator.set_trigger()
-        if not self.accelerator.check_trigger():
+        if not (at_once or self.due(step)):
             return False
-        self.interrupted = bool(sum_over_processes(self.accelerator, [received])[0])
-        return True
+        received = self.received
+        if self.accelerator.num_processes == 1:
+            self.interrupted = received
+            return finished or received
+        wishes = [finished or received, received, self._seconds_per_step]
+        stops, interruptions, seconds = sum_over_processes(self.accelerator, wishes).tolist()
+        self._plan_next(step, seconds / self.accelerator.num_processes)
+        self.interrupted = interruptions > 0
+        return stops > 0
+
+    def _plan_next(self, step: int, seconds_per_step: float) -> None:
+        """Choose the next step to talk after, by the mean of all processes, and measure this one's steps."""
+        self._next_step = step + max(1, int(_SECONDS_BETWEEN_TALKS / max(seconds_per_step, _SHORTEST_STEP)))
+        now = time.monotonic()
+        if step > self._last_step:
+            self._seconds_per_step = (now - self._since) / (step - self._last_step)
+        self._since, self._last_step = now, step

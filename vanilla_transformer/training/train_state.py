@@ -15,15 +15,18 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.data.micro_batch import Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
-from .checkpoint import ResumeState, StateDict
+from .checkpoint import ResumeState, StateDict, list_checkpoints
+from .device_batch import to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
+from .unread_steps import ReadStep, UnreadStep, read_steps
 
 
 @dataclass
@@ -69,6 +72,7 @@ class TrainState:
         model_with_loss: Computes its loss.
         wrapped_model: `model_with_loss` in DDP or `torch.compile`, the module that is called.
         step_metrics: Sums over the steps since the last line of the log.
+        unread: Steps whose losses are still on the device and not in `step_metrics`.
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class TrainState:
             num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
         )
         self.step_metrics = StepMetrics()
+        self.unread: list[UnreadStep] = []
         self._started = time.monotonic()
 
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
@@ -142,14 +147,48 @@ class TrainState:
         """Return the minutes of training so far, over all restarts."""
         return (time.monotonic() - self._started) / 60.0
 
-    def optimizer_step(self) -> None:
-        """Update parameters, learning rate and EMA from the accumulated gradient, and reset the gradient."""
+    def to_device(self, batch: Batch) -> Batch:
+        """Return a batch as the model to train gets it."""
+        return to_device(batch, self.unwrapped_model, self.accelerator.device, self.recipe.optimization.compile)
+
+    def optimizer_step(self, finite: torch.Tensor) -> None:
+        """Update parameters, learning rate and EMA from the accumulated gradient, and reset the gradient.
+
+        Args:
+            finite: Whether the gradient is finite, on the device, which otherwise keeps parameters and moments.
+        """
+        if self.accelerator.scaler is None:
+            # A scaler sets this attribute as well: with 1, a fused optimizer does nothing.
+            self.optimizer.optimizer.found_inf = (~finite).float()
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.lr_scheduler.step()
         if self.ema is not None:
             self.ema.update()
         self.progress.step += 1
+
+    def read_steps(self) -> None:
+        """Wait for the device, and add the losses of `unread` to `step_metrics`. All processes must call it together.
+
+        Raises:
+            FloatingPointError: a loss or a gradient was not finite; the parameters did not change in that step.
+        """
+        unread, self.unread = self.unread, []
+        for step, read in zip(unread, read_steps(self.accelerator, unread), strict=True):
+            # With a scaler, a gradient that is not finite lowers the scale.
+            if not read.finite_loss or not (read.finite_gradient or self.accelerator.scaler):
+                raise self._diverged(step, read)
+            self.step_metrics.add(read.sums)
+
+    def _diverged(self, step: UnreadStep, read: ReadStep) -> FloatingPointError:
+        saved = list_checkpoints(self.recipe.output.output_dir)
+        what = "gradient" if read.finite_loss else "loss"
+        value = "not finite" if read.finite_loss else read.sums.smoothed_loss
+        return FloatingPointError(
+            f"The {what} of step {step.step} is {value}, so training stops. The last good checkpoint is "
+            f"{saved[-1] if saved else 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1. "
+            f"This process contributed sentences {', '.join(map(str, step.sentences()))} of the corpus."
+        )
 
     def is_finished(self) -> bool:
         """Check steps, minutes and patience. Processes may disagree, since their clocks differ."""
@@ -168,7 +207,8 @@ class TrainState:
         return min(options.max_steps, max(self.step, round(self.step * options.max_minutes / self.minutes())))
 
     def measure_steps(self, gradient_norm: torch.Tensor, epoch: float) -> dict[str, Any]:
-        """Return an entry for the log of the steps since the last call."""
+        """Return an entry for the log of the steps since the last call, for which all processes read the device."""
+        self.read_steps()
         entry: dict[str, Any] = {"step": self.step, "epoch": epoch, "minutes": self.minutes()}
         entry |= self.step_metrics.pop() | {"learning_rate": self.lr_scheduler.get_last_lr()[0]}
         entry |= {"gradient_norm": float(gradient_norm), "peak_memory_gib": peak_memory_gib(self.accelerator.device)}

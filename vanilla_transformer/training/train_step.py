@@ -1,43 +1,52 @@
-"""One training step: the gradient of the mean loss over all target tokens of all processes, and an optimizer step."""
+"""One training step: the gradient of the mean loss over all target tokens of all processes, and an optimizer step.
+
+The host only gives orders here. It reads no value of the device and exchanges none with other processes, except for
+the gradients; `TrainState.read_steps` does so for many steps at once.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from accelerate.utils import send_to_device
-from torch.nn.utils import clip_grad_norm_
+from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from vanilla_transformer.data.micro_batch import MicroBatch
 
 from .checkpoint import list_checkpoints
 from .compilation import eager_for_one_pair
-from .distributed import full_tensor, skip_gradient_sync, sum_over_processes
-from .metrics import StepSums
+from .distributed import full_tensor, skip_gradient_sync
 from .train_state import TrainState
+from .unread_steps import UnreadStep
+
+# Steps after which losses are read, if nothing is logged before: the host keeps the numbers of their pairs.
+_MOST_UNREAD_STEPS = 100
 
 
 def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
     """Make one optimizer step from this process's micro-batches: forward, backward, clip, Adam, schedule, EMA.
 
-    The sums of losses and tokens over all processes are added to `state.step_metrics`.
+    The losses are kept in `state.unread`. If the gradient is not finite, the device leaves the parameters as they
+    are, and `state.read_steps` raises an error.
 
     Returns:
-        The norm of the gradient, before clipping.
+        The norm of the gradient, before clipping, on the device.
 
     Raises:
-        FloatingPointError: the loss is not finite; the parameters have not changed.
+        FloatingPointError: an earlier loss was not finite.
+        ValueError: the device has no memory for a micro-batch.
     """
-    accelerator = state.accelerator
+    if len(state.unread) >= _MOST_UNREAD_STEPS:
+        state.read_steps()
     losses = []
     for index, batch in enumerate(micro_batches):
         seed_dropout(state, index)
-        with skip_gradient_sync(accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
+        with skip_gradient_sync(state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
             losses.append(_backward(state, batch))
-    sums = StepSums(*sum_over_processes(accelerator, _sum_step(losses, micro_batches)).tolist())
-    _check_finite(sums, state, micro_batches)
     norm = _clip_gradient(state)
-    state.optimizer_step()
-    state.step_metrics.add(sums)
+    finite = torch.isfinite(norm)
+    plain, smoothed = torch.stack(losses).sum(dim=0).unbind()
+    state.unread.append(UnreadStep.of(state.step + 1, torch.stack([plain, smoothed, finite]), micro_batches))
+    state.optimizer_step(finite)
     return norm
 
 
@@ -55,34 +64,33 @@ def seed_dropout(state: TrainState, index: int) -> None:
 def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
     """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
     accelerator = state.accelerator
-    with accelerator.autocast(), eager_for_one_pair(batch.tensors):
-        loss = state.wrapped_model(send_to_device(batch.tensors, accelerator.device, non_blocking=True))
-    # DDP averages gradients over processes, but the step's tokens are those of all of them.
-    accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))
+    try:
+        with accelerator.autocast(), eager_for_one_pair(batch.tensors):
+            loss = state.wrapped_model(state.to_device(batch.tensors))
+        # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
+        accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))
+    except torch.OutOfMemoryError as error:
+        raise _out_of_memory(state, batch) from error
     return torch.stack([loss.plain, loss.smoothed.detach()])
 
 
-def _check_finite(sums: StepSums, state: TrainState, micro_batches: Sequence[MicroBatch]) -> None:
-    if np.isfinite(sums.smoothed_loss):
-        return
+def _out_of_memory(state: TrainState, batch: MicroBatch) -> ValueError:
     saved = list_checkpoints(state.recipe.output.output_dir)
-    sentences = [number + 1 for batch in micro_batches for number in batch.pairs.tolist()]
-    raise FloatingPointError(
-        f"The loss of step {state.step + 1} is {sums.smoothed_loss}, so training stops. This process contributed "
-        f"sentences {', '.join(map(str, sentences))} of the corpus. The last good checkpoint is "
-        f"{saved[-1] if saved else 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1."
+    return ValueError(
+        f"A batch must fit into the memory of {state.accelerator.device}, but in step {state.step + 1} one of "
+        f"{batch.counts.source_tokens} source and {batch.counts.target_tokens} target tokens "
+        f"({batch.counts.padded_tokens} with padding) did not. Lower `max_tokens`, now "
+        f"{state.recipe.data.max_tokens}, and raise `gradient_accumulation_steps` by the same factor to keep the size "
+        f"of a step; this is another run, with another --output_dir. The last checkpoint is "
+        f"{saved[-1] if saved else 'none'}; with more free memory, the same command resumes from it."
     )
 
 
 def _clip_gradient(state: TrainState) -> torch.Tensor:
     """Return the norm of the gradient, after scaling it down to `max_grad_norm` if that is given."""
     state.accelerator.unscale_gradients(state.optimizer)
+    parameters = list(state.unwrapped_model.parameters())
     limit = state.recipe.optimization.max_grad_norm
-    norm = clip_grad_norm_(state.unwrapped_model.parameters(), float("inf") if limit is None else limit)
-    return full_tensor(norm)
-
-
-def _sum_step(losses: list[torch.Tensor], batches: Sequence[MicroBatch]) -> torch.Tensor:
-    """Compute the values of `StepSums` for this process's micro-batches."""
-    source, target, padded = np.sum([batch.counts for batch in batches], axis=0)
-    return torch.cat([torch.stack(losses).sum(dim=0).cpu().double(), torch.tensor([target, source + target, padded])])
+    if limit is not None:
+        return full_tensor(clip_grad_norm_(parameters, limit))
+    return full_tensor(get_total_norm([each.grad for each in parameters if each.grad is not None]))

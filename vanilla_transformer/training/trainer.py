@@ -61,20 +61,27 @@ def _train(prepared: "PreparedRun") -> Path:
     # `steps` are without end, epoch after epoch.
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
-        while not stop.check(state.is_finished()):
+        while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
             norm = train_step(state, next(steps))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % run.options.logging_steps == 0:
                 metrics.log_steps(state.measure_steps(norm, epoch=batches.position.progress))
             if state.step % run.options.eval_steps == 0:
+                state.read_steps()  # a model is validated and kept only if no loss was bad
                 run.keep_best(state, _validate(state, validation, metrics, state.gather_model(), num_beams=1))
-            if run.checkpoint_due(state):
+            if run.checkpoint_due(state, together=stop.due(state.step)):
                 run.save_checkpoint(state, batches)
     if state.step and not run.is_saved(state):
         run.save_checkpoint(state, batches, temporary=stop.interrupted)
     if stop.interrupted:
         raise _interrupt(run, state)
     return _finish(run, state, validation, metrics)
+
+
+def _is_milestone(state: TrainState) -> bool:
+    """Return whether a run can end with the current step by a limit other than time."""
+    recipe = state.recipe
+    return state.step >= recipe.optimization.max_steps or state.step % recipe.output.eval_steps == 0
 
 
 class PreparedRun(NamedTuple):

@@ -5,7 +5,6 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import send_to_device
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.batch_sampler import plan_batches
@@ -14,6 +13,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_pairs, to_dataset
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
+from .device_batch import to_device
 from .distributed import sum_over_processes
 from .loss import ModelWithLoss
 
@@ -63,9 +63,8 @@ class Validation:
         model_with_loss = ModelWithLoss(model, smoothing=0.0)
         plain = tokens = 0.0
         for batch, target_tokens in self.batches[self.accelerator.process_index :: self.accelerator.num_processes]:
-            batch = send_to_device(batch, self.accelerator.device)
             with self.accelerator.autocast():
-                plain += float(model_with_loss(batch).plain)
+                plain += float(model_with_loss(to_device(batch, model, self.accelerator.device)).plain)
             tokens += target_tokens
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens

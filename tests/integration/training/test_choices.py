@@ -4,6 +4,7 @@ import json
 import math
 import os
 import signal
+from itertools import chain, repeat
 
 import pytest
 import torch
@@ -116,7 +117,7 @@ def test_train_stops_at_infinite_loss_and_names_sentences(corpus, tmp_path, monk
         spoils = torch.is_grad_enabled() and next(now)
         return found._replace(smoothed=found.smoothed * float("nan")) if spoils else found
 
-    now = iter([False] * 4 + [True])
+    now = chain([False] * 4, [True], repeat(False))
     monkeypatch.setattr(ModelWithLoss, "forward", spoiled)
     with pytest.raises(FloatingPointError) as stop:
         run(corpus, tmp_path / "out", save_steps=3)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from accelerate import Accelerator
 from safetensors.torch import load_file
 
 from tests.tiny_runs import (
@@ -22,7 +21,7 @@ from tests.tiny_runs import (
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.signals import TrainingInterrupted
+from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 
 
@@ -66,7 +65,9 @@ def test_train_step_accumulation_matches_large_batch(corpus, tmp_path, monkeypat
 
     Gradient descent is used, since Adam would hide a wrong scale of the gradient.
     """
-    monkeypatch.setattr(torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr))
+    monkeypatch.setattr(
+        torch.optim, "Adam", lambda parameters, lr, **_: torch.optim.SGD(parameters, lr=lr, fused=True)
+    )
     large = train(parse_recipe(flags(corpus, tmp_path / "large", max_tokens=10_000, max_steps=1)), evaluate=no_scores)
     unpatched = trainer.train_step
     monkeypatch.setattr(trainer, "train_step", lambda state, batches: unpatched(state, _split_unevenly(*batches)))
@@ -102,17 +103,17 @@ def test_train_saves_usable_model_at_ctrl_c(corpus, tmp_path):
 
 
 def test_train_stops_after_next_step_if_signal_arrives_during_check(corpus, tmp_path, monkeypatch):
-    check_trigger = Accelerator.check_trigger
+    check = StopSignal.check
     checks = []
 
-    def interrupted(accelerator):
-        triggered = check_trigger(accelerator)
-        checks.append(triggered)
+    def interrupted(stop, *arguments, **options):
+        stops = check(stop, *arguments, **options)
+        checks.append(stops)
         if len(checks) == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return triggered
+        return stops
 
-    monkeypatch.setattr(Accelerator, "check_trigger", interrupted)
+    monkeypatch.setattr(StopSignal, "check", interrupted)
     with pytest.raises(TrainingInterrupted):
         train(parse_recipe(flags(corpus, tmp_path / "out", max_steps=9)), evaluate=no_scores)
     assert [path.name for path in (tmp_path / "out").glob("checkpoint-*")] == ["checkpoint-3"]

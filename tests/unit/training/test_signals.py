@@ -1,10 +1,13 @@
 """SIGINT and SIGTERM stop training after the current step."""
 
 import signal
+from types import SimpleNamespace
 
 import pytest
+import torch
 from accelerate import Accelerator
 
+from vanilla_transformer.training import signals
 from vanilla_transformer.training.signals import StopSignal
 
 
@@ -16,14 +19,14 @@ def accelerator():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_stop_signal_stops_at_next_check(accelerator, number):
     with StopSignal(accelerator) as stop:
-        assert not stop.check(finished=False)
+        assert not stop.check(1, finished=False)
         signal.raise_signal(number)
-        assert stop.check(finished=False) and stop.interrupted
+        assert stop.check(1, finished=False) and stop.interrupted
 
 
 def test_stop_signal_distinguishes_end_from_interruption(accelerator):
     with StopSignal(accelerator) as stop:
-        assert stop.check(finished=True) and not stop.interrupted
+        assert stop.check(1, finished=True) and not stop.interrupted
 
 
 @pytest.fixture
@@ -47,3 +50,46 @@ def test_stop_signal_restores_handlers(accelerator):
     with StopSignal(accelerator):
         assert signal.getsignal(signal.SIGTERM) != before[1]
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+class TwoProcesses:
+    """Two processes that make the same wishes, on a clock that the test sets; counts how often they talk."""
+
+    def __init__(self, monkeypatch):
+        self.talks, self.seconds = 0, 0.0
+        monkeypatch.setattr(signals, "sum_over_processes", self._sum)
+        monkeypatch.setattr(signals, "time", SimpleNamespace(monotonic=lambda: self.seconds))
+        self.stop = StopSignal(SimpleNamespace(num_processes=2))
+
+    def _sum(self, accelerator, values):
+        self.talks += 1
+        return 2 * torch.tensor(values, dtype=torch.float64)
+
+    def run(self, steps, seconds_per_step):
+        for step in steps:
+            assert not self.stop.check(step, finished=False)
+            self.seconds += seconds_per_step
+
+
+def test_stop_signal_of_processes_talks_once_a_second(monkeypatch):
+    two = TwoProcesses(monkeypatch)
+    two.run(range(1000), 0.05)
+    assert 50 <= two.talks <= 55
+    assert two.stop.due(1020) and not two.stop.due(1001)
+
+
+def test_stop_signal_of_processes_talks_after_each_long_step(monkeypatch):
+    two = TwoProcesses(monkeypatch)
+    two.run(range(20), 3.0)
+    assert two.talks == 20
+
+
+def test_stop_signal_of_processes_stops_when_it_is_due_or_at_once(monkeypatch):
+    two = TwoProcesses(monkeypatch)
+    two.run(range(100), 0.1)
+    two.stop.received = True
+    stops = [step for step in range(100, 120) if two.stop.check(step, finished=False)]
+    assert 100 <= stops[0] < 111 and two.stop.interrupted
+    two = TwoProcesses(monkeypatch)
+    two.run(range(101), 0.1)
+    assert not two.stop.due(101) and two.stop.check(101, finished=True, at_once=True) and not two.stop.interrupted

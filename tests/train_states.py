@@ -1,0 +1,45 @@
+"""A training state of a tiny model and the micro-batches of a step, without files."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch.nn.utils.rnn import pad_sequence
+
+from tests.tiny import tiny_model
+from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.train_state import TrainState
+
+EOS = 2
+
+
+def tiny_train_state(output_dir: Any, accelerator: Any = None, **changes: Any) -> TrainState:
+    """Create the state of a new run. `changes` are keys of its recipe."""
+    options = {"train_source": "a", "train_target": "b", "output_dir": output_dir, "warmup_steps": 10, "dropout": 0.0}
+    words = [word for name, value in (options | changes).items() for word in (f"--{name}", str(value))]
+    model: Any = tiny_model(vocab_size=40, dropout=0.1)
+    state = TrainState(parse_recipe(words), model, None, accelerator or Accelerator(), {})  # type: ignore[arg-type]
+    state.wrapped_model.train()
+    return state
+
+
+def micro_batches(*lengths: list[int]) -> list[MicroBatch]:
+    """Return a micro-batch for each list of the lengths of its sentences."""
+    total = sum(map(sum, lengths))
+    return [_micro_batch(batch, total) for batch in lengths]
+
+
+def _micro_batch(lengths: list[int], step_target_tokens: int) -> MicroBatch:
+    ids = [torch.tensor([5 + number] * (length - 1) + [EOS]) for number, length in enumerate(lengths)]
+    sources, labels = (pad_sequence(ids, batch_first=True, padding_value=value) for value in (0, -100))
+    tensors = {"input_ids": sources, "attention_mask": (labels != -100).long(), "labels": labels}
+    counts = TokenCounts(sum(lengths), sum(lengths), 2 * len(lengths) * max(lengths))
+    return MicroBatch(tensors, np.arange(len(lengths)), counts, step_target_tokens)
+
+
+def parameters_of(state: TrainState) -> list[torch.Tensor]:
+    """Return copies of all parameters and of the tensors of the optimizer."""
+    kinds = [tensor for each in state.optimizer.state.values() for tensor in each.values()]
+    return [tensor.detach().clone() for tensor in [*state.unwrapped_model.parameters(), *kinds]]

@@ -1,0 +1,130 @@
+"""A training step without waiting: what stays on the device, and what the next look finds."""
+
+import math
+from contextlib import nullcontext
+from importlib import import_module
+
+import pytest
+import torch
+from accelerate import Accelerator
+
+from tests.host_reads import GPU, gpu_stand_in
+from tests.train_states import micro_batches, parameters_of, tiny_train_state
+from vanilla_transformer.training import train_step as module
+from vanilla_transformer.training.loss import ModelWithLoss
+from vanilla_transformer.training.train_step import train_step
+
+PADDED, FULL = [5, 3, 4], [4, 4]
+
+
+class OnStandIn(Accelerator):
+    """An accelerator whose device has no values."""
+
+    device = GPU
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Let fused Adam and autocast take tensors of the stand-in for a GPU."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda *_, **__: None)
+    return OnStandIn(cpu=True)
+
+
+def stand_in_state(stand_in, folder, **changes):
+    state = tiny_train_state(folder, stand_in, **changes)
+    train_step(state, micro_batches(PADDED, FULL))  # Adam creates its state
+    return state
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"max_grad_norm": 1.0}, {"ema_decay": 0.9}, {"attn_implementation": "eager"}], ids=str
+)
+def test_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes):
+    state = stand_in_state(stand_in, tmp_path, **changes)
+    with gpu_stand_in() as copies:
+        for _ in range(3):
+            train_step(state, micro_batches(PADDED, FULL))
+    assert not copies.arrived and len(state.unread) == 4
+
+
+def test_train_step_that_reads_a_value_is_found(stand_in, tmp_path, monkeypatch):
+    state = stand_in_state(stand_in, tmp_path)
+    monkeypatch.setattr(
+        module, "_clip_gradient", lambda state, clip=module._clip_gradient: clip(state) + clip(state).item()
+    )
+    with pytest.raises(AssertionError, match="waits for the device"), gpu_stand_in():
+        train_step(state, micro_batches(PADDED))
+
+
+def spoil(monkeypatch, factor):
+    plain = ModelWithLoss.forward
+
+    def spoiled(model, batch):
+        loss = plain(model, batch)
+        return loss._replace(smoothed=loss.smoothed * factor)
+
+    monkeypatch.setattr(ModelWithLoss, "forward", spoiled)
+
+
+@pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 1.0}], ids=str)
+def test_train_step_with_infinite_loss_changes_nothing_and_is_reported_at_next_look(tmp_path, monkeypatch, changes):
+    state = tiny_train_state(tmp_path, **changes)
+    train_step(state, micro_batches(PADDED, FULL))
+    state.read_steps()
+    before = parameters_of(state)
+    with monkeypatch.context() as patch:
+        spoil(patch, math.nan)
+        train_step(state, micro_batches(FULL))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
+    train_step(state, micro_batches(PADDED))
+    with pytest.raises(FloatingPointError, match=r"loss of step 2 is nan.*checkpoint is none.*sentences 1, 2 of"):
+        state.read_steps()
+
+
+def test_train_step_with_infinite_gradient_of_finite_loss_is_reported(tmp_path):
+    state = tiny_train_state(tmp_path)
+    before = parameters_of(state)
+    weight = state.unwrapped_model.lm_head.weight
+    weight.register_hook(lambda gradient: gradient * math.inf)
+    train_step(state, micro_batches(FULL))
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=False))
+    with pytest.raises(FloatingPointError, match="The gradient of step 1 is not finite"):
+        state.read_steps()
+
+
+def test_train_step_reads_losses_after_many_steps_without_log(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_UNREAD_STEPS", 2)
+    state = tiny_train_state(tmp_path)
+    with monkeypatch.context() as patch:
+        spoil(patch, math.inf)
+        train_step(state, micro_batches(FULL))
+    train_step(state, micro_batches(FULL))
+    with pytest.raises(FloatingPointError, match="loss of step 1 is inf"):
+        train_step(state, micro_batches(FULL))
+
+
+def test_read_steps_gives_the_same_sums_as_reading_after_each_step(tmp_path):
+    states = [tiny_train_state(tmp_path) for _ in range(2)]
+    for step in range(3):
+        for state in states:
+            train_step(state, micro_batches(PADDED, FULL[step % 2 :]))
+        states[0].read_steps()
+    for state in states:
+        state.read_steps()
+    ours, theirs = (state.step_metrics.state_dict()["sums"] for state in states)
+    assert ours == theirs and ours[2:] == [56.0, 112.0, 130.0]
+
+
+def test_train_step_names_batch_that_does_not_fit_into_memory(tmp_path, monkeypatch):
+    def fail(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    (tmp_path / "checkpoint-3").mkdir()
+    state = tiny_train_state(tmp_path, max_tokens=77)
+    monkeypatch.setattr(ModelWithLoss, "forward", fail)
+    with pytest.raises(ValueError, match=r"step 1 one of 12 source and 12 target tokens \(30 with padding\)") as error:
+        train_step(state, micro_batches(PADDED))
+    assert "Lower `max_tokens`, now 77" in str(error.value) and "accumulation" in str(error.value)
+    assert f"The last checkpoint is {tmp_path / 'checkpoint-3'}" in str(error.value)

@@ -1,0 +1,46 @@
+"""Batches as the device gets them: with all that the host would otherwise read from the device."""
+
+from typing import Any
+
+import torch
+
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
+from vanilla_transformer.generation_vanilla_transformer import source_mask
+from vanilla_transformer.inference.encoding import expand_mask
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
+
+
+def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = False) -> Batch:
+    """Prepare a batch on the CPU and copy it to the device, without waiting for the device.
+
+    Args:
+        batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them.
+        keep_mask: Keep a mask without padding, so that all batches take one compiled graph.
+
+    Returns:
+        `input_ids`, `labels`, `label_places` (the indices in `labels.flatten()` of the labels that count) and
+        `attention_mask`, in the form that the model's attention takes, unless there is no padding.
+    """
+    places = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
+    prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"], "label_places": places}
+    mask = _prepare_mask(batch, model, keep_mask)
+    if mask is not None:
+        prepared["attention_mask"] = mask
+    return {name: _copy(tensor, device) for name, tensor in prepared.items()}
+
+
+def _prepare_mask(batch: Batch, model: Any, keep_mask: bool) -> torch.Tensor | None:
+    """Return the mask that the library would derive on the device, where it would read whether there is padding."""
+    mask, attention = batch["attention_mask"], model.config._attn_implementation
+    if type(model.get_encoder()) is not VanillaTransformerEncoder or attention not in ("eager", "sdpa"):
+        return mask
+    seen = source_mask(model.config, batch["input_ids"], mask)
+    if seen is None or (seen.all() and not keep_mask):
+        return None
+    return expand_mask(seen, attention, model.dtype)
+
+
+def _copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    if device.type == "cuda" and not tensor.is_pinned():
+        tensor = tensor.pin_memory()  # the host would wait for a copy of other memory
+    return tensor.to(device, non_blocking=True)

@@ -1,8 +1,8 @@
 """Micro-batches for the training loop, read from mapped files and padded ahead of time by worker processes."""
 
-import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -21,7 +21,8 @@ from .micro_batch import Batch, MicroBatch
 from .tokenized_corpus import TokenTable
 from .tuning import SECONDS_BETWEEN_LOOKS, STEPS_AHEAD_PER_WORKER
 
-_FORK = "fork" if "fork" in multiprocessing.get_all_start_methods() else None
+# Forks share memory. On macOS they are unsafe, and a started process maps the files of the table again.
+_START_METHOD = "fork" if sys.platform == "linux" else None
 
 
 class MicroBatchLoader:
@@ -80,7 +81,7 @@ class MicroBatchLoader:
             num_workers=self.num_workers,
             prefetch_factor=STEPS_AHEAD_PER_WORKER if self.num_workers else None,
             worker_init_fn=_start_worker,
-            multiprocessing_context=_FORK if self.num_workers else None,
+            multiprocessing_context=_START_METHOD if self.num_workers else None,
             generator=torch.Generator(),  # otherwise starting workers would draw from the global one
         )
 

@@ -19,6 +19,7 @@ import numpy as np
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.batch_sampler import BatchPlan, plan_batches
+from vanilla_transformer.data.micro_batch import round_up
 
 # Standard deviations that describe the logarithms of WMT14's lengths in tokens: one part is common to source and
 # target, the other is independent.
@@ -127,9 +128,24 @@ def print_comparison(source: np.ndarray, target: np.ndarray, options: BenchmarkA
     print("| order | updates | padding | source | target | largest batch / budget | balance: max / mean of ranks |")
     print("|---|---|---|---|---|---|---|")
     print(_row("ours", ours, source, target, options.max_tokens))
+    for multiple in (8, 16):
+        print(_row_of_multiples(multiple, source, target, options), flush=True)
     for name, order in ORDERS.items():
         plan = in_chunks(order(source, sentences, options.seed), sentences, options.ranks)
         print(_row(name, plan, source, target, options.max_tokens), flush=True)
+
+
+def _row_of_multiples(multiple: int, source: np.ndarray, target: np.ndarray, options: BenchmarkArguments) -> str:
+    """Return the row of our batches when they are padded to multiples; pairs keep their own lengths as tokens."""
+    plan = plan_batches(source, target, options.max_tokens, options.seed, 0, options.ranks, multiple)
+    wide = [padded_tokens(plan, round_up(side, multiple)) for side in (source, target)]
+    read = plan.pairs[: plan.bounds[-1]]
+    tokens = [int(side[read].sum()) for side in (source, target)]
+    shares = [1 - sum(tokens) / sum(int(w.sum()) for w in wide)]
+    shares += [1 - count / int(w.sum()) for count, w in zip(tokens, wide, strict=True)]
+    largest = np.maximum(*wide).max() / options.max_tokens
+    cells = [f"{len(plan):,}", *(f"{share:.2%}" for share in shares), f"{largest:.2f}"]
+    return f"| ours, padded to multiples of {multiple} | {' | '.join(cells)} | {balance(wide[0] + wide[1]):.3f} |"
 
 
 def _row(name: str, plan: BatchPlan, source: np.ndarray, target: np.ndarray, max_tokens: int) -> str:

@@ -58,6 +58,13 @@ class DataArguments:
     max_tokens: int = field(
         default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
     )
+    pad_to_multiple_of: int | None = field(
+        default=None,
+        metadata={
+            "help": "Pad batches to lengths that are multiples of this number, such as 8 or 16. Default: 8 with "
+            "--compile, otherwise 1."
+        },
+    )
     drop_empty: bool = field(
         default=False, metadata={"help": "Drop pairs without text on one side. By default they are an error."}
     )

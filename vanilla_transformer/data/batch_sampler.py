@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch.utils.data import Sampler
 
-from .micro_batch import TokenCounts
+from .micro_batch import TokenCounts, round_up
 from .tuning import STEPS_PER_NEIGHBORHOOD, STEPS_SHARING_REMAINDER
 
 if TYPE_CHECKING:  # with packages that training on ready batches does not need
@@ -59,6 +59,7 @@ def plan_batches(
     seed: int = 0,
     epoch: int = 0,
     batches_per_step: int = 1,
+    pad_to_multiple_of: int = 1,
 ) -> BatchPlan:
     """
     Plan one epoch of batches: every pair once, pairs of similar length together, batches in random order.
@@ -72,6 +73,7 @@ def plan_batches(
             Batches of one training step over all processes and accumulations. They hold pairs of similar length and
             have about the same number of padded tokens, so processes finish together. Their distribution over
             processes does not change the step.
+        pad_to_multiple_of (`int`): Batches are padded to lengths that are multiples of this number.
 
     Raises:
         ValueError: a pair exceeds `max_tokens`, there are too few pairs for the processes, the numbers of lengths
@@ -79,6 +81,7 @@ def plan_batches(
     """
     source, target = np.asarray(source_lengths), np.asarray(target_lengths)
     _check_lengths(source, target)
+    source, target = round_up(source, pad_to_multiple_of), round_up(target, pad_to_multiple_of)
     longest = np.maximum(source, target)
     _check_fits(source, target, longest, max_tokens, batches_per_step)
     random = np.random.default_rng((seed, epoch))
@@ -315,7 +318,14 @@ class StatefulBatchSampler:
     """
 
     def __init__(
-        self, corpus: Corpus, max_tokens: int, seed: int, accumulation: int = 1, num_replicas: int = 1, rank: int = 0
+        self,
+        corpus: Corpus,
+        max_tokens: int,
+        seed: int,
+        accumulation: int = 1,
+        num_replicas: int = 1,
+        rank: int = 0,
+        pad_to_multiple_of: int = 1,
     ):
         self.corpus = corpus
         self.max_tokens = max_tokens
@@ -323,6 +333,7 @@ class StatefulBatchSampler:
         self.batches_per_step = accumulation * num_replicas
         self.num_replicas = num_replicas
         self.rank = rank
+        self.pad_to_multiple_of = pad_to_multiple_of
         self._enter(0, [(self.batches_per_step, 0)])
 
     @property
@@ -356,7 +367,7 @@ class StatefulBatchSampler:
 
     def _describe(self, batch: np.ndarray, step_target_tokens: int) -> PlannedBatch:
         source, target = self.pairs.source_lengths[batch], self.pairs.target_lengths[batch]
-        lengths = int(source.max()), int(target.max())
+        lengths = tuple(round_up(int(side.max()), self.pad_to_multiple_of) for side in (source, target))
         counts = TokenCounts(int(source.sum()), int(target.sum()), len(batch) * sum(lengths))
         return PlannedBatch(batch, self.pairs.rows[batch], lengths, counts, step_target_tokens)
 
@@ -376,4 +387,6 @@ class StatefulBatchSampler:
     def _plan_part(self, batches_per_step: int) -> BatchPlan:
         """Plan the remaining pairs, indexed from 0."""
         source, target = self.pairs.source_lengths[self._left], self.pairs.target_lengths[self._left]
-        return plan_batches(source, target, self.max_tokens, self.seed, self.epoch, batches_per_step)
+        return plan_batches(
+            source, target, self.max_tokens, self.seed, self.epoch, batches_per_step, self.pad_to_multiple_of
+        )

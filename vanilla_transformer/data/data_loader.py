@@ -58,7 +58,9 @@ class MicroBatchLoader:
             self.load_state_dict(self.state_dict())
         while True:
             self._sampler.enter_next_epoch()
-            steps = _Steps(self._sampler.pairs.table, self.pad_token_id, self._create_slots())
+            steps = _Steps(
+                self._sampler.pairs.table, self.pad_token_id, self._create_slots(), self._sampler.pad_to_multiple_of
+            )
             for slot, size in self._open(steps):
                 batches, self._position = self._ahead.popleft()
                 tokens = steps.slots[slot, :size]
@@ -126,15 +128,16 @@ class _Steps(Dataset[tuple[int, int]]):
     each, which takes longer and breaks with the worker.
     """
 
-    def __init__(self, table: TokenTable, pad_token_id: int, slots: torch.Tensor):
+    def __init__(self, table: TokenTable, pad_token_id: int, slots: torch.Tensor, pad_to_multiple_of: int):
         self.table = table
         self.pad_token_id = pad_token_id
         self.slots = slots
+        self.pad_to_multiple_of = pad_to_multiple_of
 
     def __getitem__(self, step: tuple[int, Sequence[np.ndarray]]) -> tuple[int, int]:
         """Write a step to its slot; return the slot and the number of values written."""
         slot, rows = step
-        batches = [self.table.pad(batch, self.pad_token_id) for batch in rows]
+        batches = [self.table.pad(batch, self.pad_token_id, self.pad_to_multiple_of) for batch in rows]
         tensors = [tensor.flatten() for batch in batches for tensor in batch.values()]
         size = sum(map(len, tensors))
         torch.cat(tensors, out=self.slots[slot, :size])

@@ -1,7 +1,7 @@
 """What the training loop gets for each step: the micro-batches of this process, with their numbers of tokens."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -34,3 +34,8 @@ class MicroBatch:
     pairs: np.ndarray
     counts: TokenCounts
     step_target_tokens: int
+
+
+def round_up(lengths: Any, multiple: int) -> Any:
+    """Round lengths, a number or an array, up to multiples of `multiple`."""
+    return lengths if multiple == 1 else -(-lengths // multiple) * multiple

@@ -18,7 +18,7 @@ from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-from .micro_batch import IGNORED_LABEL, Batch
+from .micro_batch import IGNORED_LABEL, Batch, round_up
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 
@@ -98,9 +98,9 @@ class TokenTable:
     def __len__(self) -> int:
         return len(self.dataset)
 
-    def pad(self, rows: np.ndarray, pad_token_id: int) -> Batch:
+    def pad(self, rows: np.ndarray, pad_token_id: int, pad_to_multiple_of: int = 1) -> Batch:
         """
-        Pad rows on the right to one batch.
+        Pad rows on the right to one batch, whose lengths are multiples of `pad_to_multiple_of`.
 
         `DataCollatorForSeq2Seq` gives the same tensors (a test compares them), but pads on the tokenizer's side, which
         may be the left, where the decoder expects no padding.
@@ -109,8 +109,8 @@ class TokenTable:
             `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
             `(batch_size, target_length)`, -100 at padding.
         """
-        input_ids, mask = _pad(*self.sources.read(rows), pad_token_id)
-        labels, _ = _pad(*self.targets.read(rows), IGNORED_LABEL)
+        input_ids, mask = _pad(*self.sources.read(rows), pad_token_id, pad_to_multiple_of)
+        labels, _ = _pad(*self.targets.read(rows), IGNORED_LABEL, pad_to_multiple_of)
         arrays = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": labels}
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
@@ -162,9 +162,9 @@ def _view_as_one(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     return view, np.array(firsts, np.int64)
 
 
-def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int) -> tuple[np.ndarray, np.ndarray]:
+def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the padded rows, int64 of shape `(rows, longest)`, and a mask that is True at tokens."""
-    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    mask = np.arange(round_up(int(lengths.max(initial=0)), multiple)) < lengths[:, None]
     padded = np.full(mask.shape, value, np.int64)
     padded[mask] = tokens
     return padded, mask

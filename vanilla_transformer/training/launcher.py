@@ -13,6 +13,8 @@ from .arguments import Recipe
 
 logger = logging.getLogger(__name__)
 
+# Tokens: kernels for GPUs read eight values of two bytes at a time.
+_UNIT_COMPILED = 8
 _LAUNCHER = "the configuration of accelerate launch"
 # Settings of FSDP that would change how the model is sharded: the only value that works, and what to do.
 _FSDP_SETTINGS = {
@@ -43,7 +45,7 @@ class LauncherSettings:
 
 
 def apply_launcher(recipe: Recipe, environment: Mapping[str, str] = os.environ) -> Recipe:
-    """Return the recipe with the settings of `accelerate launch` where the recipe has none.
+    """Return the recipe with the settings of `accelerate launch` where the recipe has none, and what they imply.
 
     Raises:
         ValueError: a setting cannot work, or the recipe has another one; the text names both and what to do.
@@ -66,8 +68,10 @@ def apply_launcher(recipe: Recipe, environment: Mapping[str, str] = os.environ) 
     sharded = recipe.output.sharded_checkpoints or settings.sharded_checkpoints
     if settings.plan is not None and environment.get("RANK", "0") == "0":
         logger.info("As accelerate launch asks: %s.", settings.plan)
+    unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if changes["compile"] else 1)
     return replace(
         recipe,
+        data=replace(recipe.data, pad_to_multiple_of=unit),
         optimization=replace(options, **changes),
         output=replace(recipe.output, sharded_checkpoints=sharded),
     )

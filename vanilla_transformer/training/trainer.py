@@ -109,6 +109,7 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
         recipe.optimization.gradient_accumulation_steps,
         accelerator.num_processes,
         accelerator.process_index,
+        recipe.data.pad_to_multiple_of or 1,
     )
     on_gpu = accelerator.device.type == "cuda"
     workers = recipe.optimization.dataloader_num_workers
@@ -119,7 +120,7 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
     state.wrapped_model.train()
     run.restore(state, batches)
     if recipe.optimization.compile:
-        compile_step(state, 1)
+        compile_step(state, recipe.data.pad_to_multiple_of or 1)
     return PreparedRun(run, state, batches, validation)
 
 

@@ -1,5 +1,7 @@
 """Settings of `accelerate launch`, as it passes them in environment variables."""
 
+from dataclasses import replace
+
 import pytest
 
 from vanilla_transformer.training.arguments import parse_recipe
@@ -29,7 +31,7 @@ def apply(environment, *flags):
 
 def test_apply_launcher_without_accelerate_keeps_recipe():
     recipe = parse_recipe([*FLAGS, "--mixed_precision", "bf16"])
-    assert apply_launcher(recipe, {}) == recipe
+    assert apply_launcher(recipe, {}) == replace(recipe, data=replace(recipe.data, pad_to_multiple_of=1))
     assert apply({})[0].mixed_precision == "no"
 
 
@@ -89,3 +91,16 @@ def test_apply_launcher_refuses_what_cannot_work(environment, flags, message):
 def test_apply_launcher_accepts_processes_of_mpirun():
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"}
     assert apply(mpi | {"ACCELERATE_USE_CPU": "True"})[0].mixed_precision == "no"
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ([], 1),
+        (["--compile"], 8),
+        (["--compile", "--pad_to_multiple_of", "16"], 16),
+        (["--pad_to_multiple_of", "8"], 8),
+    ],
+)
+def test_apply_launcher_pads_to_multiples_of_eight_when_compiling(flags, expected):
+    assert apply_launcher(parse_recipe([*FLAGS, *flags]), {}).data.pad_to_multiple_of == expected

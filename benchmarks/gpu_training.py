@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,7 @@ from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForC
 from vanilla_transformer.data.batch_sampler import plan_batches
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.compilation import compile_step
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import train_step
@@ -103,9 +105,11 @@ def create_state(fields: dict[str, Any], compile: bool) -> TrainState:
     recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
-    tokenizer: Any = None  # which only checkpoints need
+    tokenizer: Any = SimpleNamespace(pad_token_id=PAD, eos_token_id=model.config.eos_token_id)
     state = TrainState(recipe, model, tokenizer, create_accelerator(recipe), {})
     state.wrapped_model.train()
+    if compile:
+        compile_step(state, 1)
     return state
 
 

@@ -1,0 +1,42 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["torch>=2.11", "vanilla-transformer[evaluation,tracking]"]
+# ///
+"""Train a recipe on all GPUs of a job of the Hugging Face Hub, and push the model.
+
+    hf jobs uv run --flavor a100x8 --timeout 2d --secrets HF_TOKEN \
+        examples/train_on_hf_jobs.py wmt14_en_de_base user/wmt14-en-de-base --facts wmt14_en_de_base
+
+Before a release is on PyPI, add `--with 'vanilla-transformer @ ADDRESS_OF_A_WHEEL'`. Flags after `--facts FILE`
+override the recipe. The disk of a job is lost when it ends: only the final model is pushed, to a private repository.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+
+OUTPUT = "runs/job"
+
+
+def training_command(recipe: str, flags: Sequence[str]) -> list[str]:
+    """Return the command that trains on all GPUs of this machine, and once again after a lost process."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "gpu", "--max_restarts", "2"]
+    return [*torchrun, "--module", "vanilla_transformer", "train", recipe, "--output_dir", OUTPUT, *flags]
+
+
+def push_command(repo_id: str, facts: str) -> list[str]:
+    """Return the command that checks and publishes the model. It reads the token from HF_TOKEN."""
+    push = [sys.executable, "-m", "vanilla_transformer", "push-to-hub", OUTPUT, repo_id, "--facts", facts]
+    return [*push, "--private", "True"]
+
+
+def main(arguments: Sequence[str]) -> None:
+    if len(arguments) < 4 or arguments[2] != "--facts":
+        sys.exit("Usage: train_on_hf_jobs.py RECIPE REPO_ID --facts FACTS [--flags ...]")
+    recipe, repo_id, _, facts, *flags = arguments
+    subprocess.run(training_command(recipe, flags), check=True)
+    subprocess.run(push_command(repo_id, facts), check=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

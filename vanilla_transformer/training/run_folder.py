@@ -172,12 +172,13 @@ class RunFolder:
         return broadcast_decision(state.accelerator, checkpoint_folder(self.path, state.step).exists())
 
     def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
-        """Write what `restore` needs, and prune old checkpoints. Nothing is written if an unread loss is not finite.
+        """Write what `restore` needs, and prune old checkpoints.
+
+        Nothing is written if the loss of a step since the last look was not finite.
 
         Args:
             temporary: The run was interrupted; the next checkpoint replaces this one.
         """
-        state.read_steps()
         state.progress.temporary = temporary
         state.progress.batch_sampler = batches.state_dict()
         folder, accelerator = checkpoint_folder(self.path, state.step), state.accelerator

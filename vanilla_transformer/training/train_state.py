@@ -240,9 +240,12 @@ class TrainState:
     def resume_state(self, full: bool) -> ResumeState:
         """Return the state that a checkpoint holds beside the model. All processes must call it together.
 
+        It reads all steps, so that no checkpoint holds a loss that was not finite.
+
         Args:
             full: Gather full tensors on the CPU. Otherwise tensors are returned as they are, sharded or not.
         """
+        self.read_steps()
         options = StateDictOptions(full_state_dict=full, cpu_offload=full)
         optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, options=options)
         state = optimizer.get("state", {})  # gathered on the CPU of the main process only

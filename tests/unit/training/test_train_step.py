@@ -94,6 +94,14 @@ def test_train_step_with_infinite_gradient_of_finite_loss_is_reported(tmp_path):
         state.read_steps()
 
 
+def test_resume_state_holds_no_step_with_infinite_loss(tmp_path, monkeypatch):
+    state = tiny_train_state(tmp_path)
+    spoil(monkeypatch, math.inf)
+    train_step(state, micro_batches(FULL))
+    with pytest.raises(FloatingPointError, match="loss of step 1 is inf"):
+        state.resume_state(full=True)
+
+
 def test_train_step_reads_losses_after_many_steps_without_log(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_MOST_UNREAD_STEPS", 2)
     state = tiny_train_state(tmp_path)

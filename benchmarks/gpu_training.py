@@ -41,9 +41,10 @@ from benchmarks.gpu_rows import (
 )
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batch_sampler import plan_batches
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts, round_up
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.compilation import compile_step
+from vanilla_transformer.training.launcher import apply_launcher
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import train_step
@@ -76,17 +77,20 @@ _DIFFERENT_BATCHES = 8  # which are repeated
 _PROFILED = 4  # updates
 
 
-def synthetic_batches(tokens: int, vocab_size: int, count: int = _DIFFERENT_BATCHES) -> list[MicroBatch]:
+def synthetic_batches(
+    tokens: int, vocab_size: int, count: int = _DIFFERENT_BATCHES, pad_to_multiple_of: int = 1
+) -> list[MicroBatch]:
     """Return updates of random tokens with the lengths of sentences, planned as in training, on the host."""
     random = np.random.default_rng(0)
     longest = min(150, tokens)
     lengths = random.lognormal(3.1, 0.6, size=2 * count * tokens // 25 + count).astype(int).clip(4, longest)
-    plan = plan_batches(lengths, lengths, tokens)
-    return [_fill(lengths[plan[step][0]], vocab_size) for step in range(min(count, len(plan)))]
+    plan = plan_batches(lengths, lengths, tokens, pad_to_multiple_of=pad_to_multiple_of)
+    updates = [lengths[plan[step][0]] for step in range(min(count, len(plan)))]
+    return [_fill(each, round_up(int(each.max()), pad_to_multiple_of), vocab_size) for each in updates]
 
 
-def _fill(lengths: np.ndarray, vocab_size: int) -> MicroBatch:
-    columns = torch.arange(int(lengths.max()))
+def _fill(lengths: np.ndarray, longest: int, vocab_size: int) -> MicroBatch:
+    columns = torch.arange(longest)
     seen = columns < torch.as_tensor(lengths)[:, None]  # (B, L)
     source, target = (torch.randint(3, vocab_size, seen.shape) for _ in range(2))
     tensors = {"input_ids": source.where(seen, torch.tensor(PAD)), "attention_mask": seen.long()}
@@ -102,14 +106,14 @@ def create_state(fields: dict[str, Any], compile: bool) -> TrainState:
     AcceleratorState._reset_state(reset_partial_state=True)  # Accelerate keeps the options of the first run otherwise
     flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
     flags |= {"compile": str(compile)}
-    recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
+    recipe = apply_launcher(parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)]))
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
     tokenizer: Any = SimpleNamespace(pad_token_id=PAD, eos_token_id=model.config.eos_token_id)
     state = TrainState(recipe, model, tokenizer, create_accelerator(recipe), {})
     state.wrapped_model.train()
     if compile:
-        compile_step(state, 1)
+        compile_step(state, recipe.data.pad_to_multiple_of or 1)
     return state
 
 
@@ -181,7 +185,8 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
 
 def measure_ours(fields: dict[str, Any], tokens: int, compile: bool, setting: Setting) -> dict[str, Any]:
     state = create_state(fields, compile)
-    return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"]), setting)
+    unit = state.recipe.data.pad_to_multiple_of or 1
+    return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"], pad_to_multiple_of=unit), setting)
 
 
 class _Clock(TrainerCallback):

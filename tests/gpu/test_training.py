@@ -128,6 +128,22 @@ def test_train_step_learns(precision, tokenizer):
 
 
 @needs_gpu
+@pytest.mark.parametrize("precision", ["no", "bf16"])  # a scaler reads whether there was an overflow
+def test_train_step_never_waits_for_the_gpu(precision, tokenizer):
+    state = new_state(tokenizer, precision)
+    run(state, tokenizer, range(2))
+    steps = [micro_batches(tokenizer, step) for step in range(2, 5)]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for batches in steps:
+            train_step(state, batches)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    state.read_steps()
+    assert state.step == 5
+
+
+@needs_gpu
 def test_fp16_scaler_halves_its_scale_and_keeps_the_weights_at_an_overflow(tokenizer):
     state = new_state(tokenizer, "fp16")
     run(state, tokenizer, range(2))

@@ -50,7 +50,7 @@ from .top_k import top_continuations
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
 Size = tuple[int, ...]
-RoomDimensions = Sequence[int | None]
+RoomDimensions = Sequence[dict[int, int]]
 EAGER_SECONDS = 20.0  # of eager steps of one size, about as long as compiling takes, until it is compiled
 # Compiling in the background takes idle time only: with a niceness of 10 instead, decoding was half as fast meanwhile.
 _NICENESS = "19"
@@ -205,10 +205,10 @@ def export_step(
     """
     with _tracing(step):
         leaves, structure = pytree.tree_flatten(pytree.tree_map(torch.clone, arguments))
-        room = torch.export.Dim("room", min=2)
-        shapes = (
-            None if room_dimensions is None else ([{dim: room} if dim is not None else {} for dim in room_dimensions],)
-        )
+        room: Any = torch.export.Dim("room", min=2)
+        shapes = None
+        if room_dimensions is not None:
+            shapes = ([{dim: growth * room for dim, growth in each.items()} for each in room_dimensions],)
         return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False, dynamic_shapes=shapes)
 
 

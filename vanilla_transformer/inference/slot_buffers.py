@@ -46,11 +46,11 @@ class SlotBuffers:
         """The arguments of a step, which updates them."""
         return self.state, self.memory
 
-    def room_dimensions(self) -> list[int | None]:
-        """Return the dimension that depends on the number of positions, or None, for each tensor of the arguments."""
+    def room_dimensions(self) -> list[dict[int, int]]:
+        """Return the dimensions that grow with the room, and by how much, for each tensor of the arguments."""
         some, more = (pytree.tree_leaves(self._allocate(SlotSize(1, room))) for room in (2, 3))
-        shapes = zip((tensor.shape for tensor in some), (tensor.shape for tensor in more), strict=True)
-        return [next((dim for dim in range(len(a)) if a[dim] != b[dim]), None) for a, b in shapes]
+        growths = ([b - a for a, b in zip(x.shape, y.shape, strict=True)] for x, y in zip(some, more, strict=True))
+        return [{dim: growth for dim, growth in enumerate(each) if growth} for each in growths]
 
     def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
         """Change the size. The given slots become the first ones; the others are empty."""

@@ -26,7 +26,7 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     before = load_pipeline(folder)(TEXTS, num_beams=2, max_new_tokens=8)
     assert main(["compile", str(folder), "--num_beams", "2", "--slots", "8"]) == 0
-    assert "8 sentences at once, up to 16 tokens" in capsys.readouterr().out
+    assert "8 sentences at once, 1 threads" in capsys.readouterr().out
     packages = sorted(cache_folder().glob("*/step.pt2"))
     assert len(packages) == 1
     translate = load_pipeline(folder)

@@ -3,7 +3,7 @@
 import torch
 from torch.utils import _pytree as pytree
 
-from tests.tiny import tiny_model
+from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.inference.slot_buffers import SlotBuffers, SlotSize
 
 
@@ -46,9 +46,12 @@ def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
 def test_room_dimensions_name_the_positions_of_every_tensor():
     buffers = SlotBuffers(tiny_model(decoder_layers=2), 3, SlotSize(2, 7))
     dimensions = buffers.room_dimensions()
-    leaves = pytree.tree_leaves(buffers.arguments)
-    assert len(dimensions) == len(leaves)
-    assert [None if dim is None else leaf.shape[dim] for dim, leaf in zip(dimensions, leaves, strict=True)] == [
-        7 if 7 in leaf.shape else None for leaf in leaves
-    ]
-    assert dimensions.count(None) < len(dimensions) - 8  # keys and values of two layers, and more
+    for leaf, growths in zip(pytree.tree_leaves(buffers.arguments), dimensions, strict=True):
+        assert growths == {dim: 1 for dim, size in enumerate(leaf.shape) if size == 7}
+    assert sum(map(bool, dimensions)) > 8  # keys and values of two layers, and more
+
+
+def test_room_dimensions_double_for_positions_of_prompt_and_target():
+    buffers = SlotBuffers(tiny_causal_lm(), 1, SlotSize(2, 7))
+    assert len(buffers.memory.positions) == 14
+    assert {0: 2} in buffers.room_dimensions()

@@ -29,7 +29,7 @@ from typing import Any
 
 REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
 # Seconds of each part; together with the start of this command they are less than eight minutes.
-PARTS = {"correctness": 150, "decoding": 110, "training": 205}
+PARTS = {"correctness": 150, "decoding": 110, "training": 190}
 MODULES = "benchmarks.gpu"  # with the name of the part
 _GRACE = 5  # seconds until a process that was interrupted is killed
 

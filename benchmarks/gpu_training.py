@@ -77,15 +77,13 @@ _DIFFERENT_BATCHES = 8  # which are repeated
 _PROFILED = 4  # updates
 
 
-def synthetic_batches(
-    tokens: int, vocab_size: int, count: int = _DIFFERENT_BATCHES, pad_to_multiple_of: int = 1
-) -> list[MicroBatch]:
+def synthetic_batches(tokens: int, vocab_size: int, pad_to_multiple_of: int = 1) -> list[MicroBatch]:
     """Return updates of random tokens with the lengths of sentences, planned as in training, on the host."""
     random = np.random.default_rng(0)
     longest = min(150, tokens)
-    lengths = random.lognormal(3.1, 0.6, size=2 * count * tokens // 25 + count).astype(int).clip(4, longest)
+    lengths = random.lognormal(3.1, 0.6, size=2 * _DIFFERENT_BATCHES * tokens // 25).astype(int).clip(4, longest)
     plan = plan_batches(lengths, lengths, tokens, pad_to_multiple_of=pad_to_multiple_of)
-    updates = [lengths[plan[step][0]] for step in range(min(count, len(plan)))]
+    updates = [lengths[plan[step][0]] for step in range(min(_DIFFERENT_BATCHES, len(plan)))]
     return [_fill(each, round_up(int(each.max()), pad_to_multiple_of), vocab_size) for each in updates]
 
 
@@ -172,7 +170,7 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
     state = create_state(fields, compile=False)
     for _ in range(setting.doublings):
         try:
-            for batch in synthetic_batches(2 * fitting, fields["vocab_size"], count=2):
+            for batch in synthetic_batches(2 * fitting, fields["vocab_size"]):
                 train_step(state, [batch])
             synchronize()
         except Exception as error:
@@ -186,7 +184,7 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
 def measure_ours(fields: dict[str, Any], tokens: int, compile: bool, setting: Setting) -> dict[str, Any]:
     state = create_state(fields, compile)
     unit = state.recipe.data.pad_to_multiple_of or 1
-    return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"], pad_to_multiple_of=unit), setting)
+    return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"], unit), setting)
 
 
 class _Clock(TrainerCallback):

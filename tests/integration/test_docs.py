@@ -39,6 +39,9 @@ def test_docs_commands_exist(words):
     if "scripts/train.py" in words:
         recipe, *flags = words[words.index("scripts/train.py") + 1 :]
         parse_recipe([str(ROOT / recipe), *flags])
+    elif words[0] == "sbatch":
+        assert (ROOT / words[1]).is_file()
+        parse_recipe([str(ROOT / words[2]), *words[3:]])
     elif words[0] == "make":
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
     else:

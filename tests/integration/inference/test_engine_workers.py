@@ -31,6 +31,7 @@ def executors(monkeypatch):
 
     monkeypatch.setattr(engine_workers, "ProcessPoolExecutor", in_threads)
     monkeypatch.setattr(engine_workers, "usable_cores", lambda: 4)
+    monkeypatch.setattr(engine_workers.torch, "get_num_threads", lambda: 3)
     engine_workers._load.cache_clear()
     return made
 
@@ -44,7 +45,7 @@ def test_worker_pipeline_translates_as_one_process_does(executors, folder, preci
         assert [*translate(iter(TEXTS), num_beams=2, batch_size=1)] == expected
         best = translate(TEXTS[:3], num_beams=2, num_return_sequences=2)
     assert [answers[0] for answers in best] == expected[:3]
-    assert executors == [(2, 1)]
+    assert executors == [(2, 2)]
 
 
 def test_worker_pipeline_reports_all_sentences(executors, folder):
@@ -109,7 +110,7 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
         assert main(["evaluate", folder, *files, "--output_file", f"{tmp_path}/out", *workers]) == 0
         outputs.append((capsys.readouterr().out, (tmp_path / "out").read_text()))
     assert outputs[0] == outputs[1] and len(outputs[0][0].splitlines()) > 5
-    assert executors == [(2, 1)] * 2
+    assert executors == [(2, 2)] * 2
 
 
 def test_evaluate_refuses_workers_beside_other_processes(executors, folder, tmp_path, monkeypatch, capsys):

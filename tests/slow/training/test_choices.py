@@ -47,7 +47,8 @@ def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
 
 
 def test_train_with_torch_compile_matches_eager(corpus, tmp_path):
-    plain = load_file(run(corpus, tmp_path / "plain") / "model.safetensors")
+    # Compiled training pads batches to multiples of eight, and so plans other batches.
+    plain = load_file(run(corpus, tmp_path / "plain", pad_to_multiple_of=8) / "model.safetensors")
     compiled = load_file(run(corpus, tmp_path / "compiled", compile=True) / "model.safetensors")
     for name, value in compiled.items():
         torch.testing.assert_close(value, plain[name], msg=name, atol=1e-4, rtol=1e-3)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import psutil
 
@@ -18,6 +19,13 @@ def workers_of(process):
     return [child for child in psutil.Process(process.pid).children() if child.name() == "pt_data_worker"]
 
 
+def wait_for(condition):
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
 def wait_for_end(workers):
     _, alive = psutil.wait_procs(workers, timeout=3)
     assert not alive
@@ -29,6 +37,7 @@ def test_train_ends_with_one_line_when_a_worker_is_killed(corpus, tmp_path):
     wait_for_metrics(folder)
     workers = workers_of(process)
     assert len(workers) == 2
+    wait_for(lambda: find_latest_checkpoint(folder) is not None)
     workers[1].kill()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and "Traceback" not in errors

@@ -5,7 +5,6 @@ A step of a small model cannot use many cores, and engines in threads of one pro
 Python's lock.
 """
 
-import json
 import math
 import os
 import signal
@@ -25,10 +24,10 @@ from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import logging
 
 from vanilla_transformer.cpu_utils import usable_cores
-from vanilla_transformer.file_utils import write_text_atomically
 
 from . import compiled_steps
 from .loading import load_pipeline, load_pretrained, load_tokenizer
+from .measured_choices import load_choice, store_choice
 from .precision import AUTO, precision_of, resolve_precision
 from .translation_pipeline import TranslationPipeline
 
@@ -160,11 +159,10 @@ def worker_counts(cores: int, most: int) -> list[int]:
 
 def resolve_workers(model: Any, precision: str | None, num_beams: int | None = None) -> int:
     """Return the number of workers that [`save_workers`] stored for this model on this machine, or 1. Log it."""
+    workers, reason = load_choice("workers", _identity(model, precision, num_beams)) or (0, "")
     try:
-        choice = json.loads(_choice_file(model, precision, num_beams).read_text(encoding="utf-8"))
-        workers, reason = choice["workers"], choice["reason"]
         check_workers(workers)
-    except (OSError, ValueError, LookupError, TypeError):
+    except ValueError:
         hint = "Measure them with `vanilla-transformer compile MODEL --workers auto --source FILE`."
         workers, reason = 1, f"no others were measured for this model and search on this machine. {hint}"
     logger.warning_once(f'`workers="auto"` is {workers}: {reason}')
@@ -173,15 +171,14 @@ def resolve_workers(model: Any, precision: str | None, num_beams: int | None = N
 
 def save_workers(model: Any, precision: str | None, num_beams: int | None, workers: int, reason: str) -> None:
     """Store the number of workers that `"auto"` means for this model, precision and beam size on these cores."""
-    content = json.dumps({"workers": workers, "reason": reason}) + "\n"
-    write_text_atomically(_choice_file(model, precision, num_beams), content)
+    store_choice("workers", _identity(model, precision, num_beams), workers, reason)
 
 
-def _choice_file(model: Any, precision: str | None, num_beams: int | None) -> Path:
+def _identity(model: Any, precision: str | None, num_beams: int | None) -> str:
+    """Return a hash of all that the best number of workers depends on."""
     beams = num_beams or model.generation_config.num_beams or 1
     settings = precision or precision_of(model), beams, usable_cores(), torch.get_num_threads()
-    name = compiled_steps.identity_of(model, *settings)
-    return compiled_steps.cache_root() / "workers" / f"{name}.json"
+    return compiled_steps.identity_of(model, *settings)
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:

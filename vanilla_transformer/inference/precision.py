@@ -1,19 +1,17 @@
 """The number formats in which the engine multiplies, and which of them is the fastest that is accurate enough."""
 
 import copy
-import json
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.import_utils import requires_extra
 
-from .compiled_steps import cache_root, identity_of
+from .compiled_steps import identity_of
+from .measured_choices import load_choice, store_choice
 
 logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -77,11 +75,7 @@ def resolve_precision(model: nn.Module, precision: str) -> str:
     """
     if precision != AUTO:
         return precision
-    try:
-        choice = json.loads(_choice_file(model).read_text(encoding="utf-8"))
-        precision, reason = choice["precision"], choice["reason"]
-    except (OSError, ValueError, LookupError, TypeError):
-        precision, reason = "", ""
+    precision, reason = load_choice("precision", identity_of(model)) or ("", "")
     if precision not in PRECISIONS:
         hint = "Measure them with `vanilla-transformer compile MODEL --precision auto --source FILE --target FILE`."
         precision, reason = "float32", f"no others were measured for this model on this machine. {hint}"
@@ -91,11 +85,7 @@ def resolve_precision(model: nn.Module, precision: str) -> str:
 
 def save_choice(model: nn.Module, precision: str, reason: str) -> None:
     """Store the precision that `"auto"` means for this model on this machine, and a sentence that says why."""
-    write_text_atomically(_choice_file(model), json.dumps({"precision": precision, "reason": reason}) + "\n")
-
-
-def _choice_file(model: Any) -> Path:
-    return cache_root() / "precisions" / f"{identity_of(model)}.json"
+    store_choice("precision", identity_of(model), precision, reason)
 
 
 __all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "precision_of"]

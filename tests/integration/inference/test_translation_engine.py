@@ -309,7 +309,7 @@ def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, ca
 def test_engine_replaces_a_damaged_choice_by_float32(cache, tiny_model, content):
     save_choice(tiny_model, "bfloat16", "It is fast.")
     assert Engine(tiny_model, precision="auto", compile=False).model.dtype == torch.bfloat16
-    (path,) = (cache.parent / "precisions").iterdir()
+    (path,) = (cache.parent / "choices" / "precision").iterdir()
     path.write_text(content)
     assert Engine(tiny_model, precision="auto", compile=False).model is tiny_model
 

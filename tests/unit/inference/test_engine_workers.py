@@ -106,6 +106,6 @@ def test_auto_ignores_a_damaged_choice(cores, cache, content):
     cores(8)
     save_workers(tiny_model(), None, None, 2, "It is fast.")
     assert resolve_workers(tiny_model(), None) == 2
-    (path,) = (cache / "workers").iterdir()
+    (path,) = (cache / "choices" / "workers").iterdir()
     path.write_text(content)
     assert resolve_workers(tiny_model(), None) == 1

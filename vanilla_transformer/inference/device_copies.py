@@ -14,10 +14,14 @@ from torch import Tensor
 
 
 def to_device(integers: Sequence[int] | Tensor, device: torch.device) -> Tensor:
-    """Copy integers to a device. On a GPU, operations on them wait for the copy, and the host does not."""
-    tensor = torch.as_tensor(integers, dtype=torch.long)
-    if device.type == "cuda":
-        tensor = tensor.pin_memory()
+    """Copy integers to a device, as [`copy_to_device`] does."""
+    return copy_to_device(torch.as_tensor(integers, dtype=torch.long), device)
+
+
+def copy_to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor from the host. On a GPU, operations on it wait for the copy, and the host does not."""
+    if device.type == "cuda" and not tensor.is_pinned():
+        tensor = tensor.pin_memory()  # the host would wait for a copy of other memory
     return tensor.to(device, non_blocking=True)
 
 
@@ -54,4 +58,4 @@ def deliberate_wait() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(mode)
 
 
-__all__ = ["HostCopy", "deliberate_wait", "to_device"]
+__all__ = ["HostCopy", "copy_to_device", "deliberate_wait", "to_device"]

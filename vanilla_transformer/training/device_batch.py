@@ -6,6 +6,7 @@ import torch
 
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
 from vanilla_transformer.generation_vanilla_transformer import source_mask
+from vanilla_transformer.inference.device_copies import copy_to_device
 from vanilla_transformer.inference.encoding import expand_mask
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 
@@ -26,7 +27,7 @@ def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = 
     mask = _prepare_mask(batch, model, keep_mask)
     if mask is not None:
         prepared["attention_mask"] = mask
-    return {name: _copy(tensor, device) for name, tensor in prepared.items()}
+    return {name: copy_to_device(tensor, device) for name, tensor in prepared.items()}
 
 
 def _prepare_mask(batch: Batch, model: Any, keep_mask: bool) -> torch.Tensor | None:
@@ -38,9 +39,3 @@ def _prepare_mask(batch: Batch, model: Any, keep_mask: bool) -> torch.Tensor | N
     if seen is None or (seen.all() and not keep_mask):
         return None
     return expand_mask(seen, attention, model.dtype)
-
-
-def _copy(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    if device.type == "cuda" and not tensor.is_pinned():
-        tensor = tensor.pin_memory()  # the host would wait for a copy of other memory
-    return tensor.to(device, non_blocking=True)

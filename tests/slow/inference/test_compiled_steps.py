@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from tests.tiny import tiny_model
 from tests.tiny_engines import engine_of, translate
+from tests.waiting import wait_until
 from vanilla_transformer.inference import compiled_steps
 from vanilla_transformer.inference.engine import Engine
 
@@ -183,13 +184,6 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
     assert not empty_cache.exists()
 
 
-def wait_for(condition, seconds=120):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_long_stream_compiles_in_the_background_and_switches_over(empty_cache, monkeypatch):
     monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.01)
     expected = translate(engine_of(4, compile=False))
@@ -203,7 +197,7 @@ def test_long_stream_compiles_in_the_background_and_switches_over(empty_cache, m
 
     start = time.monotonic()
     assert not is_compiled() and time.monotonic() - start < 5
-    wait_for(is_compiled)
+    wait_until(is_compiled)
     assert translate(engine) == expected
     names = [name.rpartition("-")[2] for name in folders(empty_cache)]
     assert names == [f"{slots}x{beams}" for slots, beams, _ in sizes]
@@ -216,7 +210,7 @@ def test_failing_compiler_leaves_eager_steps_and_one_warning(empty_cache, monkey
     expected = translate(engine_of(4, compile=False))
     engine = engine_of(4, compile="auto")
     assert translate(engine) == expected
-    wait_for(lambda: caplog.records)
+    wait_until(lambda: caplog.records)
     (record,) = [record for record in caplog.records if record.name == compiled_steps.__name__]
     assert "Compiling failed" in record.getMessage() and "\n" not in record.getMessage()
     assert translate(engine) == expected and [name for name in folders(empty_cache) if name[0] != "."] == []

@@ -12,6 +12,7 @@ import psutil
 import pytest
 import torch
 
+from tests.waiting import wait_until
 from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.loading import load_pipeline
@@ -19,13 +20,6 @@ from vanilla_transformer.inference.loading import load_pipeline
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(300))]
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="needs two cores")
 SECONDS = 60  # until a test gives up
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "It took too long."
-        time.sleep(0.05)
 
 
 def test_worker_pipeline_translates_as_one_process_does(folder):
@@ -43,7 +37,7 @@ def test_worker_pipeline_translates_as_one_process_does(folder):
 def test_worker_pipeline_ends_workers_that_translate(folder):
     with open_pipeline(folder, 2) as translate:
         futures = [translate._executor.submit(time.sleep, 600) for _ in range(4)]
-        wait_until(lambda: futures[0].running() and len(active_children()) == 2)
+        wait_until(lambda: futures[0].running() and len(active_children()) == 2, SECONDS)
         start = time.monotonic()
     assert time.monotonic() - start < 10
     assert active_children() == []
@@ -58,7 +52,7 @@ def test_worker_pipeline_reports_a_killed_worker(folder, busy):
         assert len(workers) == 2
         threading.Timer(0.5 if busy else 0.0, workers[0].kill).start()
         if not busy:
-            wait_until(lambda: not workers[0].is_alive())
+            wait_until(lambda: not workers[0].is_alive(), SECONDS)
         for _ in range(2):
             with pytest.raises(ChildProcessError, match="A worker process was killed. .* use fewer than 2 workers"):
                 translate(long, num_beams=4, max_new_tokens=100)
@@ -94,7 +88,7 @@ def workers_of(process):
 
 @pytest.mark.parametrize("seconds", [0.0, 8.0])
 def test_translate_ends_its_workers_at_ctrl_c(command, seconds):
-    wait_until(lambda: len(workers_of(command)) == 2)
+    wait_until(lambda: len(workers_of(command)) == 2, SECONDS)
     workers = workers_of(command)
     time.sleep(seconds)  # while they start, and while they translate
     os.killpg(command.pid, signal.SIGINT)  # as a terminal does, to all that it runs
@@ -106,8 +100,8 @@ def test_translate_ends_its_workers_at_ctrl_c(command, seconds):
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_when_their_parent_dies(command, number):
-    wait_until(lambda: len(workers_of(command)) == 2)
+    wait_until(lambda: len(workers_of(command)) == 2, SECONDS)
     workers = workers_of(command)
     os.kill(command.pid, number)
     command.wait(SECONDS)
-    wait_until(lambda: not any(worker.is_running() for worker in workers))
+    wait_until(lambda: not any(worker.is_running() for worker in workers), SECONDS)

@@ -1,4 +1,4 @@
-"""What two processes exchange for each update: their gradients, and nothing else until losses are read."""
+"""Collectives of two processes: gradients alone in each update, until losses are read."""
 
 from collections import Counter
 

@@ -2,11 +2,11 @@
 
 import os
 import signal
-import time
 
 import psutil
 
 from tests.tiny_runs import assert_same_run, flags, launch, no_scores, wait_for_metrics
+from tests.waiting import wait_until
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.trainer import train
@@ -17,13 +17,6 @@ ENDLESS = RUN | {"max_steps": 100_000, "dataloader_num_workers": 2}
 
 def workers_of(process):
     return [child for child in psutil.Process(process.pid).children() if child.name() == "pt_data_worker"]
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def wait_for_end(workers):
@@ -37,7 +30,7 @@ def test_train_ends_with_one_line_when_a_worker_is_killed(corpus, tmp_path):
     wait_for_metrics(folder)
     workers = workers_of(process)
     assert len(workers) == 2
-    wait_for(lambda: find_latest_checkpoint(folder) is not None)
+    wait_until(lambda: find_latest_checkpoint(folder) is not None)
     workers[1].kill()
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 2 and "Traceback" not in errors

@@ -29,7 +29,7 @@ RECIPES = (*_WMT, "iwslt14_de_en", "multi30k_en_de")
 
 @dataclass
 class Assumptions:
-    """What the model assumes about the hardware; nothing of it is measured here."""
+    """Assumptions about the hardware. None of them is measured here."""
 
     peak: float = field(default=989e12, metadata={"help": "Operations per second of one GPU (H100 SXM, dense bf16)."})
     mfu: float = field(default=0.35, metadata={"help": "Share of the peak that training reaches on one GPU."})

@@ -1,4 +1,4 @@
-"""What the training loop gets for each step: the micro-batches of this process, with their numbers of tokens."""
+"""Micro-batches of one process, which the training loop receives for each step, with their numbers of tokens."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

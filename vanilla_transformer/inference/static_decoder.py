@@ -53,7 +53,7 @@ CROSS_ATTENTIONS: dict[type, Any] = {
 
 
 class LayerMemory(NamedTuple):
-    """What the attentions of one layer remember of the target, and of the source or the prompt."""
+    """The memory of one layer's attentions: of the target, and of the source or the prompt."""
 
     own: Any
     source: Any

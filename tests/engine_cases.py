@@ -2,7 +2,7 @@
 
 import random
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     paper_generation_config,
 )
-from vanilla_transformer.inference.engine import Engine, Hypothesis
+from vanilla_transformer.inference.engine import Engine
 
 PAD, START, EOS = 0, 1, 2
 IMPOSSIBLE = -1.0e8  # the library's scores of hypotheses without a possible continuation are lower
@@ -28,6 +28,13 @@ class Case:
     slots: int
     options: dict[str, Any]
     num_return_sequences: int
+
+
+class LibraryHypothesis(NamedTuple):
+    """The tokens and the score that the library's own search returns."""
+
+    tokens: list[int]
+    score: float
 
 
 def random_case(seed: int) -> Case:
@@ -97,7 +104,7 @@ def _model(draw: random.Random, seed: int, options: dict[str, Any]) -> Any:
     return model
 
 
-def hypotheses_of_library(case: Case, source: list[int]) -> list[Hypothesis]:
+def hypotheses_of_library(case: Case, source: list[int]) -> list[LibraryHypothesis]:
     """Return the hypotheses that the library's own search finds for one source; without scores in greedy search."""
     ids, count = torch.tensor([source]), case.num_return_sequences
     start = 1 if case.model.config.is_encoder_decoder else len(source)  # of the new tokens
@@ -107,10 +114,10 @@ def hypotheses_of_library(case: Case, source: list[int]) -> list[Hypothesis]:
             ids, **case.options, num_return_sequences=count, return_dict_in_generate=True, output_scores=True
         )
     if case.options["num_beams"] == 1:
-        return [Hypothesis(found.sequences[0, start:].tolist(), float("nan"))]
+        return [LibraryHypothesis(found.sequences[0, start:].tolist(), float("nan"))]
     lengths = found.beam_indices.ge(0).sum(dim=1).tolist()
     rows = zip(found.sequences.tolist(), lengths, found.sequences_scores.tolist(), strict=True)
-    return [Hypothesis(row[start : start + length], score) for row, length, score in rows]
+    return [LibraryHypothesis(row[start : start + length], score) for row, length, score in rows]
 
 
 def assert_engine_gives_hypotheses_of_library(case: Case) -> None:

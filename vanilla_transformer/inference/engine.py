@@ -22,6 +22,7 @@ from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTran
 from .device_copies import HostCopy, to_device
 from .fast_search import is_unchanged
 from .graphed_steps import steps_for
+from .hypothesis import Hypothesis, read_hypotheses
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .prefill import Prefilled, places_by_batch, prefill, read_states, reads_padding
 from .slot_buffers import SlotBuffers, SlotSize
@@ -35,13 +36,6 @@ _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes
 
 
 SUPPORTED = "an unchanged translation model or causal language model of this package"
-
-
-class Hypothesis(NamedTuple):
-    """The generated tokens, EOS included, and their log-probability divided by the length penalty."""
-
-    tokens: list[int]
-    score: float
 
 
 class _PrefilledSource(NamedTuple):
@@ -85,7 +79,7 @@ class Engine:
 
         >>> engine = Engine(model, num_beams=4)
         >>> engine.translate_tokens([[17, 4, 2], [8, 2]])
-        [[Hypothesis(tokens=[5, 23, 2], score=-0.41)], [Hypothesis(tokens=[11, 2], score=-0.3)]]
+        [[Hypothesis(tokens=[5, 23, 2], score=-0.41, log_probability=-1.23, token_log_probabilities=[…])], …]
 
     In float32, each sentence has the tokens that `model.generate()` returns for it alone. The engine shares the
     model's weights of the same type, and must not be used while they change.
@@ -300,18 +294,8 @@ class Engine:
 
     def _take(self, done: list[int], count: int) -> list[tuple[Any, list[Hypothesis]]]:
         """Return the keys and hypotheses of slots that are done, and free these slots."""
-        state, slots = self.buffers.state, to_device(done, self.model.device)
-        lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
-        tokens = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
-        ends = (state.finished_tokens, state.finished_lengths, state.finished_scores)
-        each = zip(*HostCopy(tokens, *(end[slots, :count] for end in ends)).wait(), strict=True)
-        hypotheses = [
-            [
-                Hypothesis([*line[1:length], last][:length], score)
-                for line, last, length, score in zip(*columns, strict=True)
-            ]
-            for columns in each
-        ]
+        slots = to_device(done, self.model.device)
+        hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)
         entries = self._occupied()
         keys = [entries[slot].key for slot in done]
         self._free(done)

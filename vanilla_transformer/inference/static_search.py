@@ -54,6 +54,7 @@ class SearchState(NamedTuple):
         limits: Tokens that a hypothesis may have at most, `(B,)`.
         last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
         tokens: What each beam has written at each step, `(B, R, N)`.
+        log_probabilities: Of the running hypotheses up to these tokens, `(B, R, N)`.
         ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
         finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
         finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
@@ -66,6 +67,7 @@ class SearchState(NamedTuple):
     last_tokens: Tensor
     scores: Tensor
     tokens: Tensor
+    log_probabilities: Tensor
     ancestors: Tensor
     finished_ancestors: Tensor
     finished_tokens: Tensor
@@ -87,6 +89,7 @@ class SearchState(NamedTuple):
             last_tokens=full(0, beams),
             scores=full(0.0, beams, dtype=torch.float32),
             tokens=full(0, room, beams),
+            log_probabilities=full(0.0, room, beams, dtype=torch.float32),
             ancestors=full(0, beams, room),
             finished_ancestors=full(0, beams, room),
             finished_tokens=full(0, beams),
@@ -134,6 +137,7 @@ class SearchStep(nn.Module):
         here = steps == state.time[:, None, None]  # (B, 1, R)
         ancestors = torch.where(here, beams[:, None], state.ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
+        state.log_probabilities.index_put_((slots, state.time), state.scores)
         logits = self.decoder(state.last_tokens, state.time, ancestors, memory)  # (B, N, V)
         log_scale = state.scores - logits.logsumexp(dim=-1)  # (B, N): from logits to log-probabilities of hypotheses
         if self.options.min_new_tokens:

@@ -46,7 +46,7 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
     assert [len(hypotheses) for hypotheses in results] == [beams] * 12
     looks = [copy for copy in copies.arrived if copy.dtype is torch.bool]
     assert len(looks) == engine._steps_run / engine._look_every > 3
-    assert len(copies.arrived) <= 5 * len(looks)  # a look, or also tokens, last tokens, lengths and scores
+    assert len(copies.arrived) <= 5 * len(looks)  # a look, or also tokens, their log-probabilities, lengths and scores
 
 
 def test_engine_does_not_wait_for_a_gpu_to_set_long_sentences_aside():

@@ -1,0 +1,112 @@
+"""
+The log-probabilities of given translations: forced decoding, a pass of the decoder over each batch of pairs.
+
+Letters in shapes: B pairs in a batch, S source length, T target length, V vocabulary.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
+
+from .device_copies import HostCopy, to_device
+from .prefill import reads_padding
+
+
+@torch.inference_mode()
+def score_tokens(
+    model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], max_tokens: int = 2048
+) -> list[list[float]]:
+    """
+    Return the log-probability of each target token in nats, given its source and the target tokens before it.
+
+    Where decoding finds a target, these are the [`Hypothesis.token_log_probabilities`] of it.
+
+    Args:
+        model: A sequence-to-sequence model in evaluation mode, of this package or of transformers.
+        sources, targets: Token ids of each pair, as the model was trained: usually with EOS at the end.
+        max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a batch by itself.
+
+    Raises:
+        ValueError: The model has no `decoder_start_token_id`, or a target is longer than its learned positions.
+    """
+    start = model.generation_config.decoder_start_token_id
+    if start is None:
+        raise ValueError("The model's generation config must have a `decoder_start_token_id`, got none.")
+    _check_positions(model.config, [*sources, *targets])
+    results = dict[int, list[float]]()
+    sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for batch in plan_batches(sizes, max_tokens, same_source_length=reads_padding(model)):
+        ids, labels = _pad([sources[index] for index in batch]), _pad([targets[index] for index in batch])
+        seen = torch.arange(ids.shape[1]) < torch.tensor([sizes[index][0] for index in batch])[:, None]
+        inputs = (to_device(each, model.device) for each in (ids, seen, labels))
+        (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
+        results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
+    return [results[index] for index in range(len(sizes))]
+
+
+def plan_batches(
+    sizes: Sequence[tuple[int, int]], max_tokens: int, same_source_length: bool = False
+) -> Iterator[list[int]]:
+    """
+    Yield batches of similar pairs, by their places. The longest ones come first.
+
+    Args:
+        sizes: Source and target tokens of each pair.
+        max_tokens: See [`score_tokens`].
+        same_source_length: All sources of a batch have the same length.
+    """
+    key = (lambda index: sizes[index]) if same_source_length else (lambda index: (max(sizes[index]), *sizes[index]))
+    order = sorted(range(len(sizes)), key=key, reverse=True)
+    start = 0
+    while start < len(order):
+        source_length, target_length = sizes[order[start]]
+        most = max(1, max_tokens // max(source_length, target_length, 1))
+        batch = order[start : start + most]
+        if same_source_length:
+            batch = [index for index in batch if sizes[index][0] == source_length]
+        yield batch
+        start += len(batch)
+
+
+def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
+    """Return the log-probability of each label, `(B, T)`, given `(B, S)`, `(B, S)` and `(B, T)`."""
+    previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
+    logits = _logits(model, ids, seen.long(), previous).float()  # (B, T, V)
+    return logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2)
+
+
+def _logits(model: Any, ids: Tensor, mask: Tensor, previous: Tensor) -> Tensor:
+    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`."""
+    if not reads_padding(model):
+        return model(input_ids=ids, attention_mask=mask, decoder_input_ids=previous, use_cache=False).logits
+    # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes step by step.
+    first = model(input_ids=ids, attention_mask=mask, decoder_input_ids=previous[:, :1], use_cache=True)
+    if previous.shape[1] == 1:
+        return first.logits
+    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first.past_key_values
+    rest = model(
+        input_ids=ids,
+        attention_mask=mask,
+        decoder_input_ids=previous[:, 1:],
+        encoder_outputs=encoded,
+        past_key_values=cache,
+    )
+    return torch.cat([first.logits, rest.logits], dim=1)
+
+
+def _check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
+    longest = max(map(len, texts), default=0)
+    if getattr(config, "position_embedding_type", None) == "learned" and longest > config.max_position_embeddings:
+        rule = f"at most {config.max_position_embeddings} tokens, as many as learned positions"
+        raise ValueError(f"A text must have {rule}, got {longest}.")
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Pad rows of token ids on the right, where no token sees the padding."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+__all__ = ["plan_batches", "score_tokens"]

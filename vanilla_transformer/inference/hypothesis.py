@@ -1,0 +1,59 @@
+"""The hypotheses that the engine returns, read from the state of its search."""
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+
+from .device_copies import HostCopy
+from .static_search import SearchOptions, SearchState
+
+
+class Hypothesis(NamedTuple):
+    """
+    A translation or a continuation, as tokens, with the model's log-probabilities in nats.
+
+    Options such as `min_new_tokens` do not change log-probabilities.
+
+    Attributes:
+        tokens: The generated tokens, EOS included.
+        score: `log_probability` divided by the length penalty.
+        log_probability: The sum of `token_log_probabilities`.
+        token_log_probabilities: The log-probability of each token, given the source and the tokens before it.
+    """
+
+    tokens: list[int]
+    score: float
+    log_probability: float
+    token_log_probabilities: list[float]
+
+
+def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: SearchOptions) -> list[list[Hypothesis]]:
+    """Return the `count` best finished hypotheses of each given slot, best first."""
+    lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
+    written = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
+    before = state.log_probabilities[slots].gather(2, lines).transpose(1, 2)
+    lengths, scores = state.finished_lengths[slots, :count], state.finished_scores[slots, :count]
+    penalty = partial(length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type)
+    last = (lengths - 1).clamp(min=0)
+    tokens = _shifted(written, last, state.finished_tokens[slots, :count])
+    token_log_probabilities = _shifted(before, last, scores * penalty(last + 1)) - before
+    columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
+    return [
+        [
+            Hypothesis(line[:length], score, score * penalty(max(1, length)), log_probabilities[:length])
+            for line, log_probabilities, length, score in zip(*rows, strict=True)
+        ]
+        for rows in zip(*columns, strict=True)
+    ]
+
+
+def _shifted(values: Tensor, last: Tensor, last_values: Tensor) -> Tensor:
+    """Move values `(slots, count, R)` one position to the front, and put `last_values` at the positions `last`."""
+    return torch.roll(values, -1, dims=2).scatter(2, last[:, :, None], last_values[:, :, None])
+
+
+__all__ = ["Hypothesis", "read_hypotheses"]

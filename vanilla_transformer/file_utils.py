@@ -6,7 +6,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -101,26 +101,35 @@ def save_model_folder(
     return Path(folder)
 
 
-def write_text_atomically(path: str | Path, text: str) -> Path:
+def write_text_atomically(path: str | Path, text: str | Iterable[str]) -> Path:
     r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
 
     Missing parent folders are created. A pipe or a device cannot be replaced and is written directly.
+
+    Args:
+        text: The content, in one piece or in several, which need not fit into memory together.
 
     Raises:
         OSError: the file cannot be written; `path` has its old content.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    pieces = [text] if isinstance(text, str) else text
     if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8", newline="\n")
+        _write_text(path, pieces)
         return path
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        _write_text(temporary, pieces)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def _write_text(path: Path, pieces: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(pieces)
 
 
 def hash_file(path: Path) -> str:

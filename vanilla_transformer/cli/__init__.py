@@ -19,6 +19,7 @@ COMMANDS = {
     "translate": "translate sentences with a trained model",
     "compile": "compile the decoding steps of a model for this machine",
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
+    "score": "compute the log-probability of given translations",
     "average-checkpoints": "average the weights of several checkpoints or models",
     "render-card": "write the model card of a trained model",
     "check-model": "check a model folder before publishing it",

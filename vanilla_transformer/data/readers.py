@@ -204,6 +204,22 @@ def read_lines(path: str | Path) -> list[str]:
     return lines
 
 
+def stream_text_files(source_file: str | Path, target_file: str | Path) -> Iterator[SentencePair]:
+    """
+    Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends. A side may be blank.
+
+    Raises:
+        OSError: a file is missing or cannot be read.
+        ValueError: a file is empty or not UTF-8 (with the line), or the numbers of lines differ.
+    """
+    with open_corpus(CorpusSpec(source=str(source_file), target=str(target_file))) as corpus:
+        for number, pair in enumerate(read_pairs(corpus), start=1):
+            for path, text in zip((source_file, target_file), pair, strict=True):
+                if has_invalid_unicode(text):
+                    raise invalid_unicode_error(number, path, text)
+            yield pair
+
+
 def load_splits(name: str, streaming: bool = False) -> dict[str, Any]:
     """
     Load all splits of a dataset, memory-mapped (or streamed from the Hub).

@@ -1,7 +1,7 @@
 """Translate a corpus on one process, or on all processes that Accelerate started."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from accelerate import PartialState
@@ -9,6 +9,8 @@ from accelerate.utils import gather_object, parse_flag_from_env
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.inference import TranslationPipeline
+
+Item = TypeVar("Item")
 
 
 def translate_on_all_processes(
@@ -34,7 +36,7 @@ def translate_on_all_processes(
         **generate_kwargs,
     )
     # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
-    return _interleave(gather_object([[answer["translation_text"] for answer in answers]]))
+    return interleave(gather_object([[answer["translation_text"] for answer in answers]]))
 
 
 def process_state() -> PartialState:
@@ -46,9 +48,9 @@ def process_state() -> PartialState:
     return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available())
 
 
-def _interleave(shares: Sequence[Sequence[str]]) -> list[str]:
-    """Merge n shares; share k has the texts k, k + n, k + 2n, …"""
-    texts = [""] * sum(len(share) for share in shares)
+def interleave(shares: Sequence[Sequence[Item]]) -> list[Item]:
+    """Merge n shares; share k has the items k, k + n, k + 2n, …"""
+    items: list[Any] = [None] * sum(len(share) for share in shares)
     for index, share in enumerate(shares):
-        texts[index :: len(shares)] = share
-    return texts
+        items[index :: len(shares)] = share
+    return items

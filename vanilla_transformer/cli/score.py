@@ -1,0 +1,80 @@
+"""Compute the log-probability of given translations by forced decoding."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.file_utils import write_text_atomically
+
+from .arguments import parse, require_one_model
+
+
+@dataclass
+class ScoreArguments:
+    """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Translations to score, one per line."})
+    json: bool = field(
+        default=False,
+        metadata={"help": "Write a JSON object per line, with the log-probability of each token of the translation."},
+    )
+    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
+    max_tokens: int = field(default=2048, metadata={"help": "Maximum number of tokens per batch, padding included."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    words, options = parse(ScoreArguments, arguments, "score MODEL --source FILE --target FILE [--flags]")
+    name = require_one_model(words)
+    if options.max_tokens < 1:
+        raise ValueError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")
+    if options.output is not None and Path(options.output).is_dir():
+        raise ValueError(f"Scores must go to a file, but {options.output} is a folder.")
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.evaluation.decoding import process_state
+
+    total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
+    lines = _lines(name, options, total)
+    if not process_state().is_main_process:
+        deque(lines, maxlen=0)  # takes part in the work
+    elif options.output is not None:
+        write_text_atomically(options.output, lines)
+    else:
+        for line in lines:
+            print(line, end="")
+    process_state().destroy_process_group()
+
+
+def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.evaluation.decoding import process_state
+    from vanilla_transformer.evaluation.pair_scores import score_pairs
+    from vanilla_transformer.inference.loading import load_tokenizer
+    from vanilla_transformer.inference.token_texts import token_texts
+
+    model, tokenizer = _load(name).to(process_state().device), load_tokenizer(name)
+    texts = stream_text_files(options.source, options.target)
+    pairs = stream_text_files(options.source, options.target)
+    for text, pair in zip(texts, score_pairs(model, tokenizer, pairs, options.max_tokens, total), strict=True):
+        if not options.json:
+            yield f"{pair.log_probability:.6f}\n"
+            continue
+        tokens = zip(token_texts(tokenizer, pair.tokens), pair.token_log_probabilities, strict=True)
+        entry = text._asdict() | {"log_probability": pair.log_probability}
+        entry |= {"tokens": [{"text": token, "log_probability": value} for token, value in tokens]}
+        yield json.dumps(entry, ensure_ascii=False) + "\n"
+
+
+def _load(name: str) -> Any:
+    from transformers import AutoModelForSeq2SeqLM
+
+    from vanilla_transformer.inference.loading import load_config, load_pretrained
+
+    config = load_config(name)
+    if not config.is_encoder_decoder:
+        found = f"{name} is a {config.model_type} model"
+        raise ValueError(f"A model with an encoder and a decoder scores translations, but {found}.")
+    return load_pretrained(AutoModelForSeq2SeqLM, name)

@@ -1,0 +1,70 @@
+"""Score given translations by a model, on one process or on all processes that Accelerate started."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+from accelerate.utils import gather_object
+from transformers.utils import logging
+
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.inference.forced_decoding import score_tokens
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+from .decoding import interleave, process_state
+
+_WINDOW = 8192  # pairs that are in memory at once, sorted by length
+
+
+class ScoredPair(NamedTuple):
+    """The tokens of a translation, EOS included, and the log-probability of each, in nats."""
+
+    tokens: list[int]
+    token_log_probabilities: list[float]
+
+    @property
+    def log_probability(self) -> float:
+        """The log-probability of the translation, given its source."""
+        return sum(self.token_log_probabilities)
+
+
+def score_pairs(
+    model: Any,
+    tokenizer: Any,
+    pairs: Iterable[SentencePair],
+    max_tokens: int = 2048,
+    total: int | None = None,
+) -> Iterator[ScoredPair]:
+    """
+    Yield the score of each pair in order, on every process, with a window of the pairs in memory.
+
+    Process k of n scores the pairs k, k + n, k + 2n, … of each window. All processes must call this function with the
+    same pairs and read it to its end, since they wait for each other. The model stays on its device.
+
+    Args:
+        max_tokens: See [`score_tokens`].
+        total: The number of pairs, for the progress bar of the main process on a terminal.
+    """
+    state, pairs = process_state(), iter(pairs)
+    hidden = None if state.is_main_process else True
+    with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
+        while window := list(islice(pairs, _WINDOW)):
+            share = window[state.process_index :: state.num_processes]
+            scored = interleave(gather_object([_score(model, tokenizer, share, max_tokens)]))
+            bar.update(len(window))
+            yield from scored
+
+
+def _score(model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int) -> list[ScoredPair]:
+    sources, targets = _encode(model, tokenizer, pairs)
+    return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
+
+
+def _encode(model: Any, tokenizer: Any, pairs: Sequence[SentencePair]) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the token ids of sources and targets, as the model was trained with them."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if hasattr(model.config, "source_eos"):
+        return encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets)
+    if not pairs:
+        return [], []
+    return tokenizer(sources)["input_ids"], tokenizer(text_target=targets)["input_ids"]

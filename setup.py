@@ -11,7 +11,7 @@ PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
 PEFT = ["peft>=0.18"]
 TRACKING = ["tensorboard>=2.15"]
-INT8 = ["torchao>=0.18"]
+TORCHAO = ["torchao>=0.18"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
@@ -58,7 +58,8 @@ setup(
         "evaluation": EVALUATION,
         "peft": PEFT,
         "tracking": TRACKING,
-        "int8": INT8,
+        "int8": TORCHAO,
+        "fp8": TORCHAO,
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "serve": SERVE,

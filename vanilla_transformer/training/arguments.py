@@ -109,8 +109,9 @@ class OptimizationArguments:
     mixed_precision: str | None = field(
         default=None,
         metadata={
-            "help": "Autocast: no, bf16 or fp16. Default: that of `accelerate launch`, otherwise no.",
-            "choices": ["no", "bf16", "fp16"],
+            "help": "Autocast: no, bf16 or fp16; or fp8, which is bf16 with linear layers in 8 bits, by torchao. "
+            "Default: that of `accelerate launch`, otherwise no.",
+            "choices": ["no", "bf16", "fp16", "fp8"],
         },
     )
     attn_implementation: str | None = field(

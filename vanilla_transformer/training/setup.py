@@ -19,6 +19,7 @@ from .averaging import load_weights
 from .checkpoint import load_model_weights
 from .compilation import check_compiler
 from .dropout import replace_dropout
+from .fp8 import check_fp8
 
 _BACKEND = "inductor"  # of `torch.compile`
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
@@ -32,13 +33,16 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     """Create Accelerate's view of devices, processes, precision, compilation and trackers.
 
     Raises:
-        ValueError: the recipe asks for fp16 on a CPU, for `fsdp` without several processes, or for `compile` without a
-            compiler.
+        ValueError: the recipe asks for fp16 on a CPU, for fp8 without a GPU that has it, for `fsdp` without several
+            processes, or for `compile` without a compiler.
+        OSError: the recipe asks for fp8 without torchao.
     """
     options, output = recipe.optimization, recipe.output
     on_cpu = _on_cpu()
     if options.mixed_precision == "fp16" and on_cpu:  # Accelerate would silently train in float32
         raise ValueError("`mixed_precision` fp16 needs a GPU, got a CPU. Use bf16, or leave it out.")
+    if options.mixed_precision == "fp8":
+        check_fp8()
     if options.compile:
         check_compiler()
     if options.fsdp and "RANK" not in os.environ:
@@ -49,7 +53,8 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     with patch_environment(**_WITHOUT_PLUGINS):
         return Accelerator(
             cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
-            mixed_precision=options.mixed_precision,
+            # fp8 is a matter of the model (see `TrainState`); Accelerate would fall back to fp16 on older GPUs.
+            mixed_precision="bf16" if options.mixed_precision == "fp8" else options.mixed_precision,
             log_with=output.report_to.split(",") if output.report_to else None,
             project_dir=output.output_dir,
             dynamo_plugin=TorchDynamoPlugin(backend=_BACKEND, dynamic=True) if options.compile else None,

@@ -23,6 +23,7 @@ from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .device_batch import to_device
 from .distributed import full_tensor, shard_like, shard_model
+from .fp8 import convert_linear_layers
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
@@ -108,16 +109,21 @@ class TrainState:
         self._started = time.monotonic()
 
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
-        self._skeleton: VanillaTransformerForConditionalGeneration | None = None  # without memory, with FSDP2 only
-        model_with_loss = ModelWithLoss(model, self.recipe.optimization.label_smoothing)
-        if self.recipe.optimization.fsdp:
+        # Without memory; with FSDP2 and fp8 only, whose models do not decode.
+        self._skeleton: VanillaTransformerForConditionalGeneration | None = None
+        options = self.recipe.optimization
+        if options.fsdp or options.mixed_precision == "fp8":
             self._skeleton = copy.deepcopy(model).to("meta")
+        if options.mixed_precision == "fp8":
+            convert_linear_layers(model)
+        model_with_loss = ModelWithLoss(model, options.label_smoothing)
+        if options.fsdp:
             shard_model(
                 model_with_loss.to(self.accelerator.device),
                 self.accelerator.num_processes,
-                self.recipe.optimization.fsdp_reshard_after_forward,
+                options.fsdp_reshard_after_forward,
             )
-            if self.recipe.optimization.compile:
+            if options.compile:
                 model_with_loss.compile(dynamic=True)  # `Accelerator.prepare` compiles what it wraps
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss
@@ -217,7 +223,8 @@ class TrainState:
     def gather_model(self, to_save: bool = False) -> VanillaTransformerForConditionalGeneration:
         """Return a model with the current weights that one process can decode with.
 
-        With FSDP2 it is a new, unsharded copy; drop it after use. All processes must call this method together.
+        With FSDP2 and fp8 it is a new, unsharded copy in float32; drop it after use. All processes must call this
+        method together.
 
         Args:
             to_save: Put the copy on the CPU of the main process; the others get one without weights.

@@ -1,6 +1,7 @@
-"""`compile` and attention implementations that the machine cannot run: one line before training starts."""
+"""`compile`, fp8 and attention implementations that the machine cannot run: one line before training starts."""
 
 import pytest
+import torch
 
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer.training.arguments import parse_recipe
@@ -11,6 +12,14 @@ def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ValueError, match="`compile` needs a C.. compiler, and there is none. Install g"):
         train(parse_recipe(flags(corpus, tmp_path / "run", compile=True)), evaluate=no_scores)
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_refuses_fp8_on_a_cpu(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", mixed_precision="fp8"))
+    with pytest.raises(ValueError, match="fp8 needs a GPU of compute capability 8.9 or higher, got no GPU"):
+        train(recipe, evaluate=no_scores)
     assert not (tmp_path / "run").exists()
 
 

@@ -1,9 +1,6 @@
 """`precision="int8"` with torchao, installed for these tests only: its import prints lines about GPUs."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -43,35 +40,17 @@ except ValueError as error:
 """
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Return a function that runs code in a process that has torchao."""
-    target = tmp_path_factory.mktemp("torchao")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), "torchao==0.18.0"]
-    subprocess.run(pip, check=True, capture_output=True)
-
-    def run(code, *arguments):
-        paths = {"PYTHONPATH": os.pathsep.join([str(target), os.getcwd()])}
-        paths["VANILLA_TRANSFORMER_CACHE"] = str(target / "cache")
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        ended = subprocess.run(command, env=os.environ | paths, capture_output=True, text=True, timeout=500)
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.splitlines()
-
-    return run
-
-
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
-def test_compiled_steps_multiply_integers_as_eager_ones(run):
-    first, again = (json.loads(run(COMPARISON)[-1]) for _ in range(2))
+def test_compiled_steps_multiply_integers_as_eager_ones(run_with_torchao):
+    first, again = (json.loads(run_with_torchao(COMPARISON)[-1]) for _ in range(2))
     identity, weights, is_compiled, eager, compiled, exact = first
     assert weights == ["Int8Tensor", "Int8Tensor", "Parameter"] and is_compiled == [False, True]
     assert eager == compiled and len(eager) == len(exact)
     assert again == first  # with the package of the first process
 
 
-def test_commands_and_checkpoints_work_with_int8(run, folder, tmp_path):
+def test_commands_and_checkpoints_work_with_int8(run_with_torchao, folder, tmp_path):
     (tmp_path / "copy.txt").write_text("A man is sleeping.\nTwo dogs.\n")
-    lines = run(COMMANDS, folder, tmp_path / "copy")
+    lines = run_with_torchao(COMMANDS, folder, tmp_path / "copy")
     assert lines[-1].startswith("With `precision`, the model must be an unchanged")
     assert (tmp_path / "copy" / "model.safetensors").is_file()

@@ -73,7 +73,7 @@ def test_apply_launcher_fills_in_what_recipe_leaves_out():
         (DEEPSPEED | {"ACCELERATE_DEEPSPEED_CONFIG_FILE": "zero.json"}, [], "`deepspeed_config_file` is zero.json"),
         (DEEPSPEED | {"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE": "cpu"}, [], "offload_param_device=cpu"),
         (DEEPSPEED | {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "4"}, [], "`zero_stage` must be 0, 1, 2 or 3, got 4"),
-        ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "must be no, bf16 or fp16, but .* has fp8"),
+        ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "fp8 must be in the recipe, but it is in the config"),
         ({"ACCELERATE_MIXED_PRECISION": "fp16"}, ["--mixed_precision", "bf16"], "is bf16 in the recipe, but fp16"),
         ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager"),
         (

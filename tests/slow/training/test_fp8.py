@@ -1,0 +1,47 @@
+"""Training with `mixed_precision: fp8` on a CPU, where torchao rounds to 8-bit floats and multiplies in float32."""
+
+import json
+
+import torch
+from safetensors.torch import load_file
+
+from tests.tiny_runs import flags
+
+TRAINING = """
+import functools, json, sys
+import torch
+import torchao.float8
+from torchao.float8.float8_linear import Float8Linear
+from tests.tiny_runs import entries, no_scores
+from vanilla_transformer.training import setup, trainer
+from vanilla_transformer.training.arguments import parse_recipe
+
+setup.check_fp8 = lambda: None
+torchao.float8.Float8LinearConfig = functools.partial(torchao.float8.Float8LinearConfig, emulate=True)
+kinds = {}
+step = trainer.train_step
+
+def noting(state, micro_batches):
+    for name, module in state.unwrapped_model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            kinds[name] = type(module) is Float8Linear
+    return step(state, micro_batches)
+
+trainer.train_step = noting
+folders = [trainer.train(parse_recipe(words), evaluate=no_scores) for words in json.loads(sys.argv[1])]
+losses = [[entry["loss"] for entry in entries(folder) if "loss" in entry] for folder in folders]
+print(json.dumps([kinds, losses]))
+"""
+
+
+def test_train_in_fp8_learns_resumes_and_saves_float32(run_with_torchao, corpus, tmp_path):
+    fp8 = {"mixed_precision": "fp8", "max_steps": 60, "save_steps": 20, "average_checkpoints": 1}
+    straight = flags(corpus, tmp_path / "straight", **fp8)
+    stopped = [flags(corpus, tmp_path / "stopped", **fp8 | {"max_steps": steps}) for steps in (20, 60)]
+    lines = run_with_torchao(TRAINING, json.dumps([straight, *stopped]))
+    kinds, (losses, _, resumed) = json.loads(lines[-1])
+    assert [name for name, is_float8 in kinds.items() if not is_float8] == ["lm_head"] and len(kinds) > 10
+    assert losses[-1] < 0.6 * losses[0] and resumed == losses
+    ours, theirs = (load_file(tmp_path / name / "model.safetensors") for name in ("straight", "stopped"))
+    assert {weight.dtype for weight in ours.values()} == {torch.float32}
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)

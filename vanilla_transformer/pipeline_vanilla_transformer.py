@@ -120,9 +120,14 @@ class TranslationPipeline(Pipeline):
         for text_segments in segments:
             hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))
             hypotheses = hypotheses or [()] * self._num_return_sequences(options)
-            answer = [{"translation_text": join_segments(text_segments, texts)} for texts in hypotheses]
+            answer = [self._answer(text_segments, hypothesis, options) for hypothesis in hypotheses]
             answers.append(answer[0] if len(answer) == 1 else answer)
         return answers
+
+    def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
+        """Join translations by their separators, or by a space if the source's script needs none."""
+        pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
+        return {"translation_text": "".join(pieces).removesuffix(" ")}
 
     def _split(self, texts: list[str]) -> list[list[Segment]]:
         """Return the segments of each text: lines, or sentences of lines that are too long; none for blank text."""
@@ -136,7 +141,7 @@ class TranslationPipeline(Pipeline):
             for lines in split_texts
         ]
 
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[str]]:
+    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         """Return the translations of each sentence, best first, in the given order."""
         encoded = self._encode(sentences)
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
@@ -208,12 +213,6 @@ def _split_at(gap: re.Pattern[str], whole: Segment) -> Iterator[Segment]:
         start = gap_end
     if start < len(whole.text):
         yield Segment(whole.text[start:], whole.separator)
-
-
-def join_segments(segments: Sequence[Segment], translations: Sequence[str]) -> str:
-    """Join translations by their separators, or by a space if the source's script needs none between sentences."""
-    pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
-    return "".join(pieces).removesuffix(" ")
 
 
 __all__ = ["TranslationPipeline", "encode_sentences"]

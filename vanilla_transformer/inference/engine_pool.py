@@ -46,8 +46,9 @@ class EnginePool:
         if precision is not None:
             check_precision(precision)
         self.precision, self.compile = precision, compile
-        # None if the engine would be slower than `generate()`, for want of compiled steps.
+        # None if the engine would be slower than `generate()`, for want of compiled steps, unless one was required.
         self._engines = OrderedDict[Any, Engine | None]()
+        self._slower = set[Any]()
         self._places: Any = None  # of the weights in memory, with their versions
         self._first: list[torch.Tensor] = []  # views of their first values
         self._values: list[float] | None = None
@@ -55,27 +56,34 @@ class EnginePool:
         self._model: Any = None
         self._lock = threading.Lock()
 
-    def find(self, model: Any, options: Mapping[str, Any]) -> Engine | None:
+    def find(self, model: Any, options: Mapping[str, Any], required_by: str | None = None) -> Engine | None:
         """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
             options: Keyword arguments of the request, as for `generate()`.
+            required_by: The name of an option that only an engine follows, if there is one.
 
         Raises:
-            ValueError: There is a precision, and no engine can decode the request.
+            ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
-        return self.find_for(model, _levels(model, options))
+        return self.find_for(model, _levels(model, options), required_by)
 
-    def find_for(self, model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
+    def find_for(
+        self, model: Any, levels: Sequence[Mapping[str, Any]], required_by: str | None = None
+    ) -> Engine | None:
         """Return what [`find`] returns, given the options of each level, closest to the call first."""
-        if self.precision is None and (not self.compile or (self.compile == "auto" and not cache_is_used())):
+        is_required = self.precision is not None or required_by is not None
+        if not is_required and (not self.compile or (self.compile == "auto" and not cache_is_used())):
             return None
         resolved = engine_options(levels)
         problem = find_problem(model, levels, resolved)
         precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
             with self._lock:
-                return self._find(model, precision, resolved)
+                return self._find(model, precision, resolved, is_required)
+        if required_by is not None:
+            problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
+            raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
         if self.precision is not None:
             raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
         if self.compile is True:
@@ -85,18 +93,19 @@ class EnginePool:
     def __reduce__(self) -> tuple[Any, ...]:
         return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
 
-    def _find(self, model: Any, precision: str, options: dict[str, Any]) -> Engine | None:
+    def _find(self, model: Any, precision: str, options: dict[str, Any], is_required: bool) -> Engine | None:
         self._follow(model, precision)
         key = repr(options)
-        if key not in self._engines:
+        if key not in self._engines or (is_required and self._engines[key] is None):
             slots = usual_slots(options["num_beams"])
             engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
-            is_chosen = self.precision is not None or self.compile is True
-            self._engines[key] = engine if is_chosen or engine.steps.are_cached() else None
+            is_chosen = self.precision is not None or self.compile is True or engine.steps.are_cached()
+            self._engines[key] = engine if is_chosen or is_required else None
+            (self._slower.discard if is_chosen else self._slower.add)(key)
         self._engines.move_to_end(key)
         while len(self._engines) > _MOST_ENGINES:
             self._engines.popitem(last=False)
-        return self._engines[key]
+        return self._engines[key] if is_required or key not in self._slower else None
 
     def _follow(self, model: Any, precision: str) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""

@@ -67,8 +67,8 @@ class WorkerPipeline(TranslationPipeline):
         self._lifeline.close()
         self._executor.shutdown(cancel_futures=True)
 
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[str]]:
-        translations = dict[int, list[str]]()
+    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        translations = dict[int, list[Any]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         futures = dict[Future, list[int]]()
         try:
@@ -207,7 +207,7 @@ def _end_with(lifeline: Connection) -> None:
 
 def _translate_chunk(
     name: str, precision: str | None, sentences: list[str], batch_size: int, options: dict
-) -> list[list[str]]:
+) -> list[list[Any]]:
     return _load(name, precision)._generate(sentences, batch_size, options, lambda count: None)
 
 

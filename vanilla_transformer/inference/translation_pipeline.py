@@ -1,14 +1,17 @@
 """The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
 from .ctranslate2 import load_ctranslate2
 from .engine import Engine
 from .engine_pool import EnginePool
+from .hypothesis import Hypothesis
 from .parallel_batches import map_batches
+from .translations import ReturnOptions, build_translation, join_entries, split_options
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -23,6 +26,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     With a `precision`, with `compile=True`, or if the cache has compiled steps of the model, an [`Engine`] decodes
     greedy and beam search. It has as many slots as it needs, whatever `batch_size` is.
+
+    A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds
+    `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
+    a text of several segments, log-probabilities add up, and the score is the mean of the segments' scores. An
+    [`Engine`] decodes these calls, so requests that it does not decode raise a `ValueError`.
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
@@ -59,22 +67,36 @@ class TranslationPipeline(CarriedTranslationPipeline):
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
 
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[str]]:
-        engine = self._engines.find(self.model, options)
+    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        returned, options = split_options(options)
+        engine = self._engines.find(self.model, options, returned.requested())
         if engine is None:
             return super()._generate(sentences, batch_size, options, report)
-        return self._generate_by(engine, sentences, self._num_return_sequences(options), report)
+        return self._generate_by(engine, sentences, self._num_return_sequences(options), returned, report)
 
-    def _generate_by(self, engine: Engine, sentences: list[str], count: int, report: Callable) -> list[list[str]]:
+    def _generate_by(
+        self, engine: Engine, sentences: list[str], count: int, returned: ReturnOptions, report: Callable
+    ) -> list[list[Any]]:
         """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
         encoded = self._encode(sentences)
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
-        tokens = dict[int, list[list[int]]]()
+        found = dict[int, list[Hypothesis]]()
         for position, hypotheses in engine.translate_stream((encoded[index] for index in order), count):
-            tokens[order[position]] = [hypothesis.tokens for hypothesis in hypotheses]
+            found[order[position]] = hypotheses
             report(1)
-        texts = self.postprocess([each for index in range(len(sentences)) for each in tokens[index]])
-        return [texts[start : start + count] for start in range(0, len(texts), count)]
+        flat = [hypothesis for index in range(len(sentences)) for hypothesis in found[index]]
+        translations: list[Any] = self.postprocess([hypothesis.tokens for hypothesis in flat])
+        if returned.requested():
+            pairs = zip(translations, flat, strict=True)
+            translations = [build_translation(text, each, self.tokenizer, returned) for text, each in pairs]
+        return [translations[start : start + count] for start in range(0, len(translations), count)]
+
+    def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
+        returned, options = split_options(options)
+        if not returned.requested():
+            return super()._answer(segments, translations, options)
+        answer = super()._answer(segments, [each.text for each in translations], options)
+        return answer | join_entries(translations, returned)
 
 
 __all__ = ["TranslationPipeline"]

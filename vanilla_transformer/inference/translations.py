@@ -1,0 +1,79 @@
+"""What the package's pipeline returns beside the text of a translation, on request."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple
+
+from .hypothesis import Hypothesis
+from .token_texts import token_texts
+
+
+@dataclass(frozen=True)
+class ReturnOptions:
+    """Options of a request that add entries to its answers."""
+
+    return_scores: bool = False
+    return_tokens: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if type(value) is not bool:
+                raise ValueError(f"`{name}` must be True or False, got {value!r}.")
+
+    def requested(self) -> str | None:
+        """Return the name of the first option that is on, or None."""
+        return next((name for name, value in vars(self).items() if value), None)
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[ReturnOptions, dict[str, Any]]:
+    """Return the [`ReturnOptions`] of a request, and its options for `generate()`.
+
+    Raises:
+        ValueError: A value is not a bool.
+    """
+    names = {field.name for field in fields(ReturnOptions)}
+    others = {name: value for name, value in options.items() if name not in names}
+    return ReturnOptions(**{name: value for name, value in options.items() if name in names}), others
+
+
+class Translation(NamedTuple):
+    """
+    A translation of one segment, as text.
+
+    Attributes:
+        score, log_probability: See [`Hypothesis`].
+        tokens: `{"text": …, "log_probability": …}` for each token, EOS included.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: list[dict[str, Any]]
+
+
+def build_translation(text: str, hypothesis: Hypothesis, tokenizer: Any, options: ReturnOptions) -> Translation:
+    """Return a hypothesis as text, with its tokens if they are requested."""
+    texts = token_texts(tokenizer, hypothesis.tokens) if options.return_tokens else []
+    tokens = [
+        {"text": token, "log_probability": value}
+        for token, value in zip(texts, hypothesis.token_log_probabilities, strict=bool(texts))
+    ]
+    return Translation(text, hypothesis.score, hypothesis.log_probability, tokens)
+
+
+def join_entries(translations: Sequence[Translation], options: ReturnOptions) -> dict[str, Any]:
+    """Return the requested entries of a text, given the translation of each of its segments.
+
+    The log-probability is the sum over the segments, and the score is their mean: so n-best lists stay in order. A
+    blank text has no segments, and its empty translation is certain: both are 0.
+    """
+    entries: dict[str, Any] = {}
+    if options.return_scores:
+        entries["score"] = sum(each.score for each in translations) / max(1, len(translations))
+        entries["log_probability"] = float(sum(each.log_probability for each in translations))
+    if options.return_tokens:
+        entries["tokens"] = [token for each in translations for token in each.tokens]
+    return entries
+
+
+__all__ = ["ReturnOptions", "Translation", "build_translation", "join_entries", "split_options"]

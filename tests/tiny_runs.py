@@ -12,6 +12,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 
+from tests.launchers import torchrun
 from tests.tiny import TINY_SIZES
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
@@ -129,8 +130,7 @@ def assert_similar_weights(one, other):
 def assert_two_processes_match_one(corpus, tmp_path, **model):
     """Compare two processes with one that accumulates the two batches of a step."""
     common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
-    launcher = ["torch.distributed.run", "--nproc_per_node", "2"]  # `accelerate launch` has no such mode on a CPU
-    process = launch(launcher, flags(corpus, tmp_path / "two", **common))
+    process = launch(torchrun(2), flags(corpus, tmp_path / "two", **common))
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors
 

@@ -19,7 +19,7 @@ def test_docs_multi_gpu_command_runs_with_two_processes(workspace):
         line
         for block in blocks(ROOT / "docs" / "multi_gpu_training.md", "bash")
         for line in block.splitlines()
-        if line.startswith("torchrun --nproc_per_node 2")
+        if line.startswith("torchrun --standalone --nproc_per_node 2")
     ]
     files = "--train_source train.en --train_target train.de --validation_source valid.en --validation_target valid.de"
     run_in_shell(f"{line} {files} --test_source test.en --test_target test.de")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.launchers import torchrun
 from tests.uneven_models import (
     SEPARATE,
     SHALLOW,
@@ -61,7 +62,7 @@ def test_tensor_parallel_logits_match_single_process(tmp_path, changes):
     torch.save({"inputs": inputs, "logits": model(**inputs).logits.detach()}, tmp_path / "inputs.pt")
     script = tmp_path / "run.py"
     script.write_text(TENSOR_PARALLEL_RUN)
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    launcher = [sys.executable, "-m", *torchrun(2)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": ""}
     run = subprocess.run([*launcher, script, tmp_path], env=environment, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-3000:]

@@ -20,6 +20,7 @@ from .checkpoint import load_model_weights
 from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fp8 import check_fp8
+from .process_group import connect_processes
 
 _BACKEND = "inductor"  # of `torch.compile`
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
@@ -50,6 +51,7 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             "`fsdp` needs several processes, got one that was not launched by torchrun. Start training with "
             "`torchrun --nproc_per_node 2 scripts/train.py …`, or leave `fsdp` out."
         )
+    connect_processes()
     with patch_environment(**_WITHOUT_PLUGINS):
         return Accelerator(
             cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`

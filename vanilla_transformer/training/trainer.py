@@ -18,6 +18,7 @@ from .compilation import compile_step
 from .environment import limit_onednn_cache
 from .launcher import apply_launcher
 from .metrics import MetricsLogger
+from .process_group import report_lost_processes
 from .run_folder import RunFolder, lock_output_dir
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
@@ -42,10 +43,11 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
         TrainingInterrupted: SIGINT or SIGTERM; a checkpoint has been written.
         ChildProcessError: a process that prepares batches was killed.
+        ConnectionError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
     recipe = apply_launcher(recipe)
-    with lock_output_dir(recipe.output.output_dir):
+    with lock_output_dir(recipe.output.output_dir), report_lost_processes():
         run = RunFolder(recipe)
         if run.finished:
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.launchers import torchrun
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 from vanilla_transformer.file_utils import save_model_folder
@@ -77,7 +78,7 @@ def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys)
     assert main(["evaluate", folder, *given, "--output_file", f"{texts}/one.de", "--json", f"{texts}/one.json"]) == 0
     alone = capsys.readouterr().out
     finished = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "scripts" / "evaluate.py")]
+        [sys.executable, "-m", *torchrun(2), str(ROOT / "scripts" / "evaluate.py")]
         + [folder, *given, "--output_file", f"{texts}/two.de", "--json", f"{texts}/two.json"],
         env=os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)},
         capture_output=True,

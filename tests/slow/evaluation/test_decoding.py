@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.launchers import torchrun
 from tests.translation import SENTENCES, translate_alone
 from vanilla_transformer.file_utils import save_model_folder
 
@@ -43,7 +44,7 @@ def test_translate_on_all_processes_equals_one_process(tiny_model, tiny_tokenize
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "sentences.json").write_text(json.dumps(SENTENCES))
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(tmp_path / "program.py")]
+    command = [sys.executable, "-m", *torchrun(2), str(tmp_path / "program.py")]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
     finished = subprocess.run(
         [*command, str(folder), str(tmp_path)], env=environment, capture_output=True, text=True, timeout=180

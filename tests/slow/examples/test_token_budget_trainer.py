@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.launchers import torchrun
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
@@ -22,7 +23,7 @@ SHORT = ["--max_steps", "3", "--save_strategy", "no", "--report_to", "none", "--
 
 def run_on_two_processes(arguments):
     finished = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(SCRIPT), *arguments],
+        [sys.executable, "-m", *torchrun(2), str(SCRIPT), *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,

@@ -4,6 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.launchers import torchrun
 from tests.tiny_runs import entries, flags, launch, no_scores
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -17,9 +18,8 @@ def test_train_with_fsdp_matches_ddp(corpus, tmp_path):
     for side in ("a", "b"):  # one pair to validate with: the second process has none
         path = corpus / f"validation.{side}"
         path.write_text(path.read_text().splitlines()[0] + "\n")
-    two = ["torch.distributed.run", "--nproc_per_node", "2"]
     for name, changes in (("whole", {}), ("shards", {"fsdp": True, "ema_decay": 0.5})):
-        process = launch(two, flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes))
+        process = launch(torchrun(2), flags(corpus, tmp_path / name, dropout=0.2, max_grad_norm=1.0, **changes))
         _, errors = process.communicate(timeout=240)
         assert process.returncode == 0, errors
     whole, shards = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "shards"))

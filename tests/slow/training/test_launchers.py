@@ -1,14 +1,14 @@
 """Real launchers on two CPU processes: `accelerate launch` with files of `accelerate config`, and `torchrun`."""
 
 import json
-import socket
-import time
 from importlib.util import find_spec
 
-import psutil
 import pytest
 
+from tests.launchers import find_rank, torchrun, torchrun_on_two_nodes
+from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import ROOT, assert_same_run, assert_similar_weights, flags, launch, no_scores
+from tests.waiting import wait_until
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -59,50 +59,62 @@ def test_accelerate_launch_refuses_fsdp_version_1(corpus, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def torchrun(*options):
-    return ["torch.distributed.run", *map(str, options)]
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("localhost", 0))
-        return listener.getsockname()[1]
+def start_two_nodes(arguments, *options):
+    agent = torchrun_on_two_nodes(*options)
+    return [launch(agent, arguments) for _ in range(2)]
 
 
 def test_torchrun_on_two_nodes_matches_one_process(corpus, tmp_path):
-    """Two agents meet at a c10d rendezvous, as on two machines with a shared disk."""
-    endpoint = f"localhost:{free_port()}"
-    two_nodes = torchrun("--nnodes", 2, "--nproc_per_node", 1, "--rdzv_backend", "c10d", "--rdzv_id", "run")
+    """Two agents meet at a c10d rendezvous."""
     options = {"dropout": 0.2, "max_steps": 6}
-    agents = [
-        launch([*two_nodes, "--rdzv_endpoint", endpoint], flags(corpus, tmp_path / "two", **options)) for _ in range(2)
-    ]
-    for status, errors in map(finish, agents):
+    for status, errors in map(finish, start_two_nodes(flags(corpus, tmp_path / "two", **options))):
         assert status == 0, errors
     one = parse_recipe(flags(corpus, tmp_path / "one", gradient_accumulation_steps=2, **options))
     assert_similar_weights(train(one, evaluate=no_scores), tmp_path / "two")
 
 
+LONG = {"dropout": 0.3, "ema_decay": 0.9, "max_steps": 40, "save_steps": 5}
+
+
+@pytest.fixture(scope="module")
+def long_corpus(tmp_path_factory):
+    return write_tiny_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def straight(long_corpus):
+    """Return the folder of a run that nothing interrupted."""
+    status, errors = finish(launch(torchrun(2), flags(long_corpus, long_corpus / "run", **LONG)))
+    assert status == 0, errors
+    return long_corpus / "run"
+
+
+def kill_rank(launchers, rank, checkpoint):
+    """Send SIGKILL to the process of `rank` as soon as there is a checkpoint."""
+    wait_until(checkpoint.exists)
+    (process,) = filter(None, (find_rank(launcher.pid, rank) for launcher in launchers))
+    process.kill()
+
+
 @pytest.mark.parametrize("rank", [0, 1])
-def test_torchrun_restarts_after_killed_worker_bit_for_bit(corpus, tmp_path, rank):
-    options = {"dropout": 0.3, "ema_decay": 0.9, "max_steps": 40, "save_steps": 5}
-    launcher = torchrun("--nproc_per_node", 2, "--max_restarts", 2)
-    status, errors = finish(launch(launcher, flags(corpus, tmp_path / "straight", **options)))
-    assert status == 0, errors
-    process = launch(launcher, flags(corpus, tmp_path / "killed", **options))
-    kill_worker(process, rank, tmp_path / "killed" / "checkpoint-10")
-    status, errors = finish(process)
-    assert status == 0, errors
-    assert "Resuming from step" in errors
-    assert_same_run(tmp_path / "straight", tmp_path / "killed")
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_torchrun_restarts_after_killed_worker_bit_for_bit(long_corpus, straight, tmp_path, rank, nodes):
+    """On two nodes only one of the two agents counts the restart."""
+    arguments, restarts = flags(long_corpus, tmp_path, **LONG), ("--max_restarts", 2)
+    launchers = [launch(torchrun(2, *restarts), arguments)] if nodes == 1 else start_two_nodes(arguments, *restarts)
+    kill_rank(launchers, rank, tmp_path / "checkpoint-10")
+    messages = ""
+    for status, errors in map(finish, launchers):
+        assert status == 0, errors
+        messages += errors
+    assert "Resuming from step" in messages
+    assert_same_run(straight, tmp_path)
 
 
-def kill_worker(process, rank, checkpoint):
-    """Send SIGKILL to the worker of `rank` as soon as there is a checkpoint."""
-    deadline = time.monotonic() + 120
-    while not checkpoint.exists():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
-    for worker in psutil.Process(process.pid).children(recursive=True):
-        if worker.environ().get("RANK") == str(rank):
-            worker.kill()
+def test_train_ends_with_one_line_when_another_process_is_killed(long_corpus, tmp_path):
+    launcher = launch(torchrun(2), flags(long_corpus, tmp_path, **LONG | {"max_steps": 100_000}))
+    kill_rank([launcher], 1, tmp_path / "checkpoint-10")
+    status, errors = finish(launcher)
+    assert status != 0
+    assert "error: Process 0 lost the connection to another process of the run" in errors
+    assert 'scripts/train.py", line' not in errors  # no traceback of training

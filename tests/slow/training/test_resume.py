@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM
 
+from tests.launchers import torchrun
 from tests.tiny_runs import assert_same_run, flags, launch, no_scores
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import average_model_folders
@@ -24,7 +25,7 @@ def straight(corpus, tmp_path):
 
 
 def start(processes, arguments):
-    return launch(["torch.distributed.run", "--nproc_per_node", str(processes)], arguments)
+    return launch(torchrun(processes), arguments)
 
 
 def finish(process):

@@ -4,6 +4,7 @@ import signal
 
 import psutil
 
+from tests.launchers import torchrun
 from tests.tiny_runs import entries, flags, launch, wait_for_metrics
 from vanilla_transformer.training.checkpoint import list_checkpoints
 
@@ -11,7 +12,7 @@ from vanilla_transformer.training.checkpoint import list_checkpoints
 def test_stop_signal_to_one_process_stops_both_after_same_step(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000, eval_steps=1_000_000)
-    process = launch(["torch.distributed.run", "--nproc_per_node", "2"], endless)
+    process = launch(torchrun(2), endless)
     wait_for_metrics(folder)
     workers = [
         child

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.serving.service import create_service, translate_with
+from vanilla_transformer.serving.service import RETURNED, create_service, translate_with
 
 
 def assert_service_answers_like(translate: Any) -> None:
@@ -15,3 +15,14 @@ def assert_service_answers_like(translate: Any) -> None:
         two = client.post("/translate", json={"text": texts, "num_return_sequences": 2}).json()["translations"]
     assert [row[0] for row in one] == [answer["translation_text"] for answer in translate(texts)]
     assert two == [[one["translation_text"] for one in row] for row in translate(texts, num_return_sequences=2)]
+
+
+def assert_service_returns_scores_like(translate: Any) -> None:
+    """Check the entries of some texts, requested together with texts alone."""
+    texts, scores = ["A man is sleeping.", "Two dogs.\n\nGrass."], {"return_scores": True, "return_tokens": True}
+    with TestClient(create_service(translate_with(translate), returned=RETURNED)) as client:
+        found = client.post("/translate", json={"text": texts} | scores).json()["translations"]
+        plain = client.post("/translate", json={"text": texts, "return_scores": False}).json()["translations"]
+    expected = [{"text": answer.pop("translation_text"), **answer} for answer in translate(texts, **scores)]
+    assert found == [[answer] for answer in expected]
+    assert plain == [[answer["text"]] for answer in expected]

@@ -11,6 +11,7 @@ from typing import Any
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.inference.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.training.environment import limit_onednn_cache
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> None:
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
         from vanilla_transformer.serving.server import bind, run_server
-        from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+        from vanilla_transformer.serving.service import RETURNED, count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
         # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str]) -> None:
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
+            returned=RETURNED if Engine.supports(translate.model) else (),
         )
         if options.page:
             service = _add_page(service, translate, name)

@@ -1,8 +1,11 @@
 """Translate sentences given as arguments, or the lines of standard input."""
 
+import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import tee
+from typing import Any
 
 from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers
 
@@ -21,6 +24,10 @@ class TranslateArguments:
     batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
+    json: bool = field(
+        default=False,
+        metadata={"help": "Print a JSON object per sentence, with scores and the log-probability of each token."},
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -30,10 +37,23 @@ def main(arguments: Sequence[str]) -> None:
     model, *sentences = words
     generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
     precision, workers = generate_kwargs.pop("precision", None), parse_workers(generate_kwargs.pop("workers"))
+    if generate_kwargs.pop("json"):
+        generate_kwargs |= {"return_scores": True, "return_tokens": True}
     from vanilla_transformer.inference.engine_workers import open_pipeline
 
-    texts: Iterable[str] = sentences or (line.rstrip("\n") for line in sys.stdin)
+    sources, texts = tee(sentences or (line.rstrip("\n") for line in sys.stdin))
     with open_pipeline(model, workers, precision, options.num_beams) as translate:
-        for translations in translate(texts, **generate_kwargs):
-            for translation in translations if isinstance(translations, list) else [translations]:
-                print(translation["translation_text"], flush=True)
+        answers = translate(sentences or texts, **generate_kwargs)
+        for answer, source in zip(answers, sources, strict=True):
+            for line in _lines(source, answer if isinstance(answer, list) else [answer], options.json):
+                print(line, flush=True)
+
+
+def _lines(source: str, answers: Sequence[dict[str, Any]], as_json: bool) -> Iterator[str]:
+    from vanilla_transformer.inference.translations import rename_text
+
+    if as_json:
+        translations = [rename_text(answer) for answer in answers]
+        yield json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
+    else:
+        yield from (answer["translation_text"] for answer in answers)

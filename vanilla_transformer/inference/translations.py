@@ -76,4 +76,10 @@ def join_entries(translations: Sequence[Translation], options: ReturnOptions) ->
     return entries
 
 
-__all__ = ["ReturnOptions", "Translation", "build_translation", "join_entries", "split_options"]
+def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of the pipeline with its translation as `text`, as the command line and HTTP show it."""
+    entries = dict(answer)
+    return {"text": entries.pop("translation_text"), **entries}
+
+
+__all__ = ["ReturnOptions", "Translation", "build_translation", "join_entries", "rename_text", "split_options"]

@@ -11,8 +11,9 @@ from .fair_queue import FairQueue, QueuedRequest, QueuedText
 from .limits import Limits, Refusal
 
 Result = TypeVar("Result")
-# Maps a batch of texts and a number of hypotheses to that many translations of each text, best first.
-Translate = Callable[[Sequence[str], int], list[list[str]]]
+# Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. More arguments
+# name options of the pipeline, such as "return_scores", with which each translation is an object instead of a string.
+Translate = Callable[..., list[list[Any]]]
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 # A model that cannot translate this after a failure is broken.
@@ -58,7 +59,7 @@ class Batcher:
         self._count_tokens = count_tokens or _count_bytes
         self._queue = FairQueue(limits)
         self._arrived = asyncio.Event()
-        self._accepted: set[asyncio.Future[list[str]]] = set()
+        self._accepted: set[asyncio.Future[list[Any]]] = set()
         self._stopped: Exception | None = None
         self._model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
         self._counting_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="count")
@@ -74,10 +75,12 @@ class Batcher:
         """Time since the model began the current call, 0 if it is idle."""
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
-    async def translate(self, texts: Sequence[str], num_hypotheses: int, client: str = "") -> list[list[str]]:
+    async def translate(
+        self, texts: Sequence[str], num_hypotheses: int, client: str = "", returned: tuple[str, ...] = ()
+    ) -> list[list[Any]]:
         """Return the `num_hypotheses` best translations of each text, best first.
 
-        If the caller is canceled, its texts leave the queue.
+        `returned` is passed to `translate` of the constructor. If the caller is canceled, its texts leave the queue.
 
         Raises:
             Refusal: the request is beyond a limit, the queue is full, or the time is up.
@@ -87,7 +90,7 @@ class Batcher:
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts = await self._count(texts)
-                return await self._wait_for_translations(texts, counts, num_hypotheses, client)
+                return await self._wait_for_translations(texts, counts, num_hypotheses, client, returned)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
 
@@ -146,13 +149,14 @@ class Batcher:
         return counts
 
     async def _wait_for_translations(
-        self, texts: Sequence[str], counts: Sequence[int], num_hypotheses: int, client: str
-    ) -> list[list[str]]:
+        self, texts: Sequence[str], counts: Sequence[int], num_hypotheses: int, client: str, returned: tuple[str, ...]
+    ) -> list[list[Any]]:
         if self._stopped is not None:
             raise self._stopped
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in texts]
-        entries = map(QueuedText, texts, counts, [num_hypotheses] * len(texts), futures)
+        columns = zip(texts, counts, futures, strict=True)
+        entries = (QueuedText(text, count, num_hypotheses, future, returned) for text, count, future in columns)
         request = QueuedRequest(client, deque(entries))
         self._queue.add(request)
         self._accepted.update(futures)
@@ -167,10 +171,10 @@ class Batcher:
             asyncio.gather(*futures, return_exceptions=True)  # asyncio reports exceptions that it returned to no one
 
     async def _translate_batch(self, batch: list[QueuedText]) -> None:
-        """Translate the texts of each number of hypotheses together."""
-        for num_hypotheses in sorted({entry.num_hypotheses for entry in batch}):
+        """Translate the texts with the same options together."""
+        for options in sorted({_options(entry) for entry in batch}):
             self.batches += 1
-            await self._translate_group([entry for entry in batch if entry.num_hypotheses == num_hypotheses])
+            await self._translate_group([entry for entry in batch if _options(entry) == options])
 
     async def _translate_group(self, group: list[QueuedText]) -> None:
         """Translate texts together, or one by one if that fails, so that each one fails alone."""
@@ -178,7 +182,7 @@ class Batcher:
         if not group or self.broken:
             return
         try:
-            translations = await self._call_model([entry.text for entry in group], group[0].num_hypotheses)
+            translations = await self._call_model([entry.text for entry in group], *_options(group[0]))
         except ModelFailure as failure:
             await self._check_model()
             if len(group) == 1:
@@ -192,11 +196,13 @@ class Batcher:
             for entry, hypotheses in zip(group, translations, strict=True):
                 _set(entry.future.set_result, entry.future, hypotheses)
 
-    async def _call_model(self, texts: list[str], num_hypotheses: int) -> list[list[str]]:
+    async def _call_model(
+        self, texts: list[str], num_hypotheses: int, returned: tuple[str, ...] = ()
+    ) -> list[list[Any]]:
         self._busy_since = time.monotonic()
         try:
             async with asyncio.timeout(_HANGING * self.limits.request_seconds):
-                translations = await self.run_on_model_thread(self._translate, texts, num_hypotheses)
+                translations = await self.run_on_model_thread(self._translate, texts, num_hypotheses, *returned)
             if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
                 raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
             return translations
@@ -233,10 +239,14 @@ def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[A
         return None, error
 
 
+def _options(entry: QueuedText) -> tuple[int, tuple[str, ...]]:
+    return entry.num_hypotheses, entry.returned
+
+
 def _count_bytes(texts: Sequence[str]) -> list[int]:
     return [len(text.encode("utf-8")) for text in texts]
 
 
-def _set(setter: Callable[[Any], None], future: asyncio.Future[list[str]], value: Any) -> None:
+def _set(setter: Callable[[Any], None], future: asyncio.Future[list[Any]], value: Any) -> None:
     if not future.done():  # its request may be gone
         setter(value)

@@ -5,7 +5,7 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .limits import Limits, Refusal
 
@@ -18,12 +18,17 @@ _FEW_TOKENS = 32
 
 
 class QueuedText(NamedTuple):
-    """A text, its number of tokens, the number of translations to return, and the future that receives them."""
+    """
+    A text, its number of tokens, the number of translations to return, and the future that receives them.
+
+    `returned` names options of the pipeline that add entries to each translation, such as `"return_scores"`.
+    """
 
     text: str
     tokens: int
     num_hypotheses: int
-    future: asyncio.Future[list[str]]
+    future: asyncio.Future[list[Any]]
+    returned: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

@@ -15,6 +15,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vanilla_transformer.inference.translations import rename_text
+
 from .batcher import Batcher, CountTokens, ModelFailure, Translate
 from .limits import Limits, Refusal
 
@@ -28,8 +30,11 @@ _BODY = {
     "properties": {
         "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
         "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
+        "return_scores": {"type": "boolean", "default": False},
+        "return_tokens": {"type": "boolean", "default": False},
     },
 }
+RETURNED = ("return_scores", "return_tokens")  # entries of the body that turn strings of the answer into objects
 _OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}}}
 
 
@@ -57,6 +62,7 @@ def create_service(
     api_keys: Sequence[str] = (),
     metrics: bool = False,
     docs: bool = False,
+    returned: Sequence[str] = (),
 ) -> FastAPI:
     """Create the application, for an ASGI server such as uvicorn.
 
@@ -67,6 +73,7 @@ def create_service(
         api_keys: If there are any, requests need one of them: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
+        returned: Names of `RETURNED` that `translate` accepts; requests with the others are refused with 422.
 
     Returns:
         The application. `state.batcher` is its batcher, for other code that uses the model.
@@ -93,7 +100,7 @@ def create_service(
     @service.post("/translate", openapi_extra=_OPENAPI)
     async def translate_texts(request: Request) -> Response:
         with counters.seconds.time():
-            answer = await _answer(request, batcher, limits, api_keys)
+            answer = await _answer(request, batcher, limits, api_keys, returned)
         counters.requests.labels(answer.status_code).inc()
         return answer
 
@@ -114,12 +121,14 @@ def create_service(
     return service
 
 
-async def _answer(request: Request, batcher: Batcher, limits: Limits, api_keys: Sequence[str]) -> Response:
+async def _answer(
+    request: Request, batcher: Batcher, limits: Limits, api_keys: Sequence[str], known: Sequence[str]
+) -> Response:
     """Return the translations, or the reason for which there are none."""
     try:
         client = _find_client(request, api_keys)
-        texts, num_hypotheses = parse_body(await _read_body(request, limits))
-        work = batcher.translate(texts, num_hypotheses, client)
+        texts, num_hypotheses, returned = parse_body(await _read_body(request, limits), known)
+        work = batcher.translate(texts, num_hypotheses, client, returned)
         return JSONResponse({"translations": await _unless_disconnected(request, work)})
     except Refusal as refusal:
         return _refuse(refusal)
@@ -169,8 +178,11 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
         raise Refusal(error.status_code, error.detail) from error
 
 
-def parse_body(body: bytes) -> tuple[Any, Any]:
-    """Return the list of texts and the number of hypotheses, both still unchecked.
+def parse_body(body: bytes, known: Sequence[str] = ()) -> tuple[Any, Any, tuple[str, ...]]:
+    """Return the list of texts and the number of hypotheses, both still unchecked, and the `RETURNED` entries.
+
+    Args:
+        known: Names of `RETURNED` that the model accepts.
 
     Raises:
         Refusal: 422; the body is not a JSON object with these entries.
@@ -181,10 +193,17 @@ def parse_body(body: bytes) -> tuple[Any, Any]:
         raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
     if not isinstance(content, dict) or "text" not in content:
         raise Refusal(422, "The body must be a JSON object with the entry `text`.")
-    if content.keys() - {"text", "num_return_sequences"}:
-        raise Refusal(422, "The body may have the entries `text` and `num_return_sequences` only.")
+    if content.keys() - {"text", "num_return_sequences", *RETURNED}:
+        names = "`text`, `num_return_sequences`, `return_scores` and `return_tokens`"
+        raise Refusal(422, f"The body may have the entries {names} only.")
+    for name in RETURNED:
+        if type(content.get(name, False)) is not bool:
+            raise Refusal(422, f"`{name}` must be true or false.")
+    returned = tuple(name for name in RETURNED if content.get(name))
+    if not set(returned) <= set(known):
+        raise Refusal(422, f"The model of this service has no scores. Leave `{returned[0]}` out.")
     texts = content["text"]
-    return [texts] if isinstance(texts, str) else texts, content.get("num_return_sequences", 1)
+    return [texts] if isinstance(texts, str) else texts, content.get("num_return_sequences", 1), returned
 
 
 def _refuse_constant(name: str) -> None:
@@ -250,14 +269,16 @@ class _BodyLimit:
 def translate_with(pipeline: Any) -> Translate:
     """Wrap a [`TranslationPipeline`] for [`Batcher`]."""
 
-    def translate(texts: Any, num_hypotheses: int) -> list[list[str]]:
+    def translate(texts: Any, num_hypotheses: int, *returned: str) -> list[list[Any]]:
         beams = (
             {}
             if num_hypotheses == 1
             else {"num_return_sequences": num_hypotheses, "num_beams": max(4, num_hypotheses)}
         )
-        answers = pipeline(list(texts), progress_bar=False, **beams)
+        answers = pipeline(list(texts), progress_bar=False, **beams, **dict.fromkeys(returned, True))
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
+        if returned:
+            return [[rename_text(answer) for answer in row] for row in rows]
         return [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
 
     return translate

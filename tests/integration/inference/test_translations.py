@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.file_utils import save_model_folder
@@ -104,6 +105,10 @@ def test_pipeline_names_models_without_scores(tiny_tokenizer):
         translator(tiny_tokenizer, tiny_long_model(layer_types="transfo_xl_attention"))("A", return_tokens=True)
     with pytest.raises(ValueError, match="With `return_tokens`, the weights must be float32 or bfloat16"):
         translator(tiny_tokenizer, tiny_model().half())("A", return_tokens=True)
+
+
+def test_service_returns_scores_and_tokens_on_request(tiny_tokenizer):
+    assert_service_returns_scores_like(translator(tiny_tokenizer))
 
 
 def test_token_texts_join_to_the_text(tiny_tokenizer):

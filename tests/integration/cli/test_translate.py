@@ -1,0 +1,39 @@
+"""`translate --json` prints one object per sentence, with scores and tokens."""
+
+import json
+import sys
+
+import pytest
+
+from tests.tiny import tiny_long_model
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+
+SENTENCES = ["A man is sleeping.", "", "Two dogs."]
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    return str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+def test_translate_json_has_sources_scores_and_tokens(folder, capsys, monkeypatch):
+    assert main(["translate", folder, *SENTENCES, "--num_return_sequences", "2"]) == 0
+    plain = capsys.readouterr().out.splitlines()
+    monkeypatch.setattr(sys, "stdin", iter(f"{sentence}\n" for sentence in SENTENCES))
+    assert main(["translate", folder, "--json", "--num_return_sequences", "2"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["source"] for row in rows] == SENTENCES
+    translations = [translation for row in rows for translation in row["translations"]]
+    assert [translation["text"] for translation in translations] == plain
+    for translation in translations:
+        assert [*translation] == ["text", "score", "log_probability", "tokens"]
+        total = sum(token["log_probability"] for token in translation["tokens"])
+        assert translation["log_probability"] == pytest.approx(total, rel=1e-5)
+
+
+def test_translate_json_names_a_model_without_scores(tiny_tokenizer, tmp_path, capsys):
+    folder = save_model_folder(tiny_long_model(layer_types="transfo_xl_attention"), tiny_tokenizer, tmp_path / "model")
+    assert main(["translate", str(folder), "A man.", "--json"]) == 2
+    output = capsys.readouterr()
+    assert output.out == "" and "error: With `return_scores`, the model must be" in output.err

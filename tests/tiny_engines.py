@@ -1,8 +1,14 @@
 """Engines of tiny models, for tests of compiled steps in this process and in others."""
 
+from contextlib import contextmanager
+from functools import partial
+
+import pytest
+
 from tests.tiny import tiny_model
-from vanilla_transformer.inference import engine_workers
+from vanilla_transformer.inference import compiled_steps, engine_search, engine_workers
 from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.engine_pool import EnginePool
 from vanilla_transformer.inference.graphed_steps import GraphedSteps
 
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
@@ -15,6 +21,15 @@ def engine_of(beams, seed=0, slots=2, **options):
 
 def translate(engine):
     return [[each.tokens for each in hypotheses] for hypotheses in engine.translate_tokens(SOURCES)]
+
+
+@contextmanager
+def eager_steps_for_compiled_ones():
+    """Let `generate()` decode by engines whose steps are eager, as if the cache had compiled ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_search, "EnginePool", partial(EnginePool, compile=True))
+        patch.setattr(compiled_steps.CompiledSteps, "find", lambda steps, _: steps.step)
+        yield
 
 
 def have_compiled_steps(name, precision=None):

@@ -7,6 +7,7 @@ Letters in shapes: B batch, L length, D d_model, V vocabulary.
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -93,6 +94,8 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}
+    # The installed package sets this. It takes the arguments of a call and returns its `custom_generate`, or None.
+    fast_search: Callable[..., Callable | None] | None = None
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
@@ -183,11 +186,16 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
             inputs, kwargs = None, kwargs | {"input_ids": inputs}
         prompt: Any = kwargs.get("input_ids")
         eos = generation_option(self, "eos_token_id", generation_config, kwargs)
-        if (cache is not None and cache.get_seq_length() > 0) or not ends_with(prompt, eos):
-            return super().generate(inputs, generation_config, *args, **kwargs)
-        names = [name for name in ("input_ids", "attention_mask", "position_ids") if kwargs.get(name) is not None]
-        kwargs |= {name: kwargs[name][:, :-1] for name in names}
-        return insert_prompt(super().generate(inputs, generation_config, *args, **kwargs), prompt)
+        shortens = (cache is None or cache.get_seq_length() == 0) and ends_with(prompt, eos)
+        if shortens:
+            names = [name for name in ("input_ids", "attention_mask", "position_ids") if kwargs.get(name) is not None]
+            kwargs |= {name: kwargs[name][:, :-1] for name in names}
+        levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
+        search = self.fast_search(self, levels) if self.fast_search and not args else None
+        if search is not None:
+            kwargs["custom_generate"] = search
+        outputs = super().generate(inputs, generation_config, *args, **kwargs)
+        return insert_prompt(outputs, prompt) if shortens else outputs
 
     def prepare_inputs_for_generation(
         self,

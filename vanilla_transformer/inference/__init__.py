@@ -1,9 +1,10 @@
 """Fast decoding, quantization and other runtimes, registered with the Hub modules when the package is imported."""
 
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
+from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
 from .engine import Engine
-from .engine_search import prepare_search
+from .engine_search import find_prompt_search, prepare_search
 from .quantization import VanillaTransformerInt8Config
 from .transformers_internals import restore_translation_task
 from .translation_pipeline import TranslationPipeline
@@ -12,6 +13,7 @@ from .translation_pipeline import TranslationPipeline
 def register() -> None:
     """Give `generate()` its fast search, and the task `"translation"` its pipeline."""
     PaperGenerationMixin.fast_search = staticmethod(prepare_search)
+    VanillaTransformerForCausalLM.fast_search = staticmethod(find_prompt_search)
     restore_translation_task()
 
 

@@ -197,10 +197,27 @@ class Engine:
             lengths: Positions that attention may see of each source, from the first one.
             limits: Tokens that the translation of each source may have.
         """
+        return self._search(read_states(self.model, states, lengths), lengths, limits, num_return_sequences)
+
+    @torch.inference_mode()
+    def continue_prompts(
+        self, prompts: Sequence[Sequence[int]], limits: Sequence[int], num_return_sequences: int = 1
+    ) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of prompts, each with at most so many new tokens, given its limit.
+
+        Differs from [`translate_tokens`]: an EOS at the end of a prompt is read, and prompts with padding that the
+        model reads must have equal lengths.
+        """
+        lengths = [len(prompt) for prompt in prompts]
+        return self._search(prefill(self.model, prompts, lengths), lengths, limits, num_return_sequences)
+
+    def _search(
+        self, batch: Prefilled, lengths: Sequence[int], limits: Sequence[int], count: int
+    ) -> list[list[Hypothesis]]:
+        """Return the best hypotheses of all sources or prompts of a batch that the model has read."""
         with self._reading():
-            batch = read_states(self.model, states, lengths)
             self._queue(batch, [*zip(range(len(lengths)), lengths, limits, strict=True)])
-            results = dict(self._finish(num_return_sequences))
+            results = dict(self._finish(count))
         return [results[index] for index in range(len(lengths))]
 
     @contextmanager

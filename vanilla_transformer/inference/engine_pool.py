@@ -136,7 +136,8 @@ def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapp
     others = sorted({*unfollowed_options(levels, PLAIN_OPTIONS), *unknown})
     if others:
         return f"greedy and beam search must do without {', '.join(f'`{name}`' for name in others)}."
-    if resolved["decoder_start_token_id"] is None or all(resolved[name] is None for name in _LIMITS):
+    starts = not model.config.is_encoder_decoder or resolved["decoder_start_token_id"] is not None
+    if not starts or all(resolved[name] is None for name in _LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
     if margin is None and not fits_positions(model.config, [resolved]):
         return f"the limit of the length must fit the model's {model.config.max_position_embeddings} positions."
@@ -167,7 +168,7 @@ def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_option(model: Any, name: str) -> bool:
-    return hasattr(model.generation_config, name) or name in model.paper_parameters
+    return hasattr(model.generation_config, name) or name in getattr(model, "paper_parameters", ())
 
 
 def usual_slots(beams: int) -> int:

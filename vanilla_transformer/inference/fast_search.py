@@ -99,13 +99,8 @@ def follows(
         and not unfollowed_options(levels, _FOLLOWED)
         and fits_positions(model.config, levels)
         and all(type(processor) in _KNOWN_PROCESSORS for processor in logits_processor or [])
-        and all_known(stopping_criteria)
+        and all(type(criterion) in KNOWN_CRITERIA for criterion in stopping_criteria)
     )
-
-
-def all_known(stopping_criteria: Sequence[Any]) -> bool:
-    """Tell whether a [`StoppingRule`] does the same as the stopping criteria of a call."""
-    return all(type(criterion) in KNOWN_CRITERIA for criterion in stopping_criteria)
 
 
 def is_supported(model: Any) -> bool:
@@ -173,11 +168,12 @@ def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     """Tell whether no hypothesis can outgrow learned positions, of which the library warns."""
     if config.position_embedding_type != "learned":
         return True
-    prompt, new = levels[0].get("decoder_input_ids"), closest(levels, "max_new_tokens")
+    name, new = "decoder_input_ids" if config.is_encoder_decoder else "input_ids", closest(levels, "max_new_tokens")
+    prompt = levels[0].get(name)
     if new is None:
         return (closest(levels, "max_length") or 0) <= config.max_position_embeddings
     return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
-__all__ = ["PLAIN_OPTIONS", "all_known", "fits_positions", "follows", "is_supported", "is_unchanged", "prepare_search"]
+__all__ = ["PLAIN_OPTIONS", "fits_positions", "follows", "is_supported", "is_unchanged", "prepare_search"]
 __all__ += ["unfollowed_options"]

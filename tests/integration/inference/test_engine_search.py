@@ -3,15 +3,14 @@
 import copy
 import pickle
 import warnings
-from contextlib import contextmanager
 from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import LogitsProcessorList
-from transformers.generation import StoppingCriteria
+from transformers import LogitsProcessorList, MaxLengthCriteria
+from transformers.generation import EosTokenCriteria, StoppingCriteria
 
 from tests.generation_cases import (
     BATCHES,
@@ -23,17 +22,8 @@ from tests.generation_cases import (
     sources,
 )
 from tests.tiny import tiny_long_model
-from vanilla_transformer.inference import compiled_steps, engine_search
+from tests.tiny_engines import eager_steps_for_compiled_ones
 from vanilla_transformer.inference.engine import Engine
-from vanilla_transformer.inference.engine_pool import EnginePool
-
-
-@contextmanager
-def eager_steps_for_compiled_ones():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_search, "EnginePool", partial(EnginePool, compile=True))
-        patch.setattr(compiled_steps.CompiledSteps, "find", lambda steps, _: steps.step)
-        yield
 
 
 @pytest.fixture
@@ -136,6 +126,24 @@ def test_generate_leaves_other_requests_to_the_other_searches(decoded, options):
         torch.manual_seed(0)
         expected = generate_by_library(model, tokens, **options)
     assert torch.equal(getattr(found, "sequences", found), getattr(expected, "sequences", expected))
+    assert decoded == []
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_generate_by_the_engine_obeys_passed_criteria(decoded, beams):
+    model, tokens = model_of(1), sources(3, 7)
+    (first,) = {int(row[1]) for row in model.generate(tokens[:1], num_beams=beams)}
+    for criterion in (EosTokenCriteria(torch.tensor([first])), MaxLengthCriteria(4)):
+        options = {"stopping_criteria": [criterion], "num_beams": beams}
+        assert torch.equal(model.generate(tokens, **options), generate_by_library(model, tokens, **options))
+
+
+def test_generate_leaves_masks_of_other_values_to_the_fast_search(decoded):
+    model, tokens = model_of(1), sources(3, 7)
+    mask = tokens.ne(0).long() * 2
+    assert torch.equal(
+        model.generate(tokens, attention_mask=mask), generate_by_library(model, tokens, attention_mask=mask)
+    )
     assert decoded == []
 
 

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM
 from transformers.utils import logging
 
 from tests.tiny import tiny_causal_lm
@@ -48,6 +49,11 @@ def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkey
     tokens = [each.generate_tokens([[7, 8, 9]])[0][0].tokens for each in (engine, eager)]
     assert engine.steps.find(engine.buffers.arguments) is not engine.steps.step
     assert tokens[0] == tokens[1]
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    found = loaded.generate(torch.tensor([[7, 8, 9]]), num_beams=2, max_new_tokens=6)
+    assert found[0, 3:].tolist() == tokens[1]
+    (of_generate,) = loaded._engines._engines.values()
+    assert of_generate is not None and of_generate.steps.identity == engine.steps.identity
 
 
 def test_compile_chooses_the_precision_that_auto_means(folder, tmp_path, monkeypatch, capsys):

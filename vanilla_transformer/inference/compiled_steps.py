@@ -60,6 +60,8 @@ _one_at_a_time = threading.Lock()  # of compilations in the background
 _CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, StaticLinearAttention, StaticLSHAttention]
 _CODE += [VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
 _CODE += [length_penalty, pick, top_continuations]
+# Read at import: an installation may replace the files while the process runs.
+_SOURCES = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
 
 
 class CompiledSteps:
@@ -137,10 +139,9 @@ class CompiledSteps:
     def identity(self) -> str:
         """A hash of all that compiled steps depend on, besides the sizes of their arguments."""
         if not hasattr(self, "_identity"):
-            sources = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
             options = getattr(self.step, "options", None)
             settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
-            self._identity = identity_of(self.step, *sources, *settings)
+            self._identity = identity_of(self.step, *_SOURCES, *settings)
         return self._identity
 
 

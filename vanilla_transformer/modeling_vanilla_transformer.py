@@ -312,7 +312,7 @@ class VanillaTransformerPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = True
     _no_split_modules = ["VanillaTransformerEncoderLayer", "VanillaTransformerDecoderLayer"]
     _supports_sdpa = True
-    _supports_flash_attn = True
+    # No flash attention: where targets attend to a source, transformers removes its padding from them too (5.23).
     _supports_flex_attn = True
     _supports_attention_backend = True
     _can_compile_fullgraph = True

@@ -34,6 +34,7 @@ class VanillaTransformerDecoderModel(VanillaTransformerDecoder):
 
     config_class = VanillaTransformerDecoderConfig
     _auto_class = "AutoModel"
+    _supports_flash_attn = True
     _can_record_outputs = {
         "hidden_states": VanillaTransformerDecoderLayer,
         "attentions": VanillaTransformerAttention,
@@ -91,6 +92,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
     config_class = VanillaTransformerDecoderConfig
     model_class = VanillaTransformerDecoderModel
     _auto_class = "AutoModelForCausalLM"
+    _supports_flash_attn = True
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}

@@ -22,6 +22,7 @@ class VanillaTransformerEncoderModel(VanillaTransformerEncoder):
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModel"
+    _supports_flash_attn = True
 
 
 class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
@@ -29,6 +30,7 @@ class VanillaTransformerForMaskedLM(VanillaTransformerPreTrainedModel):
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModelForMaskedLM"
+    _supports_flash_attn = True
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
 
@@ -78,6 +80,7 @@ class VanillaTransformerForSequenceClassification(VanillaTransformerPreTrainedMo
 
     config_class = VanillaTransformerEncoderConfig
     _auto_class = "AutoModelForSequenceClassification"
+    _supports_flash_attn = True
 
     def __init__(self, config: VanillaTransformerEncoderConfig):
         super().__init__(config)

@@ -8,6 +8,8 @@ import math
 
 import pytest
 import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 
 from tests.train_states import micro_batches, parameters_of, tiny_train_state
 from vanilla_transformer.training.train_step import train_step
@@ -24,11 +26,21 @@ def no_sync():
     torch.cuda.set_sync_debug_mode("default")
 
 
+@pytest.fixture
+def in_bf16():
+    """Create an accelerator that multiplies in bf16, whose options Accelerate forgets afterwards."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield Accelerator(mixed_precision="bf16")
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
 @pytest.mark.parametrize(
-    "changes", [{}, {"max_grad_norm": 1.0}, {"ema_decay": 0.9}, {"attn_implementation": "eager"}], ids=str
+    "changes",
+    [{}, {"max_grad_norm": 1.0}, {"ema_decay": 0.9}, *({"attn_implementation": name} for name in ("eager", "varlen"))],
+    ids=str,
 )
-def test_train_step_does_not_wait(no_sync, tmp_path, changes):
-    state = tiny_train_state(tmp_path, **changes)
+def test_train_step_does_not_wait(no_sync, in_bf16, tmp_path, changes):
+    state = tiny_train_state(tmp_path, in_bf16, **changes)
     train_step(state, micro_batches(PADDED, FULL))  # Adam creates its state
     no_sync()
     for _ in range(3):
@@ -43,6 +55,15 @@ def test_train_step_that_reads_a_value_is_found(no_sync, tmp_path):
     no_sync()
     with pytest.raises(RuntimeError, match="synchronizing"):
         train_step(state, micro_batches(PADDED)).item()
+
+
+def test_train_step_with_varlen_attention_has_gradient_of_sdpa(in_bf16, tmp_path):
+    norms = []
+    for attention in ("sdpa", "varlen"):
+        state = tiny_train_state(tmp_path, in_bf16, attn_implementation=attention)
+        state.unwrapped_model.eval()
+        norms += [train_step(state, micro_batches(PADDED, FULL)) for _ in range(3)]
+    torch.testing.assert_close(norms[:3], norms[3:], atol=0.0, rtol=0.02)
 
 
 def test_train_step_with_infinite_gradient_changes_nothing(tmp_path):

@@ -23,6 +23,7 @@ from transformers import (
     StaticCache,
 )
 
+from tests.tiny import tiny_causal_lm, tiny_masked_lm, tiny_model
 from tests.uneven_models import (
     PAD,
     SEPARATE,
@@ -515,8 +516,17 @@ def test_eager_attention_matches_sdpa_in_logits_and_gradients(side):
 
 
 def test_model_declares_attention_implementations():
-    assert VanillaTransformerModel._supports_flash_attn and VanillaTransformerModel._supports_flex_attn
     assert VanillaTransformerModel._supports_sdpa and VanillaTransformerModel._supports_attention_backend
+    assert VanillaTransformerModel._supports_flex_attn
+
+
+def test_flash_attention_is_refused_by_models_with_cross_attention_only():
+    with pytest.raises(
+        ValueError, match="VanillaTransformerForConditionalGeneration does not support Flash Attention"
+    ):
+        tiny_model().set_attn_implementation("flash_attention_2")
+    for model in (tiny_causal_lm(), tiny_masked_lm()):
+        assert model._supports_flash_attn and model.model._supports_flash_attn
 
 
 def test_is_causal_only_in_decoder_self_attention():

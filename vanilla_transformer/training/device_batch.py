@@ -10,6 +10,8 @@ from vanilla_transformer.inference.device_copies import copy_to_device
 from vanilla_transformer.inference.encoding import expand_mask
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 
+from .varlen_attention import VARLEN, pack_source
+
 
 def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = False) -> Batch:
     """Prepare a batch on the CPU and copy it to the device, without waiting for the device.
@@ -19,23 +21,21 @@ def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = 
         keep_mask: Keep a mask without padding, so that all batches take one compiled graph.
 
     Returns:
-        `input_ids`, `labels`, `label_places` (the indices in `labels.flatten()` of the labels that count) and
-        `attention_mask`, in the form that the model's attention takes, unless there is no padding.
+        `input_ids`, `labels`, `label_places` (the indices in `labels.flatten()` of the labels that count) and, unless
+        there is no padding, `attention_mask` in the form that the model's attention takes, or what it takes instead.
     """
     places = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
     prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"], "label_places": places}
-    mask = _prepare_mask(batch, model, keep_mask)
-    if mask is not None:
-        prepared["attention_mask"] = mask
+    prepared |= _prepare_padding(batch, model, keep_mask)
     return {name: copy_to_device(tensor, device) for name, tensor in prepared.items()}
 
 
-def _prepare_mask(batch: Batch, model: Any, keep_mask: bool) -> torch.Tensor | None:
+def _prepare_padding(batch: Batch, model: Any, keep_mask: bool) -> Batch:
     """Return the mask that the library would derive on the device, where it would read whether there is padding."""
     mask, attention = batch["attention_mask"], model.config._attn_implementation
-    if type(model.get_encoder()) is not VanillaTransformerEncoder or attention not in ("eager", "sdpa"):
-        return mask
+    if type(model.get_encoder()) is not VanillaTransformerEncoder or attention not in ("eager", "sdpa", VARLEN):
+        return {"attention_mask": mask}
     seen = source_mask(model.config, batch["input_ids"], mask)
     if seen is None or (seen.all() and not keep_mask):
-        return None
-    return expand_mask(seen, attention, model.dtype)
+        return {}
+    return pack_source(seen) if attention == VARLEN else {"attention_mask": expand_mask(seen, attention, model.dtype)}

@@ -10,6 +10,8 @@ from torch.autograd.function import once_differentiable
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
+from .varlen_attention import PACKING
+
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
 # many of those the softmax works on at a time, so that they stay in a CPU's cache.
 _LOGITS_PER_CHUNK = 2**23
@@ -50,6 +52,7 @@ class ModelWithLoss(nn.Module):
             attention_mask=mask,
             decoder_input_ids=self.model.prepare_decoder_input_ids_from_labels(batch["labels"]),
             use_cache=False,
+            **{name: batch[name] for name in PACKING if name in batch},
         )
         return projected_cross_entropy(
             outputs.last_hidden_state,

@@ -21,6 +21,7 @@ from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fp8 import check_fp8
 from .process_group import connect_processes
+from .varlen_attention import VARLEN, check_varlen
 
 _BACKEND = "inductor"  # of `torch.compile`
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
@@ -89,7 +90,7 @@ def create_model(
     )
     attention = recipe.optimization.attn_implementation or _default_attention(recipe, max_source_length)
     if attention is not None:
-        _set_attention(model, attention)
+        _set_attention(model, attention, recipe.optimization.mixed_precision)
     if _on_cpu():
         replace_dropout(model)
     if checkpoint is not None:
@@ -101,14 +102,21 @@ def _on_cpu() -> bool:
     return not torch.accelerator.is_available()
 
 
-def _set_attention(model: VanillaTransformerForConditionalGeneration, attention: str) -> None:
+def _set_attention(
+    model: VanillaTransformerForConditionalGeneration, attention: str, mixed_precision: str | None
+) -> None:
     """Choose the attention implementation.
 
     Raises:
-        ValueError: the implementation is unknown, not installed, or needs a GPU that is not there.
+        ValueError: the implementation is unknown or not installed, or cannot train this model on this device.
     """
-    if "flash" in attention and _on_cpu():
-        raise ValueError(f"`attn_implementation` {attention} needs a GPU, got a CPU. Use sdpa, or leave it out.")
+    if attention == VARLEN:
+        check_varlen(model, mixed_precision)
+    if "flash" in attention:
+        raise ValueError(
+            f"`attn_implementation` {attention} cannot train an encoder-decoder: transformers removes the source's "
+            f"padding from the targets, too. Use {VARLEN} on a GPU, or sdpa."
+        )
     try:
         model.set_attn_implementation(attention)
     except (ImportError, ValueError) as error:

@@ -16,6 +16,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .device_batch import to_device
 from .distributed import sum_over_processes
 from .loss import ModelWithLoss
+from .varlen_attention import sdpa_for_varlen
 
 # Scores a model on validation pairs: (model, tokenizer, pairs, **generate_kwargs) -> {"bleu": 35.1, ...}
 Evaluator = Callable[..., dict[str, Any]]
@@ -51,8 +52,9 @@ class Validation:
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
         """Return loss and scores. `generate_kwargs` override the model's decoding, which is the paper's."""
         model.eval()
-        entry = {"validation_loss": self.loss(model)}
-        entry |= self.evaluate(model, self.tokenizer, self.pairs, **generate_kwargs)
+        with sdpa_for_varlen(model):
+            entry = {"validation_loss": self.loss(model)}
+            entry |= self.evaluate(model, self.tokenizer, self.pairs, **generate_kwargs)
         self.accelerator.wait_for_everyone()
         model.train()
         return entry

@@ -23,8 +23,20 @@ def test_train_refuses_fp8_on_a_cpu(corpus, tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_train_refuses_flash_attention_on_a_cpu(corpus, tmp_path):
-    recipe = parse_recipe(flags(corpus, tmp_path / "run", attn_implementation="flash_attention_2"))
-    with pytest.raises(ValueError, match="flash_attention_2 needs a GPU, got a CPU"):
+@pytest.mark.parametrize(
+    ("attention", "message"),
+    [
+        (
+            "varlen",
+            "`attn_implementation` varlen needs a GPU of compute capability 8.0 or higher, got no GPU of CUDA.",
+        ),
+        ("flash_attention_2", "flash_attention_2 cannot train an encoder-decoder: .* Use varlen on a GPU, or sdpa"),
+        ("kernels-community/flash-attn2", "kernels-community/flash-attn2 cannot train an encoder-decoder"),
+    ],
+)
+def test_train_refuses_attention_that_cannot_run(corpus, tmp_path, monkeypatch, attention, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    recipe = parse_recipe(flags(corpus, tmp_path / "run", attn_implementation=attention, mixed_precision="bf16"))
+    with pytest.raises(ValueError, match=message):
         train(recipe, evaluate=no_scores)
     assert not (tmp_path / "run").exists()

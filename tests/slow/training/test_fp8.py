@@ -33,6 +33,34 @@ losses = [[entry["loss"] for entry in entries(folder) if "loss" in entry] for fo
 print(json.dumps([kinds, losses]))
 """
 
+WITHOUT_WAITING = """
+import functools, importlib
+from contextlib import nullcontext
+import torch
+import torchao.float8
+from accelerate import Accelerator
+from tests.host_reads import GPU, gpu_stand_in
+from tests.train_states import micro_batches, tiny_train_state
+from vanilla_transformer.training.train_step import train_step
+
+class OnStandIn(Accelerator):
+    device = GPU
+
+torchao.float8.Float8LinearConfig = functools.partial(torchao.float8.Float8LinearConfig, emulate=True)
+torch.is_autocast_enabled, torch.autocast = lambda *_: False, lambda *_, **__: nullcontext()
+importlib.import_module("torch.optim.adam")._device_dtype_check_for_fused = lambda *_, **__: None
+state = tiny_train_state("-", OnStandIn(cpu=True), mixed_precision="fp8")
+train_step(state, micro_batches([5, 3, 4], [4, 4]))  # Adam creates its state
+with gpu_stand_in() as copies:
+    for _ in range(3):
+        train_step(state, micro_batches([5, 3, 4], [4, 4]))
+print(len(copies.arrived), len(state.unread))
+"""
+
+
+def test_train_step_in_fp8_does_not_wait_for_a_gpu(run_with_torchao):
+    assert run_with_torchao(WITHOUT_WAITING)[-1] == "0 4"
+
 
 def test_train_in_fp8_learns_resumes_and_saves_float32(run_with_torchao, corpus, tmp_path):
     fp8 = {"mixed_precision": "fp8", "max_steps": 60, "save_steps": 20, "average_checkpoints": 1}

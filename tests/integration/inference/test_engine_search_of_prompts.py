@@ -108,6 +108,13 @@ def test_generate_by_the_engine_reads_the_eos_that_the_library_reads(decoded):
     assert decoded == [some, [prompt[:-1] for prompt in every]]
 
 
+@pytest.mark.parametrize("eos", [EOS, [4, EOS]])
+def test_generate_by_the_engine_reads_padding_that_is_eos_without_a_mask(decoded, eos):
+    model, tokens = tiny_causal_lm(**FIELDS), torch.tensor([[EOS, EOS, 7, 8], [9, 8, 7, 6]])
+    assert_generate_gives_tokens_of_library(model, tokens, **OPTIONS | {"pad_token_id": EOS, "eos_token_id": eos})
+    assert decoded == [tokens.tolist()]
+
+
 def test_generate_of_lsh_models_uses_the_engine_without_padding(decoded):
     model = tiny_long_causal_lm(**FIELDS, layer_types="lsh_attention", lsh_attn_chunk_length=2)
     assert_generate_gives_tokens_of_library(model, torch.tensor([[7, 8, 9], [9, 8, 7]]), **OPTIONS)

@@ -4,14 +4,17 @@ The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle
     python -m benchmarks.gpu_training ROWS
 
 The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, with
-updates of 25,000 tokens on each side and with the largest ones that fit, without and with `torch.compile`.
-`Seq2SeqTrainer` trains a MarianMTModel of the same size on the same batches, already padded. The exit status is 1 if
-the package's own training failed.
+updates of 25,000 tokens on each side and with the largest ones that fit, without and with `torch.compile`. At 25,000
+tokens they also train with `varlen` attention and, where the packages are installed, with the fused loss of
+liger-kernel and in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size on the same batches, already padded.
+The exit status is 1 if the package's own training failed.
 """
 
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from importlib.util import find_spec
 from itertools import cycle
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -39,6 +42,7 @@ from benchmarks.gpu_rows import (
     release_memory,
     synchronize,
 )
+from benchmarks.liger_loss import loss_of_liger_kernel
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batch_sampler import plan_batches
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts, round_up
@@ -50,6 +54,16 @@ from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import train_step
 
 OURS, COMPILED, PEER = "train_step", "train_step, torch.compile", "Seq2SeqTrainer with MarianMTModel"
+VARLEN, LIGER, FP8 = "train_step, varlen", "train_step, loss of liger-kernel", "train_step, torch.compile, fp8"
+# The recipe keys of each system, beside those of the first.
+_CHANGES: dict[str, dict[str, str]] = {
+    OURS: {},
+    COMPILED: {"compile": "True"},
+    VARLEN: {"attn_implementation": "varlen"},
+    LIGER: {},
+    FP8: {"compile": "True", "mixed_precision": "fp8"},
+}
+_PACKAGES = {LIGER: "liger_kernel", FP8: "torchao"}
 PAD = VanillaTransformerConfig().pad_token_id
 
 
@@ -60,19 +74,22 @@ def _fields(d_model: int, heads: int, d_ff: int, layers: int, vocab_size: int) -
 
 
 class Setting(NamedTuple):
-    """Models to train, tokens of an update on each side, how often it may double, and how long it is measured."""
+    """Models to train, tokens of an update on each side, how often it may double, and how long it is measured.
+
+    Without `variants`, this package trains in one way only.
+    """
 
     models: dict[str, dict[str, Any]]
     tokens: int
     doublings: int
     least_updates: int
     seconds: float
-    compiles: bool = True
+    variants: bool = True
 
 
 GPU_MODELS = {"base": _fields(512, 8, 2048, 6, 37_000), "big": _fields(1024, 16, 4096, 6, 37_000)}
 TINY_MODELS = {"tiny": _fields(16, 2, 32, 1, 100)}
-SETTING = Setting(GPU_MODELS, 25_000, 8, 8, 2.0) if ON_GPU else Setting(TINY_MODELS, 300, 1, 2, 0.0, compiles=False)
+SETTING = Setting(GPU_MODELS, 25_000, 8, 8, 2.0) if ON_GPU else Setting(TINY_MODELS, 300, 1, 2, 0.0, variants=False)
 _DIFFERENT_BATCHES = 8  # which are repeated
 _PROFILED = 4  # updates
 
@@ -99,18 +116,20 @@ def _fill(lengths: np.ndarray, longest: int, vocab_size: int) -> MicroBatch:
     return MicroBatch(tensors, np.arange(len(lengths)), TokenCounts(tokens, tokens, 2 * seen.numel()), tokens)
 
 
-def create_state(fields: dict[str, Any], compile: bool) -> TrainState:
-    """Return a new run of the package's training, as a recipe would create it."""
+def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
+    """Return a new run of the package's training, as a recipe with `changes` would create it."""
     AcceleratorState._reset_state(reset_partial_state=True)  # Accelerate keeps the options of the first run otherwise
     flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
-    flags |= {"compile": str(compile)}
+    flags |= changes
     recipe = apply_launcher(parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)]))
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
+    if recipe.optimization.attn_implementation is not None:
+        model.set_attn_implementation(recipe.optimization.attn_implementation)
     tokenizer: Any = SimpleNamespace(pad_token_id=PAD, eos_token_id=model.config.eos_token_id)
     state = TrainState(recipe, model, tokenizer, create_accelerator(recipe), {})
     state.wrapped_model.train()
-    if compile:
+    if recipe.optimization.compile:
         compile_step(state, recipe.data.pad_to_multiple_of or 1)
     return state
 
@@ -167,7 +186,7 @@ def busy_share(spans: Sequence[tuple[float, float]]) -> float:
 def largest_update(fields: dict[str, Any], setting: Setting) -> int:
     """Return the most tokens of an update that fit into memory, by doubling."""
     fitting = setting.tokens
-    state = create_state(fields, compile=False)
+    state = create_state(fields)
     for _ in range(setting.doublings):
         try:
             for batch in synthetic_batches(2 * fitting, fields["vocab_size"]):
@@ -181,10 +200,11 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
     return fitting
 
 
-def measure_ours(fields: dict[str, Any], tokens: int, compile: bool, setting: Setting) -> dict[str, Any]:
-    state = create_state(fields, compile)
+def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Setting) -> dict[str, Any]:
+    state = create_state(fields, **_CHANGES[system])
     unit = state.recipe.data.pad_to_multiple_of or 1
-    return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"], unit), setting)
+    with loss_of_liger_kernel() if system == LIGER else nullcontext():
+        return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"], unit), setting)
 
 
 class _Clock(TrainerCallback):
@@ -249,12 +269,25 @@ class Cells:
         for size in models:
             self._add(OURS, size, tokens)
             self._add(PEER, size, tokens)
+        variants = self._variants()
+        for size in models:
+            for system in (VARLEN, LIGER):
+                if system in variants:
+                    self._add(system, size, tokens)
         for size, fields in models.items():
             self._largest[size] = largest_update(fields, self._setting)
             self._add(OURS, size, self._largest[size])
-        for size in models if self._setting.compiles else ():  # what takes longest comes last
+        for size in models if COMPILED in variants else ():  # what takes longest comes last
             self._add(COMPILED, size, tokens)
             self._add(COMPILED, size, self._largest[size])
+        for size in models if FP8 in variants else ():
+            self._add(FP8, size, tokens)
+
+    def _variants(self) -> set[str]:
+        """Return the other systems of this package whose packages are installed."""
+        if not self._setting.variants:
+            return set()
+        return {name for name in _CHANGES if name not in _PACKAGES or find_spec(_PACKAGES[name]) is not None}
 
     def _add(self, system: str, size: str, tokens: int) -> None:
         release_memory()
@@ -264,7 +297,7 @@ class Cells:
             if system == PEER:
                 row |= measure_peer(fields, tokens, self._setting)
             else:
-                row |= measure_ours(fields, tokens, system == COMPILED, self._setting)
+                row |= measure_ours(fields, tokens, system, self._setting)
         except Exception as error:  # of a library, the driver or the allocator: the other cells are measured
             row["error"] = first_line(error)
             self.failed += system == OURS

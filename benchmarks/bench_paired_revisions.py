@@ -45,7 +45,7 @@ def _decoding_jobs(size: str) -> dict[str, dict[str, Any]]:
     searches = {"greedy": 1, "beam 4": 4}
     return {
         f"{size}: {job}, {search}{precision}": {"job": job, "size": size, "num_beams": beams, "int8": bool(precision)}
-        for job in ("generate", "pipeline", "stream")
+        for job in ("generate", "pipeline", "stream", "engine")
         for search, beams in searches.items()
         for precision in ("", ", int8")
     }

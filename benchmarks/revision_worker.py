@@ -150,6 +150,22 @@ def translate_stream(size: str, num_beams: int, int8: bool) -> Round:
     return decode
 
 
+def decode_by_engine(size: str, num_beams: int, int8: bool) -> Round:
+    """Decode `STREAM_SENTENCES` sources of 8 to 18 tokens by the engine with compiled steps, to the same lengths."""
+    precision = "int8" if int8 else "float32"
+    engine = vanilla_transformer.Engine(
+        build_model(size), 32, num_beams, precision, compile=True, max_new_tokens_beyond_source=0
+    )
+    lengths = torch.randint(8, 19, (STREAM_SENTENCES,)).tolist()
+    sources = [[*torch.randint(3, VOCAB_SIZE, (length,)).tolist(), 2] for length in lengths]
+
+    def decode() -> tuple[int, Any]:
+        hypotheses = engine.translate_tokens(sources)
+        return STREAM_SENTENCES, [best.tokens for (best,) in hypotheses]
+
+    return decode
+
+
 def build_pipeline(size: str, int8: bool) -> Any:
     """Build the translation pipeline with the model and the tokenizer of this module."""
     model = load_int8(build_model(size)) if int8 else build_model(size)
@@ -251,7 +267,7 @@ def main(job: str, **options: Any) -> None:
         run_training_command(**options)
     else:
         jobs: dict[str, Callable[..., Round]] = {"step": forward_backward, "generate": generate}
-        jobs |= {"pipeline": translate, "stream": translate_stream}
+        jobs |= {"pipeline": translate, "stream": translate_stream, "engine": decode_by_engine}
         serve_rounds(jobs[job](**options))
 
 

@@ -13,6 +13,7 @@ from tests.devices import DEVICE, needs_gpu
 from tests.tiny import tiny_model
 from vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.forced_decoding import score_tokens
 from vanilla_transformer.inference.graphed_steps import GraphedSteps
 
 EOS = 2
@@ -62,6 +63,17 @@ def test_engine_gives_tokens_of_generate(beams, compile):
     model = model_of()
     found = tokens_of(engine_of(model, beams, compile=compile).translate_tokens(sources()))
     assert found == [generated(model, source, beams) for source in sources()]
+
+
+@every_mode
+@every_search
+def test_engine_gives_log_probabilities_of_forced_decoding(beams, compile):
+    model = model_of()
+    found = [best for (best,) in engine_of(model, beams, compile=compile).translate_tokens(sources())]
+    forced = score_tokens(model, sources(), [each.tokens for each in found])
+    for each, log_probabilities in zip(found, forced, strict=True):
+        assert each.token_log_probabilities == pytest.approx(log_probabilities, rel=1e-4, abs=1e-4)
+        assert each.log_probability == pytest.approx(sum(log_probabilities), rel=1e-4)
 
 
 @every_search

@@ -30,7 +30,7 @@ def score_tokens(
         max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a batch by itself.
 
     Raises:
-        ValueError: The model has no `decoder_start_token_id`, or a target is longer than its learned positions.
+        ValueError: The model has no `decoder_start_token_id`, or a text is longer than its positions.
     """
     start = model.generation_config.decoder_start_token_id
     if start is None:
@@ -98,10 +98,10 @@ def _logits(model: Any, ids: Tensor, mask: Tensor, previous: Tensor) -> Tensor:
 
 
 def _check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
-    longest = max(map(len, texts), default=0)
-    if getattr(config, "position_embedding_type", None) == "learned" and longest > config.max_position_embeddings:
-        rule = f"at most {config.max_position_embeddings} tokens, as many as learned positions"
-        raise ValueError(f"A text must have {rule}, got {longest}.")
+    most, longest = getattr(config, "max_position_embeddings", None), max(map(len, texts), default=0)
+    is_limited = getattr(config, "position_embedding_type", "learned") == "learned"  # as in models of transformers
+    if is_limited and most is not None and longest > most:
+        raise ValueError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
 
 
 def _pad(rows: Sequence[Sequence[int]]) -> Tensor:

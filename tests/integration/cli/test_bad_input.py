@@ -19,6 +19,7 @@ PAIRS = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "ou
 COMMANDS = {
     "translate": ["translate", "model", "A text."],
     "evaluate": ["evaluate", "model", "--source", "a.en", "--target", "a.de"],
+    "score": ["score", "model", "--source", "a.en", "--target", "a.de"],
     "serve": ["serve", "model", "--port", "0"],
     "convert": ["convert", "model", "out", "--target_format", "marian"],
     "average-checkpoints": ["average-checkpoints", "model", "model", "--output_dir", "out"],

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from transformers import MarianConfig, MarianMTModel
 
 from tests.engine_cases import EOS, IMPOSSIBLE, random_case
 from tests.long_engine_cases import random_long_case, random_long_prompt_case, random_prompt_case
-from tests.tiny import tiny_long_model, tiny_model
+from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.engine import Engine
 from vanilla_transformer.inference.forced_decoding import plan_batches, score_tokens
@@ -77,10 +78,26 @@ def test_score_tokens_does_not_depend_on_the_batch():
             assert row == close_to(expected)
 
 
-def test_score_tokens_refuses_texts_beyond_learned_positions():
-    model = tiny_model(position_embedding_type="learned", max_position_embeddings=8)
-    with pytest.raises(ValueError, match="at most 8 tokens, as many as learned positions, got 9"):
+def marian_model():
+    torch.manual_seed(0)
+    special = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": None}
+    return MarianMTModel(MarianConfig(vocab_size=40, max_position_embeddings=8, **TINY_SIZES, **special)).eval()
+
+
+@pytest.mark.parametrize(
+    "model", [tiny_model(position_embedding_type="learned", max_position_embeddings=8), marian_model()]
+)
+def test_score_tokens_refuses_texts_beyond_the_positions_of_a_model(model):
+    with pytest.raises(ValueError, match="at most 8 tokens, as many as the model has positions, got 9"):
         score_tokens(model, [[7, EOS]], [[7] * 8 + [EOS]])
+
+
+@torch.no_grad()
+def test_score_tokens_gives_the_loss_of_models_of_transformers():
+    model, pairs = marian_model(), [([7, EOS], [5, 6, 9, EOS]), ([9, 8, 11, EOS], [12, EOS])]
+    for (source, target), found in zip(pairs, score_tokens(model, *zip(*pairs, strict=True)), strict=True):
+        loss = model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss
+        assert sum(found) / len(found) == close_to(-loss.item())
 
 
 def test_score_tokens_is_finite_for_sources_without_tokens_to_attend_to():

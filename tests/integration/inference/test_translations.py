@@ -3,15 +3,17 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference import engine_workers
+from vanilla_transformer.inference import engine_pool, engine_workers
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.forced_decoding import score_tokens
 from vanilla_transformer.inference.token_texts import token_texts
+from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "Zwei Hunde."]
@@ -49,9 +51,7 @@ def test_pipeline_scores_are_the_log_probabilities_of_the_model(tiny_tokenizer):
     (answer,) = translator(tiny_tokenizer, model)(TEXTS[0], num_beams=1, return_scores=True, return_tokens=True)
     texts = [token["text"] for token in answer["tokens"]]
     (source,) = encode_sentences(tiny_tokenizer, TEXTS[:1])
-    tokens = model.generate(input_ids=model.dummy_inputs["input_ids"].new_tensor([source]), num_beams=1)[
-        0, 1:
-    ].tolist()
+    tokens = model.generate(torch.tensor([source]), num_beams=1)[0, 1:].tolist()
     assert texts == token_texts(tiny_tokenizer, tokens)
     (forced,) = score_tokens(model, [source], [tokens])
     assert [token["log_probability"] for token in answer["tokens"]] == close_to(forced)
@@ -76,16 +76,19 @@ def test_pipeline_returns_scores_in_workers_alike(tiny_tokenizer, tmp_path, monk
         assert [*map(str, workers(TEXTS, **options))] == [*map(str, translate(TEXTS, **options))]
 
 
-def test_pipeline_keeps_generate_for_requests_without_scores(tiny_tokenizer, monkeypatch):
-    translate = translator(tiny_tokenizer)
-    calls, generate = [], translate.model.generate
-    monkeypatch.setattr(
-        translate.model, "generate", lambda *args, **kwargs: calls.append(1) or generate(*args, **kwargs)
-    )
-    translate("A", return_scores=True)
-    assert calls == []
-    translate("A")
-    assert calls == [1]
+@pytest.mark.parametrize("compile", [False, "auto"])
+def test_pipeline_keeps_generate_for_requests_without_scores(tiny_tokenizer, monkeypatch, compile):
+    monkeypatch.setattr(engine_pool, "cache_is_used", lambda: True)  # of steps of another model
+    translate = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=compile)
+    calls, generate = [], super(TranslationPipeline, translate)._generate
+    monkeypatch.setattr(CarriedPipeline, "_generate", lambda _, *rest: calls.append(1) or generate(*rest))
+    for _ in range(2):
+        calls.clear()
+        translate("A", return_scores=True)
+        assert calls == []
+        translate("A")
+        assert calls == [1]
+    assert len(translate._engines._engines) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import torch
 from transformers.utils import logging
 
 from tests.tiny import tiny_model
-from tests.tiny_engines import engine_of, translate
+from tests.tiny_engines import SOURCES, engine_of, translate
 from tests.waiting import wait_until
 from vanilla_transformer.inference import compiled_steps
 from vanilla_transformer.inference.engine import Engine
@@ -88,6 +88,11 @@ def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
     compiled, eager = engine_of(beams, compile=compile), engine_of(beams, compile=False)
     assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
     assert translate(compiled) == translate(eager)
+    found, expected = (
+        [value for (best,) in engine.translate_tokens(SOURCES) for value in best.token_log_probabilities]
+        for engine in (compiled, eager)
+    )
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
     assert len(folders(cache)) == 4
 
 

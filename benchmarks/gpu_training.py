@@ -55,7 +55,7 @@ from vanilla_transformer.training.train_step import train_step
 
 OURS, COMPILED, PEER = "train_step", "train_step, torch.compile", "Seq2SeqTrainer with MarianMTModel"
 VARLEN, LIGER, FP8 = "train_step, varlen", "train_step, loss of liger-kernel", "train_step, torch.compile, fp8"
-# The recipe keys of each system, beside those of the first.
+# The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
     COMPILED: {"compile": "True"},

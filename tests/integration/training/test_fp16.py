@@ -1,41 +1,18 @@
-"""fp16 on a CPU: torch's own scaler and autocast replace Accelerate's, which need a GPU.
-
-Every line of the loop that handles the scale runs. The arithmetic of a GPU is not tested here.
-"""
+"""fp16 on a CPU. Every line of the loop that handles the scale runs. The arithmetic of a GPU is not tested here."""
 
 import json
 import signal
 
 import pytest
 import torch
-from accelerate import Accelerator
 from safetensors.torch import load_file
 
+from tests.half_precision import SCALE, HalfPrecision
 from tests.tiny_runs import entries, flags, no_scores
 from vanilla_transformer.training import setup
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
-
-SCALE = 2.0**12
-
-
-class HalfPrecision(Accelerator):
-    """Behave as an `Accelerator` with fp16 on a GPU."""
-
-    initial_scale = SCALE
-
-    def __init__(self, **options):
-        super().__init__(**options)
-        self.native_amp = True
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=self.initial_scale, growth_interval=3)
-
-    @property
-    def mixed_precision(self):
-        return "fp16"
-
-    def autocast(self, *_):
-        return torch.autocast("cpu", torch.float16)
 
 
 @pytest.fixture

@@ -7,7 +7,9 @@ from importlib import import_module
 import pytest
 import torch
 from accelerate import Accelerator
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from tests.half_precision import HalfPrecision
 from tests.host_reads import GPU, gpu_stand_in
 from tests.train_states import micro_batches, parameters_of, tiny_train_state
 from vanilla_transformer.training import train_step as module
@@ -94,6 +96,51 @@ def test_train_step_with_infinite_gradient_of_finite_loss_is_reported(tmp_path):
     assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=False))
     with pytest.raises(FloatingPointError, match="The gradient of step 1 is not finite"):
         state.read_steps()
+
+
+def test_train_step_with_scaler_skips_infinite_gradient_and_continues(tmp_path):
+    state = tiny_train_state(tmp_path, HalfPrecision(cpu=True))
+    train_step(state, micro_batches(PADDED, FULL))
+    before, scale = parameters_of(state), state.accelerator.scaler.get_scale()
+    weight = state.unwrapped_model.lm_head.weight
+    overflow = weight.register_hook(lambda gradient: gradient * math.inf)
+    train_step(state, micro_batches(FULL))
+    overflow.remove()
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(parameters_of(state), before, strict=True))
+    assert state.accelerator.scaler.get_scale() == scale / 2
+    train_step(state, micro_batches(PADDED))
+    state.read_steps()
+    assert state.step == 3 and state.step_metrics.state_dict()["sums"][2] == 20 + 8 + 12
+    assert not torch.equal(parameters_of(state)[0], before[0])
+
+
+def test_train_step_with_scaler_reports_infinite_loss(tmp_path, monkeypatch):
+    spoil(monkeypatch, math.inf)  # first: Accelerate keeps the method that it wraps
+    state = tiny_train_state(tmp_path, HalfPrecision(cpu=True))
+    train_step(state, micro_batches(FULL))
+    with pytest.raises(FloatingPointError, match="loss of step 1 is inf"):
+        state.read_steps()
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu"])
+def test_train_step_updates_all_parameters_by_one_fused_kernel(stand_in, tmp_path, device):
+    state = tiny_train_state(tmp_path, stand_in if device == "gpu" else None)
+    with Operations() as operations:
+        train_step(state, micro_batches(PADDED))
+    updated = [len(arguments[0]) for name, arguments in operations.calls if name == "_fused_adam_"]
+    assert updated == [len(list(state.unwrapped_model.parameters()))]
+
+
+class Operations(TorchDispatchMode):
+    """Keep the names and arguments of all operations."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        self.calls.append((operation.overloadpacket.__name__, args))
+        return operation(*args, **(kwargs or {}))
 
 
 def test_resume_state_holds_no_step_with_infinite_loss(tmp_path, monkeypatch):

@@ -11,7 +11,8 @@ model: Marian in batches of 32 in the order of the file, the other systems in ba
 and then its first lines one at a time. The engine runs compiled steps. The best of several rounds counts.
 
 "Share of products" is the time of the decoder's matrix products alone, measured in the same run, as a share of the
-time of a step: 1 is the limit of this machine.
+time of a step: 1 is the limit of this machine. For a text it is their time for the tokens of the translations, if all
+slots of a step were always full, as a share of the whole time, with the encoder and the tokenizer.
 """
 
 import copy
@@ -32,6 +33,7 @@ import torch
 import transformers
 from transformers import AutoTokenizer
 
+from benchmarks.decoder_products import share_of_products
 from benchmarks.harness import ROOT, describe_processor
 from benchmarks.random_models import SIZES, random_model, save_for_ctranslate2
 from benchmarks.toolkits import InstallationFailed, python_of
@@ -48,24 +50,24 @@ from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.inference import fast_search
+from vanilla_transformer.inference.engine_pool import usual_slots
+from vanilla_transformer.inference.precision import measurable_precisions
 from vanilla_transformer.inference.quantization import quantize_linears
-from vanilla_transformer.inference.weight_packing import PackedLinear
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]
 CTRANSLATE2 = {"CTranslate2": "float32", "CTranslate2, int8": "int8"}
-ENGINES = {"engine": "float32", "engine, bfloat16": "bfloat16"}
+ENGINES = {"engine": "float32", "engine, bfloat16": "bfloat16", "engine, int8": "int8"}
 COMPILE = True
 # The system of CTranslate2 with which each of ours is compared: of the same or of a reduced precision.
 RIVALS = {"ours": "CTranslate2", "engine": "CTranslate2"}
-RIVALS |= {"ours, int8": "CTranslate2, int8", "engine, bfloat16": "CTranslate2, int8"}
+RIVALS |= dict.fromkeys(["ours, int8", "engine, bfloat16", "engine, int8"], "CTranslate2, int8")
 # The type of the products of our systems without quantization.
 DTYPES = {"ours": torch.float32, "engine": torch.float32, "engine, bfloat16": torch.bfloat16}
 SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
 PEER = "Marian"
 _BATCH_SIZE = 128  # for the systems that sort the stream
 _SINGLE_SENTENCES = 40  # that are translated one at a time
-_PRODUCT_ROUNDS = 20
 
 
 @dataclass
@@ -108,6 +110,8 @@ def main(arguments: Sequence[str]) -> None:
     except InstallationFailed as error:
         lines.append(str(error))
         CTRANSLATE2.clear()
+    if measurable_engines() != ENGINES:
+        lines.append("The engine has no int8 without torchao: pip install 'vanilla-transformer[int8]'.")
     if options.folder is not None:
         found = stream(options)
     else:
@@ -117,6 +121,11 @@ def main(arguments: Sequence[str]) -> None:
     if options.output_file is not None:
         Path(options.output_file).write_text(text, encoding="utf-8")
         Path(options.output_file).with_suffix(".json").write_text(json.dumps(found, indent=2), encoding="utf-8")
+
+
+def measurable_engines() -> dict[str, str]:
+    """Return the precisions of the engines that work with the installed packages, by name."""
+    return {name: precision for name, precision in ENGINES.items() if precision in measurable_precisions()}
 
 
 def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, Any]]:
@@ -135,7 +144,7 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
         "ours": lambda: _new_tokens(model.generate(source, **decoding)),
         "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
     }
-    for name, precision in ENGINES.items():
+    for name, precision in measurable_engines().items():
         engine = Engine(model, SENTENCES, precision=precision, compile=COMPILE, **decoding)
         sides[name] = partial(_first_tokens, engine, source.tolist())
     with tempfile.TemporaryDirectory() as folder, ExitStack() as workers:
@@ -152,31 +161,9 @@ def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, 
     rows = _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
     for row in rows:
         if row["side"] in DTYPES:
-            limit = SENTENCES / seconds_of_products(model, SENTENCES * beams, DTYPES[row["side"]])
-            row["share of products"] = round(row["a second"] / limit, 2)
+            dtype = DTYPES[row["side"]]
+            row["share of products"] = share_of_products(model, dtype, row["a second"], SENTENCES, beams)
     return rows
-
-
-@torch.inference_mode()
-def seconds_of_products(model: Any, rows: int, dtype: torch.dtype) -> float:
-    """Return the time of the matrix products of one decoder step, for that many hypotheses, all weights in turn."""
-    layers = [layer for layer in model.get_decoder().modules() if isinstance(layer, torch.nn.Linear)]
-    source = {id(part) for layer in model.get_decoder().layers for part in _source_projections(layer)}
-    plain = [copy.deepcopy(layer).to(dtype) for layer in (*layers, model.lm_head) if id(layer) not in source]
-    kinds = [plain] if dtype != torch.float32 else [plain, [PackedLinear(layer) for layer in plain]]
-    inputs = {layer.in_features: torch.randn(rows, layer.in_features).to(dtype) for layer in plain}
-    best = float("inf")
-    for kind in kinds * _PRODUCT_ROUNDS:
-        started = time.perf_counter()
-        for layer in kind:
-            layer(inputs[layer.in_features])
-        best = min(best, time.perf_counter() - started)
-    return best
-
-
-def _source_projections(layer: Any) -> list[Any]:
-    """Return the products that are done once for each source."""
-    return [layer.encoder_attn.k_proj, layer.encoder_attn.v_proj]
 
 
 def _first_tokens(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
@@ -267,15 +254,21 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
             }
             pipelines = {
                 name: TranslationPipeline(model, tokenizer, precision=precision, compile=COMPILE)
-                for name, precision in ENGINES.items()
+                for name, precision in measurable_engines().items()
             }
             sides |= {name: partial(_all_at_once, each, texts, decoding) for name, each in pipelines.items()}
             sides |= {name: partial(_own_batches, worker, tokenizer, texts, beams) for name, worker in workers.items()}
             outputs, seconds = in_turns(sides, options.rounds)
             found = _rows(f"stream, {_search_name(beams)}", len(texts), outputs, seconds)
             for row in found:
+                translations, best = outputs[row["side"]], min(seconds[row["side"]])
+                if row["side"] in DTYPES:
+                    speed = sum(map(len, tokenizer(translations)["input_ids"])) / best
+                    at_once = min(len(texts), _BATCH_SIZE if row["side"] == "ours" else usual_slots(beams))
+                    dtype = DTYPES[row["side"]]
+                    row["share of products"] = share_of_products(model, dtype, speed, at_once, beams)
                 if references is not None:
-                    row["BLEU"] = round(score(outputs[row["side"]], references).bleu, 2)
+                    row["BLEU"] = round(score(translations, references).bleu, 2)
             rows += found
             singles: dict[str, Callable[[], list[str]]] = {
                 PEER: partial(_one_at_a_time, partial(in_file_order, marian, tokenizer, beams=beams), texts),

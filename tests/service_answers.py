@@ -1,5 +1,6 @@
 """Compare the answers of the HTTP service with the pipeline that it serves."""
 
+import json
 from typing import Any
 
 from fastapi.testclient import TestClient
@@ -18,11 +19,16 @@ def assert_service_answers_like(translate: Any) -> None:
 
 
 def assert_service_returns_scores_like(translate: Any) -> None:
+    """Check the scores and tokens of some texts."""
+    assert_service_returns(translate, return_scores=True, return_tokens=True)
+
+
+def assert_service_returns(translate: Any, **options: bool) -> None:
     """Check the entries of some texts, requested together with texts alone."""
-    texts, scores = ["A man is sleeping.", "Two dogs.\n\nGrass."], {"return_scores": True, "return_tokens": True}
+    texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
     with TestClient(create_service(translate_with(translate), returned=RETURNED)) as client:
-        found = client.post("/translate", json={"text": texts} | scores).json()["translations"]
+        found = client.post("/translate", json={"text": texts} | options).json()["translations"]
         plain = client.post("/translate", json={"text": texts, "return_scores": False}).json()["translations"]
-    expected = [{"text": answer.pop("translation_text"), **answer} for answer in translate(texts, **scores)]
-    assert found == [[answer] for answer in expected]
+    expected = [{"text": answer.pop("translation_text"), **answer} for answer in translate(texts, **options)]
+    assert found == json.loads(json.dumps([[answer] for answer in expected]))
     assert plain == [[answer["text"]] for answer in expected]

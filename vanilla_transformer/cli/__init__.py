@@ -20,6 +20,7 @@ COMMANDS = {
     "compile": "compile the decoding steps of a model for this machine",
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
     "score": "compute the log-probability of given translations",
+    "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     "average-checkpoints": "average the weights of several checkpoints or models",
     "render-card": "write the model card of a trained model",
     "check-model": "check a model folder before publishing it",

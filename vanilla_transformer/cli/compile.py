@@ -81,7 +81,7 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots:
     torch.set_num_threads(threads)
     start = time.perf_counter()
     for precision in precisions:
-        search = {"num_beams": beams, "max_new_tokens": 64}  # a limit, which steps do not depend on
+        search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 64}  # a limit, which steps do not depend on
         engine = Engine(model, usual_slots(beams), precision=precision, compile=True, **search)
         for number in engine.compile_steps(slots or None):
             step = f"{precision}, {number} sentences at once, {threads} threads"

@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> None:
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            returned=RETURNED if Engine.supports(translate.model) else (),
+            returned=[name for name in RETURNED if _returns(translate.model, name)],
         )
         if options.page:
             service = _add_page(service, translate, name)
@@ -67,6 +67,12 @@ def main(arguments: Sequence[str]) -> None:
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
         print(f"Serving {name} at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it).", flush=True)
         run_server(service, listener, options)
+
+
+def _returns(model: Any, name: str) -> bool:
+    """Tell whether an engine of a model can return the entries that an option adds."""
+    has_heads = bool(getattr(getattr(model, "config", None), "alignment_heads", None))
+    return Engine.supports(model) and (name != "return_alignments" or has_heads)
 
 
 def _is_loopback(host: str) -> bool:

@@ -26,7 +26,14 @@ class TranslateArguments:
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
     json: bool = field(
         default=False,
-        metadata={"help": "Print a JSON object per sentence, with scores and the log-probability of each token."},
+        metadata={
+            "help": "Print a JSON object per sentence, with scores, the log-probability of each token and, if the "
+            "model's configuration has `alignment_heads`, an alignment."
+        },
+    )
+    alignments: bool = field(
+        default=False,
+        metadata={"help": "Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."},
     )
 
 
@@ -37,23 +44,31 @@ def main(arguments: Sequence[str]) -> None:
     model, *sentences = words
     generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
     precision, workers = generate_kwargs.pop("precision", None), parse_workers(generate_kwargs.pop("workers"))
-    if generate_kwargs.pop("json"):
-        generate_kwargs |= {"return_scores": True, "return_tokens": True}
+    for name in ("json", "alignments"):
+        generate_kwargs.pop(name)
     from vanilla_transformer.inference.engine_workers import open_pipeline
 
     sources, texts = tee(sentences or (line.rstrip("\n") for line in sys.stdin))
     with open_pipeline(model, workers, precision, options.num_beams) as translate:
+        if options.json:
+            has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
+            generate_kwargs |= {"return_scores": True, "return_tokens": True, "return_alignments": has_heads}
+        if options.alignments:
+            generate_kwargs["return_alignments"] = True
         answers = translate(sentences or texts, **generate_kwargs)
         for answer, source in zip(answers, sources, strict=True):
-            for line in _lines(source, answer if isinstance(answer, list) else [answer], options.json):
+            for line in _lines(source, answer if isinstance(answer, list) else [answer], options):
                 print(line, flush=True)
 
 
-def _lines(source: str, answers: Sequence[dict[str, Any]], as_json: bool) -> Iterator[str]:
+def _lines(source: str, answers: Sequence[dict[str, Any]], options: TranslateArguments) -> Iterator[str]:
+    from vanilla_transformer.inference.alignments import moses_pairs
     from vanilla_transformer.inference.translations import rename_text
 
-    if as_json:
+    if options.json:
         translations = [rename_text(answer) for answer in answers]
         yield json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
     else:
-        yield from (answer["translation_text"] for answer in answers)
+        for answer in answers:
+            text = answer["translation_text"]
+            yield f"{text} ||| {moses_pairs(source, text, answer['alignment'])}" if options.alignments else text

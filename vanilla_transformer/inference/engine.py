@@ -19,6 +19,7 @@ from vanilla_transformer.generation_vanilla_transformer import check_parameters,
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
+from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
 from .fast_search import is_unchanged
 from .graphed_steps import steps_for
@@ -99,6 +100,7 @@ class Engine:
             the background, with low priority, once that has taken 20 seconds. `True` compiles a size that the
             cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
             graph, and `True` compiles it before, and waits.
+        alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
 
@@ -114,6 +116,7 @@ class Engine:
         num_beams: int | None = None,
         precision: str = "float32",
         compile: bool | str = "auto",
+        alignments: bool = False,
         **options: Any,
     ):
         if type(slots) is not int or slots < 1:
@@ -135,8 +138,9 @@ class Engine:
             raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
         self.lock = threading.Lock()
         self._reader: int | None = None  # the thread that reads a stream
+        self._alignment_heads = alignment_heads_of(model) if alignments else []
         with torch.no_grad():
-            decoder = StaticDecoder(self.model)
+            decoder = StaticDecoder(self.model, self._alignment_heads)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
@@ -144,7 +148,7 @@ class Engine:
         self._prefilled: deque[_PrefilledSource] = deque()
         self.slot_sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.slot_sizes[0], _LEAST_ROOM)
-        self.buffers = SlotBuffers(self.model, self.options.num_beams, first)
+        self.buffers = SlotBuffers(self.model, self.options.num_beams, first, self._alignment_heads)
         self.steps = steps_for(step, compile, self.buffers.room_dimensions())
         self._entries: list[_Entry | None] = [None] * first.slots  # the sentence in each slot
         self._aside: deque[_Aside] = deque()
@@ -315,6 +319,10 @@ class Engine:
         hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)
         entries = self._occupied()
         keys = [entries[slot].key for slot in done]
+        if self._alignment_heads:
+            rows = read_attention(self.model, self._alignment_heads, *self.buffers.arguments, slots, count)
+            lengths = [entries[slot].length for slot in done]
+            hypotheses = [*map(with_attention, hypotheses, rows, lengths)]
         self._free(done)
         return list(zip(keys, hypotheses, strict=True))
 

@@ -47,6 +47,31 @@ def score_tokens(
     return [results[index] for index in range(len(sizes))]
 
 
+@torch.inference_mode()
+def cross_attentions(
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    heads: Sequence[tuple[int, int]],
+) -> Iterator[Tensor]:
+    """
+    Yield the attention of heads, each a layer and a number, to a source when each target token is predicted.
+
+    The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are computed one by
+    one. The model's attention implementation becomes `"eager"`, since no other one returns weights.
+
+    Raises:
+        ValueError: A text is longer than the learned positions.
+    """
+    _check_positions(model.config, [*sources, *targets])
+    model.set_attn_implementation("eager")
+    start, device = model.generation_config.decoder_start_token_id, model.device
+    for source, target in zip(sources, targets, strict=True):
+        ids, previous = (torch.tensor([row], device=device) for row in (source, [start, *target[:-1]]))
+        outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
+        yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
+
+
 def plan_batches(
     sizes: Sequence[tuple[int, int]], max_tokens: int, same_source_length: bool = False
 ) -> Iterator[list[int]]:
@@ -109,4 +134,4 @@ def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-__all__ = ["plan_batches", "score_tokens"]
+__all__ = ["cross_attentions", "plan_batches", "score_tokens"]

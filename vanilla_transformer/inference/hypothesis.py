@@ -23,12 +23,15 @@ class Hypothesis(NamedTuple):
         score: `log_probability` divided by the length penalty.
         log_probability: The sum of `token_log_probabilities`.
         token_log_probabilities: The log-probability of each token, given the source and the tokens before it.
+        attention: For each token, how the alignment heads attended to the tokens of the source when it was predicted;
+            None unless the engine keeps `alignments`.
     """
 
     tokens: list[int]
     score: float
     log_probability: float
     token_log_probabilities: list[float]
+    attention: list[list[float]] | None = None
 
 
 def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: SearchOptions) -> list[list[Hypothesis]]:

@@ -9,7 +9,7 @@ from torch.utils import _pytree as pytree
 
 from .device_copies import to_device
 from .prefill import Prefilled
-from .static_decoder import SlotMemory
+from .static_decoder import AlignmentHeads, SlotMemory
 from .static_search import SearchState
 
 # Slots times positions of other sizes whose tensors are kept: allocating takes longer than copying, and on a GPU the
@@ -32,10 +32,11 @@ class SlotBuffers:
         model: The model that decodes.
         beams: Beams of each slot.
         size: The first size.
+        alignment_heads: Heads of cross-attention whose queries are kept.
     """
 
-    def __init__(self, model: Any, beams: int, size: SlotSize):
-        self._model, self._beams = model, beams
+    def __init__(self, model: Any, beams: int, size: SlotSize, alignment_heads: AlignmentHeads = ()):
+        self._model, self._beams, self._alignment_heads = model, beams, alignment_heads
         self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, SlotMemory]]()
         self.size = size
@@ -92,7 +93,7 @@ class SlotBuffers:
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
         state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
-        return state, SlotMemory.empty(self._model, size.slots, self._beams, size.room)
+        return state, SlotMemory.empty(self._model, size.slots, self._beams, size.room, self._alignment_heads)
 
 
 def _rows(state: SearchState, memory: SlotMemory) -> Iterator[Tensor]:

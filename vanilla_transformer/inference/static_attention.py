@@ -13,6 +13,7 @@ Letters in shapes: B slots, N beams, R room for positions of the source or the t
 positions, D d_model, H heads, K head width.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -29,11 +30,13 @@ class Moment(NamedTuple):
 
     Attributes:
         time: Position of the tokens in the target, `(B,)`.
+        done: Slots whose sentences are done, `(B,)`.
         ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
         past, source: Masks to add to the scores of positions of the target and of the source, `(B, 1, 1, R)`.
     """
 
     time: Tensor
+    done: Tensor
     ancestors: Tensor
     past: Tensor
     source: Tensor
@@ -89,7 +92,16 @@ class StaticSelfAttention(nn.Module):
 
 
 class StaticCrossAttention(nn.Module):
-    """The static form of softmax cross-attention."""
+    """
+    The static form of softmax cross-attention.
+
+    Args:
+        kept_heads: Heads whose queries are kept, from which [`read_attention`] computes their attention.
+    """
+
+    def __init__(self, kept_heads: Sequence[int] = ()):
+        super().__init__()
+        self.kept_heads = tuple(kept_heads)
 
     @staticmethod
     def source_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
@@ -100,10 +112,19 @@ class StaticCrossAttention(nn.Module):
         """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, S, K)`."""
         return KeysAndValues(*attention.project(states))
 
-    def forward(self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues) -> Tensor:
-        """Map `(B, N, D)` to `(B, N, D)`."""
+    def forward(
+        self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues, queries: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Map `(B, N, D)` to `(B, N, D)`. Write the queries of the kept heads into `queries`, `(B, R, N, K)` each."""
         query = attention.split_heads(attention.q_proj(states))  # (B, H, N, K)
+        for head, memory in zip(self.kept_heads, queries, strict=True):
+            place = torch.arange(len(states), device=states.device), moment.time
+            kept = torch.where(moment.done[:, None, None], memory[place], query[:, head])
+            memory.index_put_(place, kept)
         return attention.out_proj(attend(query, *source, moment.source, attention.scaling))
+
+    def extra_repr(self) -> str:
+        return f"kept_heads={self.kept_heads}" if self.kept_heads else ""  # in the identity of a compiled step
 
 
 def zeros_like_heads(attention: Any, count: int, slots: int, *sizes: int) -> list[Tensor]:

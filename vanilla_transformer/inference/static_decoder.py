@@ -11,7 +11,7 @@ Letters in shapes: B slots, N beams, R room for positions of the source or the t
 positions, D d_model, V vocabulary.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,13 +50,19 @@ CROSS_ATTENTIONS: dict[type, Any] = {
     VanillaTransformerAttention: StaticCrossAttention,
     VanillaTransformerLinearAttention: StaticLinearCrossAttention,
 }
+AlignmentHeads = Sequence[tuple[int, int]]  # each a layer of the decoder and a head of its cross-attention
 
 
 class LayerMemory(NamedTuple):
-    """The memory of one layer's attentions: of the target, and of the source or the prompt."""
+    """
+    The memory of one layer's attentions: of the target, and of the source or the prompt.
+
+    `queries` has the queries of each head whose attention to the source is kept, `(B, R, N, K)`.
+    """
 
     own: Any
     source: Any
+    queries: list[Tensor]
 
 
 class SlotMemory(NamedTuple):
@@ -76,7 +82,9 @@ class SlotMemory(NamedTuple):
     layers: list[LayerMemory]
 
     @classmethod
-    def empty(cls, model: Any, slots: int, beams: int, room: int) -> "SlotMemory":
+    def empty(
+        cls, model: Any, slots: int, beams: int, room: int, alignment_heads: AlignmentHeads = ()
+    ) -> "SlotMemory":
         """Allocate memory for the decoder of a model. Learned positions beyond the last one repeat it."""
         decoder, follows_prompt = model.get_decoder(), not model.config.is_encoder_decoder
         first_states = torch.zeros(slots, model.config.d_model, dtype=model.dtype, device=model.device)
@@ -87,7 +95,10 @@ class SlotMemory(NamedTuple):
             positions=decoder.embed_positions(steps[None])[0].to(model.dtype),
             source_lengths=torch.ones(slots, dtype=torch.long, device=model.device),
             first_states=[first_states] if follows_prompt else [],
-            layers=[_empty_memory(layer, slots, beams, room) for layer in decoder.layers],
+            layers=[
+                _empty_memory(layer, slots, beams, room, len(heads_of_layer(alignment_heads, index)))
+                for index, layer in enumerate(decoder.layers)
+            ],
         )
 
     def rows(self) -> Iterator[Tensor]:
@@ -96,6 +107,7 @@ class SlotMemory(NamedTuple):
         yield self.source_lengths
         for layer in self.layers:
             yield from layer.own
+            yield from layer.queries
 
     def prefilled(self) -> Iterator[Tensor]:
         """Yield the tensors that a source or a prompt fills when it enters, in the order of [`prefill`]."""
@@ -110,23 +122,28 @@ class StaticDecoder(nn.Module):
 
     Args:
         model: A model whose decoder [`has_static_form`].
+        alignment_heads: Heads of cross-attention whose queries are kept.
     """
 
-    def __init__(self, model: Any):
+    def __init__(self, model: Any, alignment_heads: AlignmentHeads = ()):
         super().__init__()
         decoder, self._config = model.get_decoder(), model.config
         self.follows_prompt = not model.config.is_encoder_decoder
         self.is_reversible = getattr(model.config, "reversible", False)
         self.embed_tokens, self.layer_norm, self.lm_head = decoder.embed_tokens, decoder.layer_norm, model.lm_head
-        self.layers = nn.ModuleList(StaticDecoderLayer(layer) for layer in decoder.layers)
+        self.layers = nn.ModuleList(
+            StaticDecoderLayer(layer, heads_of_layer(alignment_heads, index))
+            for index, layer in enumerate(decoder.layers)
+        )
 
-    def forward(self, tokens: Tensor, time: Tensor, ancestors: Tensor, memory: SlotMemory) -> Tensor:
+    def forward(self, tokens: Tensor, time: Tensor, done: Tensor, ancestors: Tensor, memory: SlotMemory) -> Tensor:
         """
         Compute the logits `(B, N, V)` after one more token of each beam, in float32.
 
         Args:
             tokens: `(B, N)`. After a prompt, those at time 0 are not used: the prompt's last token is at this time.
             time: Position of these tokens in the target, `(B,)`.
+            done: Slots whose sentences are done, `(B,)`.
             ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
             memory: Updated in place.
         """
@@ -136,7 +153,7 @@ class StaticDecoder(nn.Module):
         if self.follows_prompt:
             past = past & (steps > 0)  # the memory of the prompt has its last token
             positions = time + memory.source_lengths - 1
-        moment = Moment(time, ancestors, *(additive(seen)[:, None, None] for seen in (past, source)))
+        moment = Moment(time, done, ancestors, *(additive(seen)[:, None, None] for seen in (past, source)))
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
         states = self._run_layers(states, moment, memory.layers)
         states = states if self.layer_norm is None else self.layer_norm(states)
@@ -158,14 +175,14 @@ class StaticDecoder(nn.Module):
 
 
 class StaticDecoderLayer(nn.Module):
-    """A decoder layer for one token of each beam."""
+    """A decoder layer for one token of each beam. The queries of `kept_heads` of cross-attention are kept."""
 
-    def __init__(self, layer: Any):
+    def __init__(self, layer: Any, kept_heads: Sequence[int] = ()):
         super().__init__()
         self.layer = layer
         self.self_attn = SELF_ATTENTIONS[type(layer.self_attn)](layer.self_attn)
         if layer.has_cross_attention:
-            self.encoder_attn = CROSS_ATTENTIONS[type(layer.encoder_attn)]()
+            self.encoder_attn = CROSS_ATTENTIONS[type(layer.encoder_attn)](*([kept_heads] if kept_heads else []))
 
     def forward(self, states: Tensor, moment: Moment, memory: LayerMemory) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
@@ -187,7 +204,7 @@ class StaticDecoderLayer(nn.Module):
             return self.self_attn(layer.self_attn, states, moment, memory.own, prompt)
 
         def attend_to_source(states: Tensor) -> Tensor:
-            return self.encoder_attn(layer.encoder_attn, states, moment, memory.source)
+            return self.encoder_attn(layer.encoder_attn, states, moment, memory.source, memory.queries)
 
         sublayers = [(layer.self_attn_layer_norm, attend_to_target)]
         if layer.has_cross_attention:
@@ -200,13 +217,20 @@ def _alone(sublayer: Callable[[Tensor], Tensor], states: Tensor, *_: Any) -> Ten
     return sublayer(states)
 
 
-def _empty_memory(layer: Any, slots: int, beams: int, room: int) -> LayerMemory:
+def heads_of_layer(heads: AlignmentHeads, layer: int) -> list[int]:
+    """Return the heads of one layer."""
+    return [head for its_layer, head in heads if its_layer == layer]
+
+
+def _empty_memory(layer: Any, slots: int, beams: int, room: int, kept_heads: int) -> LayerMemory:
     self_attn = SELF_ATTENTIONS[type(layer.self_attn)]
     own = self_attn.own_memory(layer.self_attn, slots, beams, room)
     if not layer.has_cross_attention:
-        return LayerMemory(own, self_attn.prompt_memory(layer.self_attn, slots, room))
+        return LayerMemory(own, self_attn.prompt_memory(layer.self_attn, slots, room), [])
     cross = CROSS_ATTENTIONS[type(layer.encoder_attn)]
-    return LayerMemory(own, cross.source_memory(layer.encoder_attn, slots, room))
+    source = cross.source_memory(layer.encoder_attn, slots, room)
+    queries = [source.keys.new_zeros(slots, room, beams, source.keys.shape[-1]) for _ in range(kept_heads)]
+    return LayerMemory(own, source, queries)
 
 
 def has_static_form(decoder: Any) -> bool:
@@ -225,4 +249,5 @@ def joined_linears(decoder: Any) -> list[Any]:
     return [linear for each in attentions for linear in SELF_ATTENTIONS[type(each)].inputs_of(each)]
 
 
-__all__ = ["LayerMemory", "SlotMemory", "StaticDecoder", "has_static_form", "joined_linears"]
+__all__ = ["AlignmentHeads", "LayerMemory", "SlotMemory", "StaticDecoder", "has_static_form", "heads_of_layer"]
+__all__ += ["joined_linears"]

@@ -74,7 +74,7 @@ class StaticLinearCrossAttention(nn.Module):
         seen = torch.arange(states.shape[1], device=states.device) < lengths[:, None]  # (W, S)
         return Sums((_features(keys) * seen[:, None, :, None]).transpose(-1, -2) @ _with_ones(values))
 
-    def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums) -> Tensor:
+    def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
         query = attention.split_heads(attention.q_proj(states))  # (B, H, N, K)
         return attention.out_proj(_divide(_features(query) @ source.sums, states))

@@ -138,7 +138,7 @@ class SearchStep(nn.Module):
         ancestors = torch.where(here, beams[:, None], state.ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         state.log_probabilities.index_put_((slots, state.time), state.scores)
-        logits = self.decoder(state.last_tokens, state.time, ancestors, memory)  # (B, N, V)
+        logits = self.decoder(state.last_tokens, state.time, state.done, ancestors, memory)  # (B, N, V)
         log_scale = state.scores - logits.logsumexp(dim=-1)  # (B, N): from logits to log-probabilities of hypotheses
         if self.options.min_new_tokens:
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)

@@ -6,12 +6,13 @@ from typing import Any
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
+from .alignments import Link, align, token_spans
 from .ctranslate2 import load_ctranslate2
 from .engine import Engine
 from .engine_pool import EnginePool
 from .hypothesis import Hypothesis
 from .parallel_batches import map_batches
-from .translations import ReturnOptions, build_translation, join_entries, split_options
+from .translations import ReturnOptions, build_translation, join_entries, shift_sources, split_options
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -29,8 +30,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds
     `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
-    a text of several segments, log-probabilities add up, and the score is the mean of the segments' scores. An
-    [`Engine`] decodes these calls, so requests that it does not decode raise a `ValueError`.
+    a text of several segments, log-probabilities add up, and the score is the mean of the segments' scores.
+    `return_alignments=True` adds `alignment`, a list of [`Link`]s from characters of the text to characters of its
+    translation, if the model's configuration has `alignment_heads`. An [`Engine`] decodes these calls, so requests
+    that it does not decode raise a `ValueError`.
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
@@ -69,7 +72,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         returned, options = split_options(options)
-        engine = self._engines.find(self.model, options, returned.requested())
+        engine = self._engines.find(self.model, options, returned.requested(), returned.return_alignments)
         if engine is None:
             return super()._generate(sentences, batch_size, options, report)
         return self._generate_by(engine, sentences, self._num_return_sequences(options), returned, report)
@@ -79,6 +82,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     ) -> list[list[Any]]:
         """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
         encoded = self._encode(sentences)
+        spans = token_spans(self.tokenizer, sentences) if returned.return_alignments else None
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
         found = dict[int, list[Hypothesis]]()
         for position, hypotheses in engine.translate_stream((encoded[index] for index in order), count):
@@ -87,8 +91,13 @@ class TranslationPipeline(CarriedTranslationPipeline):
         flat = [hypothesis for index in range(len(sentences)) for hypothesis in found[index]]
         translations: list[Any] = self.postprocess([hypothesis.tokens for hypothesis in flat])
         if returned.requested():
-            pairs = zip(translations, flat, strict=True)
-            translations = [build_translation(text, each, self.tokenizer, returned) for text, each in pairs]
+            links = [list[Link]() for _ in flat]
+            if spans is not None:
+                sources = [pair for pair in zip(sentences, spans, strict=True) for _ in range(count)]
+                rows = zip(sources, translations, flat, strict=True)
+                links = [align(*source, text, each, self.tokenizer) for source, text, each in rows]
+            columns = zip(translations, flat, links, strict=True)
+            translations = [build_translation(*each, self.tokenizer, returned) for each in columns]
         return [translations[start : start + count] for start in range(0, len(translations), count)]
 
     def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
@@ -96,7 +105,14 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if not returned.requested():
             return super()._answer(segments, translations, options)
         answer = super()._answer(segments, [each.text for each in translations], options)
-        return answer | join_entries(translations, returned)
+        return answer | join_entries(segments, translations, returned)
+
+    def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
+        answers = super()._translate(batch_size, progress_bar, options, texts)
+        if split_options(options)[0].return_alignments:
+            for text, answer in zip(texts, answers, strict=True):
+                shift_sources(answer, len(text) - len(text.lstrip()))  # white space before the first segment
+        return answers
 
 
 __all__ = ["TranslationPipeline"]

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
+from vanilla_transformer.pipeline_vanilla_transformer import Segment
+
+from .alignments import Link
 from .hypothesis import Hypothesis
 from .token_texts import token_texts
 
@@ -14,6 +17,7 @@ class ReturnOptions:
 
     return_scores: bool = False
     return_tokens: bool = False
+    return_alignments: bool = False
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -43,27 +47,34 @@ class Translation(NamedTuple):
     Attributes:
         score, log_probability: See [`Hypothesis`].
         tokens: `{"text": …, "log_probability": …}` for each token, EOS included.
+        alignment: Links between the segment and its translation.
     """
 
     text: str
     score: float
     log_probability: float
     tokens: list[dict[str, Any]]
+    alignment: list[Link]
 
 
-def build_translation(text: str, hypothesis: Hypothesis, tokenizer: Any, options: ReturnOptions) -> Translation:
+def build_translation(
+    text: str, hypothesis: Hypothesis, alignment: list[Link], tokenizer: Any, options: ReturnOptions
+) -> Translation:
     """Return a hypothesis as text, with its tokens if they are requested."""
     texts = token_texts(tokenizer, hypothesis.tokens) if options.return_tokens else []
     tokens = [
         {"text": token, "log_probability": value}
         for token, value in zip(texts, hypothesis.token_log_probabilities, strict=bool(texts))
     ]
-    return Translation(text, hypothesis.score, hypothesis.log_probability, tokens)
+    return Translation(text, hypothesis.score, hypothesis.log_probability, tokens, alignment)
 
 
-def join_entries(translations: Sequence[Translation], options: ReturnOptions) -> dict[str, Any]:
+def join_entries(
+    segments: Sequence[Segment], translations: Sequence[Translation], options: ReturnOptions
+) -> dict[str, Any]:
     """Return the requested entries of a text, given the translation of each of its segments.
 
+    Alignments count the characters of the text from its first segment, and of the joined translation.
     The log-probability is the sum over the segments, and the score is their mean: so n-best lists stay in order. A
     blank text has no segments, and its empty translation is certain: both are 0.
     """
@@ -73,7 +84,24 @@ def join_entries(translations: Sequence[Translation], options: ReturnOptions) ->
         entries["log_probability"] = float(sum(each.log_probability for each in translations))
     if options.return_tokens:
         entries["tokens"] = [token for each in translations for token in each.tokens]
+    if options.return_alignments:
+        entries["alignment"] = _join_links(segments, translations)
     return entries
+
+
+def shift_sources(answer: Any, characters: int) -> None:
+    """Move the sources of an answer's links, or of the links of n-best answers, by so many characters."""
+    for each in answer if isinstance(answer, list) else [answer]:
+        each["alignment"] = [link.shift(characters, 0) for link in each["alignment"]]
+
+
+def _join_links(segments: Sequence[Segment], translations: Sequence[Translation]) -> list[Link]:
+    links, source, target = list[Link](), 0, 0
+    for segment, translation in zip(segments, translations, strict=True):
+        links += [link.shift(source, target) for link in translation.alignment]
+        source += len(segment.text + segment.separator)
+        target += len(translation.text + (segment.separator or " "))
+    return links
 
 
 def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,4 +110,5 @@ def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
     return {"text": entries.pop("translation_text"), **entries}
 
 
-__all__ = ["ReturnOptions", "Translation", "build_translation", "join_entries", "rename_text", "split_options"]
+__all__ = ["ReturnOptions", "Translation", "build_translation", "join_entries", "rename_text", "shift_sources"]
+__all__ += ["split_options"]

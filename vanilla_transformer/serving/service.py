@@ -32,9 +32,11 @@ _BODY = {
         "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
         "return_scores": {"type": "boolean", "default": False},
         "return_tokens": {"type": "boolean", "default": False},
+        "return_alignments": {"type": "boolean", "default": False},
     },
 }
-RETURNED = ("return_scores", "return_tokens")  # entries of the body that turn strings of the answer into objects
+# Entries of the body that turn strings of the answer into objects.
+RETURNED = ("return_scores", "return_tokens", "return_alignments")
 _OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}}}
 
 
@@ -194,14 +196,16 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> tuple[Any, Any, tuple[
     if not isinstance(content, dict) or "text" not in content:
         raise Refusal(422, "The body must be a JSON object with the entry `text`.")
     if content.keys() - {"text", "num_return_sequences", *RETURNED}:
-        names = "`text`, `num_return_sequences`, `return_scores` and `return_tokens`"
+        names = ", ".join(f"`{name}`" for name in ("text", "num_return_sequences", *RETURNED))
         raise Refusal(422, f"The body may have the entries {names} only.")
     for name in RETURNED:
         if type(content.get(name, False)) is not bool:
             raise Refusal(422, f"`{name}` must be true or false.")
     returned = tuple(name for name in RETURNED if content.get(name))
-    if not set(returned) <= set(known):
-        raise Refusal(422, f"The model of this service has no scores. Leave `{returned[0]}` out.")
+    for name in returned:
+        if name not in known:
+            lacking = name.removeprefix("return_")
+            raise Refusal(422, f"The model of this service has no {lacking}. Leave `{name}` out.")
     texts = content["text"]
     return [texts] if isinstance(texts, str) else texts, content.get("num_return_sequences", 1), returned
 

@@ -1,0 +1,74 @@
+"""Heads of cross-attention are ranked by the words that they align, and the best one is stored."""
+
+import random
+
+import pytest
+import torch
+
+from tests.tiny import tiny_long_model, tiny_model
+from vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.cli import main
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.evaluation.alignment_heads import align_given, rank_alignment_heads
+from vanilla_transformer.evaluation.lexical_alignments import align_lexically
+from vanilla_transformer.file_utils import save_model_folder
+
+PAIRS = [
+    SentencePair("A man is sleeping.", "Ein Mann schläft."),
+    SentencePair("Two dogs run across the green grass.", "Zwei Hunde laufen über das grüne Gras."),
+]
+HEADS = [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_rank_alignment_heads_finds_the_head_that_gave_the_alignments(tiny_tokenizer):
+    model = tiny_model(decoder_layers=2)
+    rows = [*align_given(model, tiny_tokenizer, PAIRS, HEADS)]
+    for place, head in enumerate(HEADS):
+        best, *others = rank_alignment_heads(model, tiny_tokenizer, PAIRS, [row[place] for row in rows])
+        assert (best.layer, best.head, best.error) == (*head, 0.0)
+        assert [each.error for each in others] == sorted(each.error for each in others) and others[0].error > 0
+        assert len(others) == 3
+
+
+def test_align_lexically_finds_words_that_occur_together():
+    draw, words = random.Random(0), {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
+    sources = [draw.sample([*words], 3) for _ in range(40)]
+    pairs = [SentencePair(" ".join(each), " ".join(words[word] for word in reversed(each))) for each in sources]
+    assert align_lexically(pairs) == [{(0, 2), (1, 1), (2, 0)}] * 40
+
+
+def test_choose_alignment_head_stores_the_best_head(tiny_tokenizer, tmp_path, capsys):
+    model = tiny_model(decoder_layers=2)
+    folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
+    (tmp_path / "en").write_text("".join(f"{pair.source}\n" for pair in PAIRS))
+    (tmp_path / "de").write_text("".join(f"{pair.target}\n" for pair in PAIRS))
+    rows = align_given(model, tiny_tokenizer, PAIRS, [(1, 0)])
+    lines = (" ".join(f"{here}-{there}" for here, there in links) + "\n" for (links,) in rows)
+    (tmp_path / "align").write_text("".join(lines))
+    files = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "de")]
+    assert main(["choose-alignment-head", str(folder), *files, "--alignments", str(tmp_path / "align")]) == 0
+    assert "layer 1, head 0: alignment error rate 0.0% against the given" in capsys.readouterr().out
+    config = VanillaTransformerConfig.from_pretrained(folder)
+    assert config.alignment_heads == [[1, 0]] and config.d_model == model.config.d_model
+    assert main(["choose-alignment-head", str(folder), *files]) == 0
+    assert "against IBM model 1" in capsys.readouterr().out
+    assert main(["translate", str(folder), "A man.", "--num_beams", "1", "--alignments"]) == 0
+
+
+def test_rank_alignment_heads_names_models_without_weights(tiny_tokenizer):
+    with pytest.raises(ValueError, match="softmax cross-attention, got VanillaTransformerLinearAttention"):
+        rank_alignment_heads(tiny_long_model(cross_attention_type="linear_attention"), tiny_tokenizer, PAIRS)
+    with pytest.raises(ValueError, match="There must be sentences to choose an alignment head on, got none"):
+        rank_alignment_heads(tiny_model(), tiny_tokenizer, [])
+
+
+def test_choose_alignment_head_needs_a_folder(tmp_path, capsys):
+    assert main(["choose-alignment-head", "name/of-hub", "--source", "a", "--target", "b"]) == 2
+    assert "error: The model must be a folder, whose config.json can be changed" in capsys.readouterr().err
+
+
+def test_align_given_follows_the_model_on_a_single_pair(tiny_tokenizer):
+    torch.manual_seed(0)
+    together = [*align_given(tiny_model(), tiny_tokenizer, PAIRS, [(0, 1)])]
+    alone = [row for pair in PAIRS for row in align_given(tiny_model(), tiny_tokenizer, [pair], [(0, 1)])]
+    assert together == alone

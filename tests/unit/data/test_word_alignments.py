@@ -1,0 +1,33 @@
+"""Alignments in the format of Moses are read, checked and compared."""
+
+import pytest
+
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.word_alignments import alignment_error_rate, parse_alignment, read_alignments
+
+PAIRS = [SentencePair("a b c", "x y"), SentencePair("a", "x")]
+
+
+def test_read_alignments_returns_the_pairs_of_each_line(tmp_path):
+    (tmp_path / "text.align").write_text("0-0 2-1  1-1\n\n")
+    assert read_alignments(tmp_path / "text.align", PAIRS) == [{(0, 0), (2, 1), (1, 1)}, set()]
+
+
+@pytest.mark.parametrize("text", ["0-2", "3-0", "0", "0-", "a-b", "0-0-0", "-1-0", "0-99999999999"])
+def test_parse_alignment_names_the_wrong_pair(text):
+    rule = "must have pairs such as 0-1 of 3 words of the source and 2 of the target, got"
+    with pytest.raises(ValueError, match=f"{rule} '{text}' in line 7 of f"):
+        parse_alignment(f"0-0 {text}", PAIRS[0], "line 7 of f")
+
+
+def test_read_alignments_counts_lines(tmp_path):
+    (tmp_path / "text.align").write_text("0-0\n")
+    with pytest.raises(ValueError, match="text.align must have a line for each of 2 pairs of sentences, got 1"):
+        read_alignments(tmp_path / "text.align", PAIRS)
+
+
+def test_alignment_error_rate_counts_both_sides():
+    assert alignment_error_rate([{(0, 0)}, set()], [{(0, 0)}, set()]) == 0.0
+    assert alignment_error_rate([{(0, 0), (1, 1)}], [{(0, 0), (2, 1)}]) == 0.5
+    assert alignment_error_rate([{(0, 0)}], [{(1, 1)}]) == 1.0
+    assert alignment_error_rate([set()], [set()]) == 0.0

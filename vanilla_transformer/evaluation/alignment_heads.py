@@ -1,0 +1,77 @@
+"""Choose the head of cross-attention that aligns words best, on given translations."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.word_alignments import WordPair, alignment_error_rate
+from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.inference.alignment_heads import check_cross_attention
+from vanilla_transformer.inference.alignments import link_units, linked_words, token_spans
+from vanilla_transformer.inference.forced_decoding import cross_attentions
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+from .lexical_alignments import align_lexically
+
+
+class HeadError(NamedTuple):
+    """A head of a decoder layer's cross-attention, and its alignment error rate, from 0 to 1."""
+
+    layer: int
+    head: int
+    error: float
+
+
+def rank_alignment_heads(
+    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], expected: Sequence[set[WordPair]] | None = None
+) -> list[HeadError]:
+    """Return all heads, best first.
+
+    Args:
+        expected: The aligned words of each pair, see [`read_alignments`]. By default the heads are compared with the
+            alignments of [`align_lexically`], and their order matters more than their errors.
+
+    Raises:
+        ValueError: The model has no softmax cross-attention, there are no pairs, or the tokenizer is not a fast one.
+    """
+    check_cross_attention(model)
+    if not pairs:
+        raise ValueError("There must be sentences to choose an alignment head on, got none.")
+    expected = align_lexically(pairs) if expected is None else expected
+    config = model.config
+    heads = [(layer, head) for layer in range(config.decoder_layers) for head in range(config.decoder_attention_heads)]
+    found: dict[tuple[int, int], list[set[WordPair]]] = {each: [] for each in heads}
+    for aligned in align_given(model, tokenizer, pairs, heads):
+        for each, links in zip(heads, aligned, strict=True):
+            found[each].append(links)
+    errors = [HeadError(*each, alignment_error_rate(found[each], expected)) for each in heads]
+    return sorted(errors, key=lambda each: each.error)
+
+
+def align_given(
+    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], heads: Sequence[tuple[int, int]]
+) -> Iterator[list[set[WordPair]]]:
+    """Yield the words that each head aligns, for each pair in order, by forced decoding of its target."""
+    sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
+    spans = token_spans(tokenizer, sources), token_spans(tokenizer, targets)
+    encoded = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets)
+    attentions = cross_attentions(model, *encoded, heads)
+    for source, target, source_spans, target_spans, rows in zip(sources, targets, *spans, attentions, strict=True):
+        links = [link_units(source, source_spans, target, target_spans, attention) for attention in rows]
+        yield [linked_words(source, target, each) for each in links]
+
+
+def store_alignment_heads(folder: str | Path, heads: Sequence[tuple[int, int]]) -> None:
+    """Write `alignment_heads` to the configuration of a model folder.
+
+    Raises:
+        OSError: The folder has no configuration, or it cannot be written.
+    """
+    path = Path(folder) / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) | {"alignment_heads": [[*head] for head in heads]}
+    write_text_atomically(path, json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+__all__ = ["HeadError", "align_given", "rank_alignment_heads", "store_alignment_heads"]

@@ -1,0 +1,92 @@
+"""
+The attention of a few heads over the source, for each token of a hypothesis: what alignments are made of.
+
+The engine keeps the queries of these heads, which are few numbers. Their attention is computed when
+a sentence is done.
+
+Letters in shapes: B slots, N beams, R room for positions of the source or the target, K head width.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
+
+from .device_copies import HostCopy
+from .hypothesis import Hypothesis
+from .static_attention import additive
+from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
+from .static_search import SearchState
+
+CHOOSE = "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
+
+
+def alignment_heads_of(model: Any) -> list[tuple[int, int]]:
+    """Return the layer and the number of each head in `config.alignment_heads`.
+
+    Raises:
+        ValueError: The configuration names no heads, or heads that the model does not have.
+    """
+    check_cross_attention(model)
+    heads, config = getattr(model.config, "alignment_heads", None), model.config
+    if not heads:
+        raise ValueError(f"The model's configuration must have `alignment_heads`, got none. {CHOOSE}")
+    pairs = heads if isinstance(heads, list | tuple) else [heads]
+    sizes = config.decoder_layers, config.decoder_attention_heads
+    if not all(_is_head(pair, sizes) for pair in pairs):
+        rule = f"[layer, head] pairs of {sizes[0]} layers and {sizes[1]} heads, counted from 0"
+        raise ValueError(f"`alignment_heads` must be a list of {rule}, got {heads!r}.")
+    return [(layer, head) for layer, head in pairs]
+
+
+def check_cross_attention(model: Any) -> None:
+    """Check that a model of this package attends to its source with weights that sum to 1.
+
+    Raises:
+        ValueError: It does not.
+    """
+    layers = getattr(model.get_decoder(), "layers", []) if hasattr(model, "get_decoder") else []
+    kinds = {type(getattr(layer, "encoder_attn", None)) for layer in layers}
+    if kinds != {VanillaTransformerAttention}:
+        found = ", ".join(sorted("none" if kind is type(None) else kind.__name__ for kind in kinds)) or "none"
+        raise ValueError(f"Alignments need a model of this package with softmax cross-attention, got {found}.")
+
+
+def read_attention(
+    model: Any, heads: AlignmentHeads, state: SearchState, memory: SlotMemory, slots: Tensor, count: int
+) -> list[list[list[list[float]]]]:
+    """Return the mean attention of the heads in each step of the `count` best hypotheses of each given slot."""
+    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[..., None]  # (slots, R, count, 1)
+    seen = torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]  # (slots, R)
+    found = list[Tensor]()
+    for layer, own in enumerate(memory.layers):
+        for head, queries in zip(heads_of_layer(heads, layer), own.queries, strict=True):
+            written = queries[slots].gather(2, lines.expand(-1, -1, -1, queries.shape[-1]))  # (slots, R, count, K)
+            scaling = model.get_decoder().layers[layer].encoder_attn.scaling
+            keys = own.source.keys[slots, head]  # (slots, R, K)
+            scores = (written * scaling).transpose(1, 2) @ keys[:, None].transpose(-1, -2)  # (slots, count, R, R)
+            found.append(nn.functional.softmax(scores.float() + additive(seen)[:, None, None], dim=-1))
+    (rows,) = HostCopy(torch.stack(found).mean(dim=0)).wait()
+    return rows
+
+
+def with_attention(hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length: int) -> list[Hypothesis]:
+    """Return the hypotheses of a source of some length with their attention, given what [`read_attention`] returns."""
+    return [
+        each._replace(attention=[weights[:length] for weights in steps[: len(each.tokens)]])
+        for each, steps in zip(hypotheses, rows, strict=True)
+    ]
+
+
+def _is_head(pair: Any, sizes: tuple[int, int]) -> bool:
+    return (
+        isinstance(pair, list | tuple)
+        and [type(value) for value in pair] == [int, int]
+        and all(0 <= value < size for value, size in zip(pair, sizes, strict=True))
+    )
+
+
+__all__ = ["CHOOSE", "alignment_heads_of", "check_cross_attention", "read_attention", "with_attention"]

@@ -1,0 +1,148 @@
+"""
+From the attention between tokens to the alignment of words.
+
+A unit is a run of letters and digits, one Chinese or Japanese character, or one punctuation mark. The attention of a
+unit is the mean over its tokens, summed over the tokens of each unit of the source. A unit of the translation is
+linked to the unit of the source to which it attends most, and to others to which it attends at least half as much.
+
+Letters in shapes: T target tokens, S source tokens.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .hypothesis import Hypothesis
+from .token_texts import token_texts
+
+Span = tuple[int, int]
+_LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
+_SHARE_OF_BEST = 0.5
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
+_UNIT = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|[^\w\s]")
+
+
+class Link(NamedTuple):
+    """Characters of a source that became characters of its translation, and the attention between them, up to 1."""
+
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    weight: float
+
+    def shift(self, source: int, target: int) -> "Link":
+        """Return the link in texts with so many more characters before."""
+        start, end = self.source_start + source, self.source_end + source
+        return Link(start, end, self.target_start + target, self.target_end + target, self.weight)
+
+
+def align(source: str, source_spans: Sequence[Span], text: str, hypothesis: Hypothesis, tokenizer: Any) -> list[Link]:
+    """Return the links between a source and its translation, in the order of the translation.
+
+    Args:
+        source_spans: The characters of each token of the source, as [`token_spans`] returns them.
+        text: The translation, without white space at its ends.
+        hypothesis: Its tokens, with attention.
+    """
+    assert hypothesis.attention is not None
+    target_spans = spans_of_tokens(token_texts(tokenizer, hypothesis.tokens), hypothesis.tokens, text, tokenizer)
+    return link_units(source, source_spans, text, target_spans, torch.tensor(hypothesis.attention))
+
+
+def link_units(
+    source: str, source_spans: Sequence[Span], target: str, target_spans: Sequence[Span], attention: Tensor
+) -> list[Link]:
+    """Return the links between the units of two texts, given the attention of their tokens, `(T, S)`."""
+    source_units, target_units = split_units(source), split_units(target)
+    if not source_units or not target_units:
+        return []
+    of_source = _shares(source_spans[: attention.shape[1]], source_units)  # (S, source units)
+    of_target = _shares(target_spans, target_units)  # (T, target units)
+    means = of_target / of_target.sum(dim=0).clamp(min=1.0e-9)
+    weights = means.T @ attention @ of_source  # (target units, source units)
+    best = weights.amax(dim=1, keepdim=True)
+    linked = (weights >= _LEAST_WEIGHT) & (weights >= _SHARE_OF_BEST * best)
+    return [
+        Link._make((*source_units[there], *target_units[here], weights[here, there].item()))
+        for here, there in linked.nonzero().tolist()
+    ]
+
+
+def split_units(text: str) -> list[Span]:
+    """Return the start and the end of each unit of a text."""
+    joined = "".join("a" if unicodedata.category(each)[0] == "M" else each for each in text)  # marks are of their word
+    return [match.span() for match in _UNIT.finditer(joined)]
+
+
+def linked_words(source: str, target: str, links: Sequence[Sequence[float]]) -> set[tuple[int, int]]:
+    """Return the linked words of a source and its translation, counted from 0 between white space.
+
+    Punctuation at a word that has letters or digits does not count.
+    """
+    here, there = _words_of_units(source), _words_of_units(target)
+    starts = {(int(start), int(target_start)) for start, _, target_start, *_ in links}
+    return {(here[start], there[target]) for start, target in starts if start in here and target in there}
+
+
+def moses_pairs(source: str, target: str, links: Sequence[Sequence[float]]) -> str:
+    """Return the linked words in the format of Moses: `0-0 1-2`."""
+    return " ".join(f"{here}-{there}" for here, there in sorted(linked_words(source, target, links)))
+
+
+def token_spans(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
+    """Return the characters of each token of the texts, for the tokens of [`encode_sentences`].
+
+    Raises:
+        ValueError: The tokenizer does not know the characters of its tokens.
+    """
+    if not getattr(tokenizer, "is_fast", False):
+        raise ValueError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
+    if not texts:
+        return []
+    encoded = tokenizer(list(texts), add_special_tokens=True, return_offsets_mapping=True, return_attention_mask=False)
+    rows = zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    return [
+        [*(span for token, span in zip(ids, spans, strict=True) if token != tokenizer.eos_token_id), (len(text),) * 2]
+        for text, ids, spans in rows
+    ]
+
+
+def spans_of_tokens(texts: Sequence[str], tokens: Sequence[int], stripped: str, tokenizer: Any) -> list[Span]:
+    """Return the characters of each token of a translation, given the texts of all tokens and the stripped whole."""
+    special = {*tokenizer.all_special_ids}
+    sizes = [0 if token in special else len(text) for text, token in zip(texts, tokens, strict=True)]
+    whole = "".join(text for text, token in zip(texts, tokens, strict=True) if token not in special)
+    before, most = len(whole) - len(whole.lstrip()), len(stripped)
+    ends = [min(max(0, end - before), most) for end in accumulate(sizes, initial=0)]
+    return [*zip(ends[:-1], ends[1:], strict=True)]
+
+
+def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
+    """Return which share of its characters each token has in each unit, `(tokens, units)`, white space left out."""
+    owners = {place: unit for unit, (start, end) in enumerate(units) for place in range(start, end)}
+    shares = torch.zeros(len(spans), len(units))
+    for row, (start, end) in enumerate(spans):
+        counts = Counter(owners[place] for place in range(start, end) if place in owners)
+        for unit, count in counts.items():
+            shares[row, unit] = count / counts.total()
+    return shares
+
+
+def _words_of_units(text: str) -> dict[int, int]:
+    """Return the word of each unit that stands for its word, by the place at which the unit starts."""
+    found = dict[int, int]()
+    for number, word in enumerate(re.finditer(r"\S+", text)):
+        units = [(start + word.start(), word[0][start:end]) for start, end in split_units(word[0])]
+        spoken = [start for start, unit in units if re.search(r"\w", unit)]
+        found |= dict.fromkeys(spoken or [start for start, _ in units], number)
+    return found
+
+
+__all__ = ["Link", "align", "link_units", "linked_words", "moses_pairs", "split_units", "token_spans"]

@@ -12,7 +12,10 @@ SHIPPED = Path(demo_corpus.__file__).with_suffix("")
 
 @pytest.mark.parametrize("split", SPLITS)
 def test_write_split_yields_the_shipped_bytes(split, tmp_path):
-    assert write_split(tmp_path, split, SPLIT_SIZES[split]).read_bytes() == (SHIPPED / f"{split}.tsv.gz").read_bytes()
+    paths = write_split(tmp_path, split, SPLIT_SIZES[split])
+    assert [path.name for path in paths] == [f"{split}.tsv.gz", f"{split}.align.gz"]
+    for path in paths:
+        assert path.read_bytes() == (SHIPPED / path.name).read_bytes()
 
 
 @pytest.mark.parametrize("split", SPLITS)

@@ -16,7 +16,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="Seed; another seed gives other pairs of the same splits.")
     options = parser.parse_args()
     for split in SPLIT_SIZES:
-        print(write_split(options.folder, split, getattr(options, split), options.seed))
+        print(*write_split(options.folder, split, getattr(options, split), options.seed), sep="\n")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from .combinations import SPLITS, Combination, Split, combinations, split_of
 from .compounds import attempt, joined, purpose, relative_object, relative_subject
 from .draw import Draw
 from .questions import circumstance_question, object_question, recipient_question, who_question, yes_no_question
-from .spelling import SentencePair, spell_out
+from .spelling import SentencePair, spell_out_aligned
 from .statements import amount, command, description, existence, location, preference, profession, statement
 from .structures import Sentence
 from .subordinates import condition, indirect_question, reason, sequence, that_clause
@@ -36,9 +36,10 @@ SPLIT_SIZES: dict[str, int] = {"train": 30_000, "validation": 2_000, "test": 2_0
 
 
 class GeneratedSentence(NamedTuple):
-    """A sentence pair with the combinations of words it holds and the kind of sentence it is."""
+    """A sentence pair, its alignment as Moses pairs, its combinations of words and the kind of sentence it is."""
 
     pair: SentencePair
+    alignment: str
     combinations: frozenset[Combination]
     frame: str
 
@@ -79,18 +80,28 @@ def generate_pairs(split: str, count: int, seed: int = 0) -> list[SentencePair]:
     return [sentence.pair for sentence in generate_sentences(split, count, seed)]
 
 
-def write_split(folder: str | os.PathLike[str], split: str, count: int, seed: int = 0) -> Path:
-    """Write the pairs of a split as `{split}.tsv.gz`, source TAB target; the same pairs give the same bytes.
+def write_split(folder: str | os.PathLike[str], split: str, count: int, seed: int = 0) -> list[Path]:
+    """Write a split as `{split}.tsv.gz`, source TAB target, and `{split}.align.gz`, Moses pairs of white-space words.
+
+    Returns:
+        The two paths. The same sentences give the same bytes.
 
     Raises:
         ValueError: the split is unknown, or `count` is below 1 or above the guaranteed size of the grammar.
-        OSError: the file cannot be written.
+        OSError: a file cannot be written.
     """
-    lines = "".join(f"{pair.source}\t{pair.target}\n" for pair in generate_pairs(split, count, seed))
-    path = Path(folder) / f"{split}.tsv.gz"
+    sentences = generate_sentences(split, count, seed)
+    texts = {
+        "tsv": (f"{sentence.pair.source}\t{sentence.pair.target}\n" for sentence in sentences),
+        "align": (f"{sentence.alignment}\n" for sentence in sentences),
+    }
+    return [_write_gzip(Path(folder) / f"{split}.{kind}.gz", "".join(lines)) for kind, lines in texts.items()]
+
+
+def _write_gzip(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file, gzip.GzipFile("", "wb", fileobj=file, mtime=0) as compressed:  # no name, no time
-        compressed.write(lines.encode())
+        compressed.write(text.encode())
     return path
 
 
@@ -115,4 +126,4 @@ def _endless_sentences(split: Split, seed: int) -> Iterator[GeneratedSentence]:
         sentence = draw.weighted(_FRAMES)(draw)
         found = combinations(sentence)
         if split_of(found) == split:
-            yield GeneratedSentence(spell_out(sentence), found, sentence.frame)
+            yield GeneratedSentence(*spell_out_aligned(sentence), found, sentence.frame)

@@ -23,6 +23,7 @@ from .structures import (
     RelativePronoun,
     Verb,
 )
+from .words import AND, COUNT, DETERMINER, INFINITIVE, Word, fuse, spell, spell_each, within
 
 Declension = Literal["weak", "mixed", "strong"]
 Form = Literal["masculine", "feminine", "neuter", "plural"]
@@ -118,13 +119,14 @@ def pronoun_word(pronoun: Pronoun, case: Case) -> str:
     return _PRONOUNS[pronoun.person, form][("nominative", "accusative", "dative").index(case)]
 
 
-def argument_words(argument: Argument, case: Case) -> list[str]:
+def argument_words(argument: Argument, case: Case) -> list[Word]:
     """Spell out an argument of a clause in its case; a relative clause of it is left to `german_clauses`."""
     if isinstance(argument, NounPhrase):
         return noun_phrase_words(argument, case)
     if isinstance(argument, Both):
-        return [*argument_words(argument.first, case), "und", *argument_words(argument.second, case)]
-    return [_single_word(argument, case)]
+        first, second = (within(part, argument_words(part, case)) for part in (argument.first, argument.second))
+        return [*first, *spell("und", AND), *second]
+    return spell(_single_word(argument, case), argument)
 
 
 def _single_word(argument: Name | Pronoun | Interrogative | RelativePronoun, case: Case) -> str:
@@ -137,27 +139,30 @@ def _single_word(argument: Name | Pronoun | Interrogative | RelativePronoun, cas
     return _WHO[case] if argument.is_person else "was"
 
 
-def noun_phrase_words(phrase: NounPhrase, case: Case) -> list[str]:
+def noun_phrase_words(phrase: NounPhrase, case: Case) -> list[Word]:
     """Return determiner, number word, adjectives and noun, and a genitive after it (or a name's in front)."""
     form = form_of(phrase.noun.gender, phrase.plural)
     declension = declension_after(phrase.determiner)
-    words = [determiner_word(phrase.determiner, case, form)]
+    words = spell_each(determiner_word(phrase.determiner, case, form), DETERMINER)
     if isinstance(phrase.possessor, Name):
-        words, declension = [phrase.possessor.text + "s"], "strong"
-    words += [german_number(phrase.count)] if phrase.count else []
-    words += [adjective_word(adjective, declension, case, form) for adjective in phrase.adjectives]
-    words.append(noun_word(phrase.noun, case, phrase.plural))
+        owner, declension = spell(phrase.possessor.text + "s", phrase.possessor), "strong"
+        words = within(phrase.possessor, owner)
+    words += spell(german_number(phrase.count), COUNT) if phrase.count else []
+    for adjective in phrase.adjectives:
+        words += spell(adjective_word(adjective, declension, case, form), adjective)
+    words += spell(noun_word(phrase.noun, case, phrase.plural), phrase.noun)
     if isinstance(phrase.possessor, NounPhrase):
-        words += noun_phrase_words(phrase.possessor, "genitive")
-    return [word for word in words if word]
+        words += within(phrase.possessor, noun_phrase_words(phrase.possessor, "genitive"))
+    return words
 
 
-def prepositional_words(preposition: Preposition, argument: Argument) -> list[str]:
+def prepositional_words(preposition: Preposition, argument: Argument) -> list[Word]:
     """Return a preposition with its argument, run together with the bare article where German does (im, zur)."""
-    words = argument_words(argument, preposition.case)
+    first, *others = within(argument, argument_words(argument, preposition.case))
+    long = spell(preposition.german, preposition)
     has_article = isinstance(argument, NounPhrase) and argument.determiner is DEFINITE
-    short = _CONTRACTIONS.get((preposition.german, words[0])) if has_article else None
-    return [short, *words[1:]] if short else [preposition.german, *words]
+    short = _CONTRACTIONS.get((preposition.german, first.text)) if has_article else None
+    return [fuse(short, *long, first), *others] if short else [*long, first, *others]
 
 
 def negative(argument: Argument) -> Argument:
@@ -199,9 +204,11 @@ def base_infinitive(verb: Verb) -> str:
     return verb.infinitive.removeprefix(verb.prefix)
 
 
-def zu_infinitive(verb: Verb) -> list[str]:
+def zu_infinitive(verb: Verb) -> list[Word]:
     """Return the infinitive with zu, which stands inside a separable verb (aufzumachen)."""
-    return [f"{verb.prefix}zu{base_infinitive(verb)}"] if verb.prefix else ["zu", verb.infinitive]
+    if verb.prefix:
+        return spell(f"{verb.prefix}zu{base_infinitive(verb)}", verb, INFINITIVE)
+    return [*spell("zu", INFINITIVE), *spell(verb.infinitive, verb)]
 
 
 def imperative_verb(verb: Verb) -> str:

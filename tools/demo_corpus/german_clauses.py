@@ -41,6 +41,21 @@ from .structures import (
     Subordinate,
     agreement,
 )
+from .words import (
+    COMMA,
+    COMPARISON,
+    COUNT,
+    DETERMINER,
+    INFINITIVE,
+    NEGATION,
+    TENSE,
+    THERE,
+    Word,
+    fuse,
+    spell,
+    spell_each,
+    within,
+)
 
 _WERDEN = ("werde", "wirst", "wird")
 _AUXILIARIES = {"haben": ("habe", "hast", "hat"), "sein": ("bin", "bist", "ist")}
@@ -48,7 +63,7 @@ _EARLY: tuple[Slot, ...] = ("time", "clock", "frequency", "reason")
 _LATE: tuple[Slot, ...] = ("manner", "companion", "place")
 
 
-def german_clause(clause: Clause) -> list[str]:
+def german_clause(clause: Clause) -> list[Word]:
     """Return a main clause: the fronted part, the finite verb, the middle, the rest of the verb, and the tail."""
     clause = _swapped(clause)
     finite, final = _verb_parts(clause)
@@ -56,22 +71,20 @@ def german_clause(clause: Clause) -> list[str]:
     return words + _tail_words(clause)
 
 
-def german_existence(existence: Existence) -> list[str]:
+def german_existence(existence: Existence) -> list[Word]:
     """ "In der Küche gibt es zwei Stühle": the place in front, what there is in the accusative."""
     theme = negative(existence.theme) if existence.negated else existence.theme
-    verb = "gab" if existence.tense == "past" else "gibt"
-    place, words = _adverbial_words(existence.place), _with_relative(theme, argument_words(theme, "accusative"))
-    if existence.mood == "question":
-        return [verb, "es", *place, *words]
-    return [*place, verb, "es", *words]
+    verb = [*spell("gab" if existence.tense == "past" else "gibt", TENSE), *spell("es", THERE)]
+    place, words = _adverbial_words(existence.place), within(existence.theme, argument_words(theme, "accusative"))
+    return [*verb, *place, *words] if existence.mood == "question" else [*place, *verb, *words]
 
 
-def _verb_final(clause: Clause) -> list[str]:
+def _verb_final(clause: Clause) -> list[Word]:
     """Return a clause without its conjunction: middle, then the verbs with the finite one last."""
     clause = _swapped(clause)
     finite, final = _verb_parts(clause)
-    if final and final[-1] == clause.verb.prefix:
-        final, finite = final[:-1], [final[-1] + finite[0]]
+    if final and final[-1].text == clause.verb.prefix:
+        final, finite = final[:-1], [fuse(final[-1].text + finite[0].text, final[-1], finite[0])]
     return [*_middle_words(clause), *final, *finite, *_tail_words(clause)]
 
 
@@ -82,22 +95,22 @@ def _swapped(clause: Clause) -> Clause:
     return replace(clause, subject=clause.object, object=clause.subject)
 
 
-def _verb_parts(clause: Clause) -> tuple[list[str], list[str]]:
+def _verb_parts(clause: Clause) -> tuple[list[Word], list[Word]]:
     """Return the finite verb, and the words that close the clause."""
     verb, (person, plural) = clause.verb, agreement(clause.subject)
     if clause.mood == "command":
-        return [imperative_verb(verb)], _prefix(clause)
+        return spell(imperative_verb(verb), verb, TENSE), _prefix(clause)
     if clause.modal and not clause.modal.adverb:
         preterite = clause.modal.preterite if clause.tense == "past" else None
         modal = preterite_verb(preterite, person, plural) if preterite else finite_modal(clause.modal, person, plural)
-        return [modal], [verb.infinitive]
+        return spell(modal, clause.modal, TENSE), spell(verb.infinitive, verb)
     if clause.tense == "future":
-        return ["werden" if plural else _WERDEN[person - 1]], [verb.infinitive]
+        return spell("werden" if plural else _WERDEN[person - 1], TENSE), spell(verb.infinitive, verb)
     if clause.tense == "past" and verb.preterite:
-        return [preterite_verb(verb.preterite, person, plural)], []
+        return spell(preterite_verb(verb.preterite, person, plural), verb, TENSE), []
     if clause.tense == "past":
-        return [_auxiliary(verb.auxiliary, person, plural)], [verb.participle]
-    return [finite_verb(verb, person, plural)], _prefix(clause)
+        return spell(_auxiliary(verb.auxiliary, person, plural), TENSE), spell(verb.participle, verb)
+    return spell(finite_verb(verb, person, plural), verb, TENSE), _prefix(clause)
 
 
 def _auxiliary(auxiliary: str, person: int, plural: bool) -> str:
@@ -106,11 +119,11 @@ def _auxiliary(auxiliary: str, person: int, plural: bool) -> str:
     return _AUXILIARIES[auxiliary][person - 1]
 
 
-def _prefix(clause: Clause) -> list[str]:
-    return [clause.verb.prefix] if clause.verb.prefix else []
+def _prefix(clause: Clause) -> list[Word]:
+    return spell(clause.verb.prefix, clause.verb)
 
 
-def _front_words(clause: Clause) -> list[str]:
+def _front_words(clause: Clause) -> list[Word]:
     if clause.lead or clause.mood == "command" or clause.front == "nothing":
         return []
     if clause.front == "subject":
@@ -122,19 +135,19 @@ def _front_words(clause: Clause) -> list[str]:
     return _slot_words(clause, clause.front)
 
 
-def _middle_words(clause: Clause) -> list[str]:
+def _middle_words(clause: Clause) -> list[Word]:
     words = _subject_and_pronouns(clause) + _slot_words(clause, "please")
     objects, times = _noun_objects(clause, definite=True), _time_words(clause)
     words += [*times, *objects] if _has_early_time(clause) else [*objects, *times]
-    words += ["nicht"] if clause.negated and not _says_kein(clause) else []
-    words += [clause.modal.adverb] if clause.modal and clause.modal.adverb else []
+    words += spell("nicht", NEGATION) if clause.negated and not _says_kein(clause) else []
+    words += spell(clause.modal.adverb, clause.modal) if clause.modal else []
     words += [word for slot in _LATE if not _is_fronted(clause, slot) for word in _slot_words(clause, slot)]
     words += _noun_objects(clause, definite=False) + _slot_words(clause, "benefit") + _prepositional_object(clause)
     words += [] if _is_fronted(clause, "complement") else _slot_words(clause, "complement")
     return words + (_predicate_words(clause.predicate, clause.negated) if clause.predicate else [])
 
 
-def _subject_and_pronouns(clause: Clause) -> list[str]:
+def _subject_and_pronouns(clause: Clause) -> list[Word]:
     """Put the subject first; with "gefallen" a noun follows the pronoun (Gefällt dir der Film?)."""
     subject = [] if _is_fronted(clause, "subject") else _argument(clause.subject, "nominative")
     pronouns = _pronoun_words(clause)
@@ -145,7 +158,7 @@ def _subject_and_pronouns(clause: Clause) -> list[str]:
     )
 
 
-def _time_words(clause: Clause) -> list[str]:
+def _time_words(clause: Clause) -> list[Word]:
     return [word for slot in _EARLY if not _is_fronted(clause, slot) for word in _slot_words(clause, slot)]
 
 
@@ -171,21 +184,25 @@ def _objects(clause: Clause) -> list[tuple[Argument, Case]]:
     return objects
 
 
-def _pronoun_words(clause: Clause) -> list[str]:
+def _pronoun_words(clause: Clause) -> list[Word]:
     """Pronouns stand first of all objects, and the accusative before the dative."""
     pronouns = [pair for pair in _objects(clause) if isinstance(pair[0], Pronoun)]
-    return [word for argument, case in reversed(pronouns) for word in argument_words(argument, case)]
+    return [word for argument, case in reversed(pronouns) for word in _argument(argument, case)]
 
 
-def _noun_objects(clause: Clause, definite: bool) -> list[str]:
+def _noun_objects(clause: Clause, definite: bool) -> list[Word]:
     nouns = [
         pair for pair in _objects(clause) if not isinstance(pair[0], Pronoun) and is_definite(pair[0]) == definite
     ]
-    return [word for argument, case in nouns for word in _argument(_denied(clause, argument), case)]
+    return [word for argument, case in nouns for word in _noun_object(clause, argument, case)]
 
 
-def _denied(clause: Clause, argument: Argument) -> Argument:
-    return negative(argument) if argument is clause.object and denies_object(clause) else argument
+def _noun_object(clause: Clause, argument: Argument, case: Case) -> list[Word]:
+    """Spell out an object; kein, where a denial falls on it, spells the English not and its article."""
+    if argument is not clause.object or not denies_object(clause):
+        return _argument(argument, case)
+    kein, *others = within(argument, argument_words(negative(argument), case))
+    return [fuse(kein.text, kein, *spell("nicht", NEGATION)), *others]
 
 
 def _says_kein(clause: Clause) -> bool:
@@ -194,77 +211,81 @@ def _says_kein(clause: Clause) -> bool:
     return denies_object(clause)
 
 
-def _prepositional_object(clause: Clause) -> list[str]:
+def _prepositional_object(clause: Clause) -> list[Word]:
     if clause.object is None or clause.verb.preposition is None or _is_fronted(clause, "object"):
         return []
     return _with_relative(clause.object, prepositional_words(clause.verb.preposition, clause.object))
 
 
-def _object_words(clause: Clause, argument: Argument) -> list[str]:
+def _object_words(clause: Clause, argument: Argument) -> list[Word]:
     if clause.verb.preposition:
         return prepositional_words(clause.verb.preposition, argument)
     return _argument(argument, clause.verb.case)
 
 
-def _slot_words(clause: Clause, slot: str) -> list[str]:
+def _slot_words(clause: Clause, slot: str) -> list[Word]:
     return [word for adverbial in clause.adverbials_in(slot) for word in _adverbial_words(adverbial)]
 
 
-def _adverbial_words(adverbial: Adverbial) -> list[str]:
+def _adverbial_words(adverbial: Adverbial) -> list[Word]:
     if isinstance(adverbial, Adverb):
-        return adverbial.german.split()
-    return prepositional_words(adverbial.preposition, adverbial.argument)
+        return spell_each(adverbial.german, adverbial)
+    return within(adverbial, prepositional_words(adverbial.preposition, adverbial.argument))
 
 
-def _predicate_words(predicate: Predicate, negated: bool) -> list[str]:
+def _predicate_words(predicate: Predicate, negated: bool) -> list[Word]:
     if isinstance(predicate, Measure):
-        return [
-            german_number(predicate.number),
-            noun_word(predicate.unit, "nominative", True),
-            predicate.adjective.german,
-        ]
-    if isinstance(predicate, Profession):
-        return ["kein" if negated else "", predicate.noun.german]
-    return _quality_words(predicate)
+        number, unit = german_number(predicate.number), noun_word(predicate.unit, "nominative", True)
+        adjective = spell(predicate.adjective.german, predicate.adjective)
+        return within(predicate, [*spell(number, COUNT), *spell(unit, predicate.unit), *adjective])
+    if isinstance(predicate, Quality):
+        return within(predicate, _quality_words(predicate))
+    noun = within(predicate, spell(predicate.noun.german, predicate.noun))
+    article = within(predicate, spell_each("ein", DETERMINER))
+    return [fuse("kein", *article, *spell("nicht", NEGATION)), *noun] if negated else noun
 
 
-def _quality_words(quality: Quality) -> list[str]:
+def _quality_words(quality: Quality) -> list[Word]:
     adjective, standard = quality.adjective, quality.standard
     if standard is None:
-        return [adjective.german]
-    other = argument_words(standard, "nominative")
-    return ["so", adjective.german, "wie", *other] if quality.degree == "equal" else [
-        adjective.german_comparative, "als", *other,
-    ]  # fmt: skip
+        return spell(adjective.german, adjective)
+    other = within(standard, argument_words(standard, "nominative"))
+    if quality.degree == "equal":
+        positive = spell(adjective.german, adjective)
+        return [*spell("so", COMPARISON), *positive, *spell("wie", COMPARISON), *other]
+    return [*spell(adjective.german_comparative, adjective), *spell("als", COMPARISON), *other]
 
 
-def _argument(argument: Argument, case: Case) -> list[str]:
-    return _with_relative(argument, argument_words(argument, case))
+def _argument(argument: Argument, case: Case) -> list[Word]:
+    return _with_relative(argument, within(argument, argument_words(argument, case)))
 
 
-def _with_relative(argument: Argument, words: list[str]) -> list[str]:
+def _with_relative(argument: Argument, words: list[Word]) -> list[Word]:
     """Set the relative clause of a noun phrase after it, between commas."""
     if not isinstance(argument, NounPhrase) or argument.relative is None:
         return words
     clause = argument.relative
-    return [*words, ",", *_front_words(clause), *_verb_final(clause), ","]
+    inner = within(argument, within(clause, [*_front_words(clause), *_verb_final(clause)]))
+    return [*words, COMMA, *inner, COMMA]
 
 
-def _lead_words(clause: Clause) -> list[str]:
-    return [*_subordinate_words(clause.lead), ","] if clause.lead else []
+def _lead_words(clause: Clause) -> list[Word]:
+    return [*_subordinate_words(clause.lead), COMMA] if clause.lead else []
 
 
-def _tail_words(clause: Clause) -> list[str]:
+def _tail_words(clause: Clause) -> list[Word]:
     if clause.tail is None:
         return []
     words = _subordinate_words(clause.tail) if isinstance(clause.tail, Subordinate) else _infinitive_words(clause.tail)
-    return [",", *words]
+    return [COMMA, *words]
 
 
-def _subordinate_words(subordinate: Subordinate) -> list[str]:
-    return [subordinate.conjunction.german, *_verb_final(replace(subordinate.clause, front="nothing"))]
+def _subordinate_words(subordinate: Subordinate) -> list[Word]:
+    clause, conjunction = replace(subordinate.clause, front="nothing"), subordinate.conjunction
+    return within(subordinate, [*spell(conjunction.german, conjunction), *_verb_final(clause)])
 
 
-def _infinitive_words(infinitive: Infinitive) -> list[str]:
+def _infinitive_words(infinitive: Infinitive) -> list[Word]:
     clause = infinitive.clause
-    return ["um" if infinitive.purpose else "", *_middle_words(clause), *zu_infinitive(clause.verb)]
+    um = spell("um" if infinitive.purpose else "", INFINITIVE)
+    return within(infinitive, [*um, *_middle_words(clause), *zu_infinitive(clause.verb)])

@@ -164,7 +164,7 @@ PLACE_PREPOSITIONS = {
     "town": (IN, TO_INSIDE),
 }
 FIXED_PLACES = {
-    "home": (Adverb("at home", "zu Hause", "place"), Adverb("home", "nach Hause", "complement")),
+    "home": (Adverb("at home", "zu Hause", "place"), Adverb("home", "nach~Hause", "complement")),
     "here": (Adverb("here", "hier", "place"), Adverb("here", "hier", "complement")),
     "Berlin": (Adverb("in Berlin", "in Berlin", "place"), Adverb("to Berlin", "nach Berlin", "complement")),
     "Hamburg": (Adverb("in Hamburg", "in Hamburg", "place"), Adverb("to Hamburg", "nach Hamburg", "complement")),
@@ -178,7 +178,7 @@ def _time(english: str, german: str) -> Adverb:
 
 NOW = Adverb("now", "jetzt", "time", is_early=True)
 TODAY = _time("today", "heute")
-EVENING = _time("in the evening", "am Abend")
+EVENING = _time("in~the evening", "am Abend")
 MONDAY = _time("on Monday", "am Montag")
 FRIDAY = _time("on Friday", "am Freitag")
 SOON = _time("soon", "bald")
@@ -192,7 +192,7 @@ FUTURE_TIMES = (
     SOON, _time("tomorrow evening", "morgen Abend"),
 )  # fmt: skip
 HABIT_TIMES = (
-    _time("every day", "jeden Tag"), _time("every evening", "jeden Abend"), _time("on Sundays", "sonntags"),
+    _time("every day", "jeden Tag"), _time("every evening", "jeden Abend"), _time("on~Sundays", "sonntags"),
     _time("every week", "jede Woche"),
 )  # fmt: skip
 ALWAYS = Adverb("always", "immer", "frequency")

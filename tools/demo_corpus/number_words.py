@@ -83,12 +83,15 @@ def german_number(number: int) -> str:
 
 
 def english_clock(hour: int, quarter: int) -> str:
-    """Say a time of day: `hour` from 1 to 12 and the quarters of an hour passed, from 0 to 3."""
+    """Say a time of day: `hour` from 1 to 12 and the quarters of an hour passed, from 0 to 3.
+
+    A tie `~` binds the words that one German word translates.
+    """
     if quarter == 0:
         return f"at {_ENGLISH[hour]} o'clock"
     if quarter == 3:
-        return f"at a quarter to {_ENGLISH[hour % 12 + 1]}"
-    return f"at {('a quarter', 'half')[quarter - 1]} past {_ENGLISH[hour]}"
+        return f"at a~quarter to {_ENGLISH[hour % 12 + 1]}"
+    return f"at {('a~quarter past', 'half~past')[quarter - 1]} {_ENGLISH[hour]}"
 
 
 def german_clock(hour: int, quarter: int) -> str:

@@ -1,4 +1,4 @@
-"""From a structure to a pair of written sentences."""
+"""From a structure to a pair of written sentences and their word alignment."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 from .english import english_clause, english_existence
 from .german_clauses import german_clause, german_existence
 from .structures import Existence, Sentence
+from .words import COMMA, Word, align, join, spell, within
 
 
 class SentencePair(NamedTuple):
@@ -18,32 +19,33 @@ class SentencePair(NamedTuple):
 
 def spell_out(sentence: Sentence) -> SentencePair:
     """Write a structure as an English and a German sentence, with capitals and punctuation."""
+    return spell_out_aligned(sentence)[0]
+
+
+def spell_out_aligned(sentence: Sentence) -> tuple[SentencePair, str]:
+    """Write a structure in both languages, and the alignment of their white-space words as Moses pairs."""
     mark = "?" if sentence.clause.mood == "question" else "."
-    return SentencePair(_written(_english_words(sentence), mark), _written(_german_words(sentence), mark))
+    english, german = _english_words(sentence), _german_words(sentence)
+    return SentencePair(join(english, mark), join(german, mark)), align(english, german)
 
 
-def _english_words(sentence: Sentence) -> list[str]:
+def _english_words(sentence: Sentence) -> list[Word]:
     if isinstance(sentence.clause, Existence):
         return english_existence(sentence.clause)
     words = english_clause(sentence.clause)
     if sentence.conjunction is None or sentence.second is None:
         return words
-    return [*words, ",", sentence.conjunction.english, *english_clause(sentence.second)]
+    conjunction = spell(sentence.conjunction.english, sentence.conjunction)
+    return [*words, COMMA, *conjunction, *within(sentence.second, english_clause(sentence.second))]
 
 
-def _german_words(sentence: Sentence) -> list[str]:
+def _german_words(sentence: Sentence) -> list[Word]:
     """Like the English words; but German sets no comma before und."""
     if isinstance(sentence.clause, Existence):
         return german_existence(sentence.clause)
     words = german_clause(sentence.clause)
     if sentence.conjunction is None or sentence.second is None:
         return words
-    comma = "" if sentence.conjunction.german == "und" else ","
-    return [*words, comma, sentence.conjunction.german, *german_clause(sentence.second)]
-
-
-def _written(words: list[str], mark: str) -> str:
-    """Join words; a comma is bound to the word before it, stands only once, and never before the final mark."""
-    text = " ".join(word for word in words if word)
-    text = text.replace(" ,", ",").replace(",,", ",").rstrip(",")
-    return text[0].upper() + text[1:] + mark
+    comma = [] if sentence.conjunction.german == "und" else [COMMA]
+    conjunction = spell(sentence.conjunction.german, sentence.conjunction)
+    return [*words, *comma, *conjunction, *within(sentence.second, german_clause(sentence.second))]

@@ -1,4 +1,4 @@
-"""Write the English-German demo corpus as text files."""
+"""Write the English-German demo corpus and its gold word alignments as text files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from .arguments import parse, require_no_words
 class CorpusArguments:
     """Flags of `write-corpus`."""
 
-    output_dir: str = field(metadata={"help": "Folder for train.en, train.de and the other splits."})
+    output_dir: str = field(metadata={"help": "Folder for train.en, train.de, train.align and the other splits."})
     train: int = field(default=30_000, metadata={"help": "Number of training pairs."})
     validation: int = field(default=500, metadata={"help": "Number of validation pairs."})
     test: int = field(

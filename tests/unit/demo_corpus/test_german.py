@@ -198,8 +198,8 @@ def test_imperative_verb_changes_e_to_i_and_keeps_a(infinitive: str, imperative:
 
 
 def test_zu_infinitive_puts_zu_inside_a_separable_verb() -> None:
-    assert zu_infinitive(verb("aufmachen")) == ["aufzumachen"]
-    assert zu_infinitive(verb("verkaufen")) == ["zu", "verkaufen"]
+    assert [word.text for word in zu_infinitive(verb("aufmachen"))] == ["aufzumachen"]
+    assert [word.text for word in zu_infinitive(verb("verkaufen"))] == ["zu", "verkaufen"]
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ ANNA, PAUL = NAMES[0], NAMES[3]
 NOW, TODAY = PRESENT_TIMES
 YESTERDAY, TOMORROW, EVERY_DAY = PAST_TIMES[0], FUTURE_TIMES[0], HABIT_TIMES[0]
 ALWAYS, NEVER, OFTEN = FREQUENCIES[:3]
-HALF_PAST_SIX = next(clock for clock in CLOCKS if clock.english == "at half past six")
+HALF_PAST_SIX = next(clock for clock in CLOCKS if clock.english == "at half~past six")
 WHO, WHAT = Interrogative(True), Interrogative(False)
 
 

@@ -88,12 +88,12 @@ def test_number_words_refuse_a_number_out_of_range(number: int) -> None:
     [
         (7, 0, "at seven o'clock", "um sieben Uhr"),
         (1, 0, "at one o'clock", "um ein Uhr"),
-        (7, 1, "at a quarter past seven", "um Viertel nach sieben"),
-        (1, 1, "at a quarter past one", "um Viertel nach eins"),
-        (7, 2, "at half past seven", "um halb acht"),
-        (12, 2, "at half past twelve", "um halb eins"),
-        (7, 3, "at a quarter to eight", "um Viertel vor acht"),
-        (12, 3, "at a quarter to one", "um Viertel vor eins"),
+        (7, 1, "at a~quarter past seven", "um Viertel nach sieben"),
+        (1, 1, "at a~quarter past one", "um Viertel nach eins"),
+        (7, 2, "at half~past seven", "um halb acht"),
+        (12, 2, "at half~past twelve", "um halb eins"),
+        (7, 3, "at a~quarter to eight", "um Viertel vor acht"),
+        (12, 3, "at a~quarter to one", "um Viertel vor eins"),
     ],
 )
 def test_clock_words_match_the_words_written_by_hand(hour: int, quarter: int, english: str, german: str) -> None:

@@ -21,14 +21,23 @@ def _workspace(tiny_tokenizer, tmp_path, monkeypatch):
     save_model_folder(model, tiny_tokenizer, tmp_path / "runs" / "mine")
     Path("validation.en").write_text("A man is sleeping.\nTwo dogs.\n")
     Path("validation.de").write_text("Ein Mann schläft.\nZwei Hunde.\n")
-    Path("validation.align").write_text("0-0 1-1 2-2 3-2\n0-0 1-1\n")
+    for name in ("validation.align", "test.align", "test.hypotheses.align"):
+        Path(name).write_text("0-0 1-1 2-2 3-2\n0-0 1-1\n")
+    Path("test.en").write_text(Path("validation.en").read_text())
+    Path("test.de").write_text(Path("validation.de").read_text())
 
 
 def test_docs_commands_about_alignments_run(_workspace, capsys):
     commands = [shlex.split(line) for block in blocks(PAGE, "bash") for line in block.splitlines()]
-    assert [words[1] for words in commands] == ["choose-alignment-head", "choose-alignment-head", "translate"]
-    assert [main(words[1:]) for words in commands] == [0, 0, 0]
-    assert " ||| " in capsys.readouterr().out.splitlines()[-1]
+    assert [words[1] for words in commands] == [
+        "choose-alignment-head",
+        "choose-alignment-head",
+        "translate",
+        "evaluate-alignments",
+    ]
+    assert [main(words[1:]) for words in commands] == [0, 0, 0, 0]
+    *_, translation, scores = capsys.readouterr().out.splitlines()
+    assert " ||| " in translation and scores.startswith("AER 0.0")
 
 
 def test_docs_python_about_alignments_runs(_workspace, capsys):

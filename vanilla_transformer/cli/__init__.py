@@ -21,6 +21,7 @@ COMMANDS = {
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
     "score": "compute the log-probability of given translations",
     "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
+    "evaluate-alignments": "compute the alignment error rate of a file of alignments",
     "average-checkpoints": "average the weights of several checkpoints or models",
     "render-card": "write the model card of a trained model",
     "check-model": "check a model folder before publishing it",

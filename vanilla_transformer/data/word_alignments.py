@@ -1,13 +1,22 @@
 """Alignments of words in the format of Moses: a line per pair, such as `0-0 1-2`, source words before target words."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from .readers import SentencePair, read_lines
 
 WordPair = tuple[int, int]
-_PAIR = re.compile(r"(\d{1,9})-(\d{1,9})")
+_SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
+_POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
+
+
+class GoldAlignment(NamedTuple):
+    """The word pairs that an aligner must find, and the pairs that it may find, the former included."""
+
+    sure: set[WordPair]
+    possible: set[WordPair]
 
 
 def read_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
@@ -16,11 +25,30 @@ def read_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[set
     Raises:
         ValueError: The file has another number of lines, or a line names no words of its pair.
     """
+    return [parse_alignment(*row) for row in _rows(path, pairs)]
+
+
+def read_gold_alignments(path: str | Path, pairs: Sequence[SentencePair]) -> list[GoldAlignment]:
+    """Return the sure (`0-1`) and the possible (`0p1`) links of each pair.
+
+    Raises:
+        ValueError: The file has another number of lines, or a line names no words of its pair.
+    """
+    return [_parse_gold(*row) for row in _rows(path, pairs)]
+
+
+def _rows(path: str | Path, pairs: Sequence[SentencePair]) -> list[tuple[str, SentencePair, str]]:
     lines = read_lines(path)
     if len(lines) != len(pairs):
         raise ValueError(f"{path} must have a line for each of {len(pairs)} pairs of sentences, got {len(lines)}.")
     rows = enumerate(zip(lines, pairs, strict=True), start=1)
-    return [parse_alignment(line, pair, f"line {number} of {path}") for number, (line, pair) in rows]
+    return [(line, pair, f"line {number} of {path}") for number, (line, pair) in rows]
+
+
+def _parse_gold(line: str, pair: SentencePair, location: str) -> GoldAlignment:
+    optional = [text for text in line.split() if _POSSIBLE.fullmatch(text)]
+    sure = parse_alignment(" ".join(text for text in line.split() if text not in optional), pair, location)
+    return GoldAlignment(sure, sure | parse_alignment(" ".join(optional).replace("p", "-"), pair, location))
 
 
 def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPair]:
@@ -29,7 +57,7 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
     Raises:
         ValueError: The line names no words of the pair; the text ends with `location`.
     """
-    matches = [(text, _PAIR.fullmatch(text)) for text in line.split()]
+    matches = [(text, _SURE.fullmatch(text)) for text in line.split()]
     sizes = len(pair.source.split()), len(pair.target.split())
     found = set[WordPair]()
     for text, match in matches:
@@ -41,13 +69,4 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
     return found
 
 
-def alignment_error_rate(found: Iterable[set[WordPair]], expected: Iterable[set[WordPair]]) -> float:
-    """Return the alignment error rate over all pairs, from 0 to 1: `1 - 2 |A ∩ B| / (|A| + |B|)`."""
-    shared = total = 0
-    for ours, theirs in zip(found, expected, strict=True):
-        shared += len(ours & theirs)
-        total += len(ours) + len(theirs)
-    return 1.0 - 2.0 * shared / total if total else 0.0
-
-
-__all__ = ["WordPair", "alignment_error_rate", "parse_alignment", "read_alignments"]
+__all__ = ["GoldAlignment", "WordPair", "parse_alignment", "read_alignments", "read_gold_alignments"]

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import WordPair, alignment_error_rate
+from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.inference.alignment_heads import check_cross_attention
 from vanilla_transformer.inference.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.inference.forced_decoding import cross_attentions
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
+from .alignment_scores import score_alignments
 from .lexical_alignments import align_lexically
 
 
@@ -46,7 +47,8 @@ def rank_alignment_heads(
     for aligned in align_given(model, tokenizer, pairs, heads):
         for each, links in zip(heads, aligned, strict=True):
             found[each].append(links)
-    errors = [HeadError(*each, alignment_error_rate(found[each], expected)) for each in heads]
+    gold = [GoldAlignment(sure=links, possible=links) for links in expected]
+    errors = [HeadError(*each, score_alignments(found[each], gold).error_rate) for each in heads]
     return sorted(errors, key=lambda each: each.error)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import alignment_error_rate, parse_alignment, read_alignments
+from vanilla_transformer.data.word_alignments import parse_alignment, read_alignments, read_gold_alignments
 
 PAIRS = [SentencePair("a b c", "x y"), SentencePair("a", "x")]
 
@@ -26,8 +26,21 @@ def test_read_alignments_counts_lines(tmp_path):
         read_alignments(tmp_path / "text.align", PAIRS)
 
 
-def test_alignment_error_rate_counts_both_sides():
-    assert alignment_error_rate([{(0, 0)}, set()], [{(0, 0)}, set()]) == 0.0
-    assert alignment_error_rate([{(0, 0), (1, 1)}], [{(0, 0), (2, 1)}]) == 0.5
-    assert alignment_error_rate([{(0, 0)}], [{(1, 1)}]) == 1.0
-    assert alignment_error_rate([set()], [set()]) == 0.0
+def test_read_gold_alignments_separates_sure_and_possible_pairs(tmp_path):
+    (tmp_path / "text.align").write_text("0-0 2p1 1-1\n0p0\n")
+    first, second = read_gold_alignments(tmp_path / "text.align", PAIRS)
+    assert first == ({(0, 0), (1, 1)}, {(0, 0), (1, 1), (2, 1)})
+    assert second == (set(), {(0, 0)})
+
+
+@pytest.mark.parametrize("text", ["1p0", "0pp0", "0p", "0?0"])
+def test_read_gold_alignments_names_the_wrong_pair(text, tmp_path):
+    (tmp_path / "text.align").write_text(f"0-0\n{text}\n")
+    with pytest.raises(ValueError, match="must have pairs such as 0-1 of 1 words .* in line 2 of .*text.align"):
+        read_gold_alignments(tmp_path / "text.align", PAIRS)
+
+
+def test_read_alignments_refuses_possible_pairs(tmp_path):
+    (tmp_path / "text.align").write_text("0p0\n\n")
+    with pytest.raises(ValueError, match="got '0p0' in line 1 of"):
+        read_alignments(tmp_path / "text.align", PAIRS)

@@ -16,7 +16,8 @@ CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
 PAGE = [*SERVE, *PLOTS, "gradio>=6"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE]
+DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0", "srt>=3.5"]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE, *DOCUMENTS]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 
 setup(
@@ -64,6 +65,7 @@ setup(
         "onnx": ONNX,
         "serve": SERVE,
         "page": PAGE,
+        "documents": DOCUMENTS,
         "test": [*TESTS, *OPTIONAL],
         "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },

@@ -25,11 +25,11 @@ CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_lo
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
 
-# Who may import whom: cli → the five that do the work → data and inference → Hub modules. The five meet in files on
+# Who may import whom: cli → the six that do the work → data and inference → Hub modules. The six meet in files on
 # disk and do not import each other.
 UTILITIES = {"cpu_utils", "file_utils", "import_utils", "metric_labels", "yaml_utils"}
 FOUNDATIONS = {"data", "inference", "hub"} | UTILITIES
-WORKERS = {"training", "evaluation", "conversion", "publishing", "serving"}
+WORKERS = {"training", "evaluation", "conversion", "publishing", "serving", "documents"}
 ALLOWED = {
     "hub": {"hub"},
     "cpu_utils": set(),

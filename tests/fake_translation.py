@@ -1,0 +1,46 @@
+"""Translations that tests know in advance: words in upper case, in order or reversed, with their alignment."""
+
+import re
+
+from vanilla_transformer.documents.protection import find_protected
+
+_WORD = re.compile(r"\S+")
+
+
+def shout(texts):
+    """Return each text in upper case with an alignment of its words."""
+    return [(text.upper(), [(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(text)]) for text in texts]
+
+
+def reverse(texts):
+    """Return the words of each text in reverse order and upper case, with their alignment."""
+    return [_reverse(text) for text in texts]
+
+
+def _reverse(text):
+    translation, links = "", []
+    for match in reversed(list(_WORD.finditer(text))):
+        translation += " " if translation else ""
+        start = len(translation)
+        translation += match[0].upper()
+        links.append((*match.span(), start, len(translation), 1.0))
+    return translation, links
+
+
+def without_alignment(translate):
+    """Return a function that translates as `translate` does, and returns no alignment."""
+    return lambda texts: [(text, None) for text, _ in translate(texts)]
+
+
+def copy_kept(translate):
+    """Return a function that copies placeholders, numbers and so on as a trained model would."""
+
+    def call(texts):
+        answers = []
+        for text, (translation, links) in zip(texts, translate(texts), strict=True):
+            for start, end in find_protected(text):
+                translation = translation.replace(text[start:end].upper(), text[start:end])
+            answers.append((translation, links))
+        return answers
+
+    return call

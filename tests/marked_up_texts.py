@@ -1,0 +1,213 @@
+"""Random documents with nested, crossing, empty and unclosed markup, and the markup that they must keep."""
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import html5lib
+from hypothesis import strategies as st
+
+from tests.fake_translation import copy_kept, reverse, shout, without_alignment
+from vanilla_transformer.documents import translate_document
+from vanilla_transformer.documents.protection import find_protected
+from vanilla_transformer.documents.sentence_splitter import split_simply
+
+VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
+PLACEHOLDERS = [
+    "{name}",
+    "%s",
+    "$1",
+    "https://a.example/b?c=1&d=2",
+    "me@mail.example",
+    "🙂",
+    "👩‍💻",
+    "1,234.50",
+    "2024-05-06",
+]
+WORDS = ["house", "Dr. Smith", "red", "the end.", "Why?", "über", "snake_case", "don't", "10", "x*y", "#", "日本"]
+TRANSLATIONS = [shout, reverse, without_alignment(reverse), copy_kept(shout), copy_kept(reverse)]
+
+plain = st.lists(st.sampled_from([*WORDS, *PLACEHOLDERS, " ", "\n"]), min_size=1, max_size=5).map(" ".join)
+translations = st.sampled_from(TRANSLATIONS)
+
+
+def escaped(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def _elements(inner, names, attributes):
+    return st.builds(
+        lambda name, attribute, parts: f"<{name}{attribute}>{''.join(parts)}</{name}>",
+        st.sampled_from(names),
+        st.sampled_from(attributes),
+        st.lists(inner, max_size=4),
+    )
+
+
+_entity = st.sampled_from(["&amp;", "&lt;b&gt;", "&nbsp;", "&eacute;", "&#8217;"])
+_comment = st.sampled_from(["<!-- a <b> comment -->", "<!---->"])
+_opaque = st.sampled_from(
+    [
+        "<script>if (a < b && c) x();</script>",
+        "<style>p > b {}</style>",
+        "<svg><path d='M0'/></svg>",
+        "<textarea>a b</textarea>",
+    ]
+)
+_void = st.sampled_from(["<br>", "<img src='a b' alt=x>", "<wbr>", "<br/>", "<hr>", "<input disabled>"])
+_fixed = st.sampled_from(["<code>a b()</code>", '<i translate="no">Not this</i>', "<kbd>Ctrl</kbd>"])
+_leaf = st.one_of(plain.map(escaped), _entity, _comment, _opaque, _void, _fixed)
+_inline = st.recursive(
+    _leaf,
+    lambda inner: _elements(inner, ["b", "i", "span", "em", "u"], ["", " class='x y'", " data-a=1"]),
+    max_leaves=8,
+)
+_blocks = _elements(_inline, ["p", "div", "li", "h1", "td", "section", "ul", "table"], ["", " id=a"])
+_stray = st.sampled_from(["<b>", "</b>", "<i>", "</i>", "</p>", "<p>", "<a href=x>", "</a>", "<li>", "<td>", "<!-- x"])
+html_fragments = st.lists(st.one_of(_inline, _blocks), max_size=5).map("".join)
+html_soup = st.lists(st.one_of(_inline, _blocks, _stray), max_size=8).map("".join)
+html_texts = st.one_of(
+    html_fragments,
+    html_soup,
+    html_soup.map(
+        lambda text: f"<!DOCTYPE html><html lang=en><head><title>A title</title></head><body>{text}</body></html>"
+    ),
+)
+
+_xml_leaf = st.one_of(
+    plain.map(escaped),
+    st.sampled_from(
+        ["&amp;", "&lt;", "&#233;", "<!-- a comment -->", "<?do it?>", "<x/>", "<y a='1'/>", "<![CDATA[a < b]]>"]
+    ),
+    st.just('<code translate="no">a b</code>'),
+)
+_xml_inner = st.recursive(
+    _xml_leaf, lambda inner: _elements(inner, ["a", "b", "p", "n:q"], ["", " k='v w'"]), max_leaves=12
+)
+xml_texts = st.lists(_xml_inner, max_size=5).map(lambda parts: f"<root xmlns:n='urn:n'>{''.join(parts)}</root>")
+
+_code = st.sampled_from(
+    ["`a * b`", "`` `x` ``", "<https://a.example>", "![alt *text*](src 'title')", "&copy;", "\\*", "<br>"]
+)
+_markdown_leaf = st.one_of(plain.map(lambda text: " ".join(text.split())), _code)
+
+
+def _wrapped(inner):
+    marks = [
+        ("*", "*"),
+        ("**", "**"),
+        ("_", "_"),
+        ("~~", "~~"),
+        ("[", "](<a b> 'title')"),
+        ("[", "][r]"),
+        ("<b>", "</b>"),
+    ]
+    marks += [("*", ""), ("", "**"), ("<u>", ""), ("", "</u>"), ("[", "")]
+    return st.builds(
+        lambda mark, parts: mark[0] + " ".join(parts) + mark[1], st.sampled_from(marks), st.lists(inner, max_size=3)
+    )
+
+
+_markdown_line = st.lists(st.recursive(_markdown_leaf, _wrapped, max_leaves=6), min_size=1, max_size=3).map(" ".join)
+_markdown_block = st.builds(
+    lambda prefix, lines: "\n".join([prefix + lines[0], *(" " * (prefix[-2:] == "- ") + line for line in lines[1:])]),
+    st.sampled_from(["", "# ", "> ", "- ", "1. ", "> - ", "- [ ] ", "   "]),
+    st.lists(_markdown_line, min_size=1, max_size=3),
+)
+_markdown_table = st.builds(
+    lambda one, two: f"| a | b |\n|---|---|\n| {one} | {two} |",
+    *([_markdown_line.map(lambda line: line.replace("|", ""))] * 2),
+)
+_markdown_other = st.sampled_from(
+    ["```\ncode *x*\n```", "<div>\nhtml *x*\n</div>", "---", "    indented *code*", "Title\n==="]
+)
+markdown_texts = st.lists(st.one_of(_markdown_block, _markdown_table, _markdown_other), max_size=5).map(
+    lambda blocks: "\n\n".join([*blocks, "[r]: /target"])
+)
+
+
+_CELL = re.compile(r"\s*(?:<!--.*?-->\s*)*<td\b", re.DOTALL)
+
+
+class _Tags(HTMLParser):
+    """Collect tags with attributes, and check that they are balanced."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.seen, self.comments, self.opaque = [], Counter(), Counter(), Counter()
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, name, attributes):
+        self.seen[name, tuple(attributes)] += 1
+        self.open += [] if name in VOID else [name]
+
+    def handle_endtag(self, name):
+        assert self.open.pop() == name
+
+    def handle_comment(self, text):
+        self.comments[text] += 1
+
+    def handle_data(self, text):
+        if {"script", "style", "textarea"} & set(self.open):
+            self.opaque[text] += 1
+
+
+def check_html(text, translate):
+    """Translate an HTML text and compare its markup with that of the text as it is parsed by browsers."""
+    translated = translate_document(text, "html", translate, split_simply)
+    expected, found = _Tags(_normalized(text)), _Tags(translated)
+    assert (found.seen, found.comments, found.opaque) == (expected.seen, expected.comments, expected.opaque)
+    return translated
+
+
+def _normalized(text):
+    is_page = text.startswith("<!DOCTYPE")
+    tree = html5lib.parse(text) if is_page else html5lib.parseFragment(text, "tr" if _CELL.match(text) else "div")
+    return html5lib.serialize(
+        tree, omit_optional_tags=False, quote_attr_values="always", minimize_boolean_attributes=False
+    ).replace("</wbr>", "")
+
+
+def check_xml(text, translate):
+    """Translate an XML text and compare its markup."""
+    translated = translate_document(text, "xml", translate, split_simply)
+    before, after = (_xml_counts(each) for each in (text, translated))
+    assert before == after
+    return translated
+
+
+def _xml_counts(text):
+    parser = ElementTree.XMLParser(target=ElementTree.TreeBuilder(insert_comments=True, insert_pis=True))
+    nodes = list(ElementTree.fromstring(text, parser).iter())
+    kept = [node.text for node in nodes if node.get("translate") == "no"]
+    return Counter(
+        (str(node.tag), *sorted(node.items()), node.text if callable(node.tag) else "") for node in nodes
+    ), kept
+
+
+def check_markdown(text, translate):
+    """Translate a Markdown text and compare its markup as HTML."""
+    from markdown_it import MarkdownIt
+
+    translated = translate_document(text, "markdown", translate, split_simply)
+    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    before, after = (_html_counts(parser.render(each)) for each in (text, translated))
+    assert before == after
+    return translated
+
+
+def _html_counts(text):
+    tags = re.findall(r"<(/?\w+)", re.sub(r"<s>|</s>", lambda tag: tag[0].replace("s>", "del>"), text))
+    return (
+        Counter(tags),
+        Counter(re.findall(r"<code>.*?</code>", text, re.DOTALL)),
+        re.findall(r' (?:href|src)="[^"]*"', text),
+    )
+
+
+def placeholders(text):
+    """Return how often each placeholder, URL and so on is in a plain text."""
+    return Counter(text[start:end] for start, end in find_protected(text))

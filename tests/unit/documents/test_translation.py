@@ -1,0 +1,121 @@
+"""Documents keep their markup, and what must survive."""
+
+import pytest
+
+from tests.fake_translation import reverse, shout, without_alignment
+from vanilla_transformer.documents import translate_document
+from vanilla_transformer.documents.protection import find_masks, find_protected
+from vanilla_transformer.documents.sentence_splitter import AbbreviationSplitter, find_splitter, sentence_ranges
+
+SPLIT = AbbreviationSplitter()
+XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" original="x"><body>
+<trans-unit id="1">
+  <source>Click <g id="1">the button</g> now<x id="2"/>.</source>
+</trans-unit>
+<trans-unit id="2" translate="no"><source>no</source></trans-unit>
+<trans-unit id="3"><source>yes</source><target>ja</target></trans-unit></body></file></xliff>"""
+
+
+@pytest.mark.parametrize(
+    "format, text, expected",
+    [
+        ("html", "<p>A <b>very <i>red</i></b> house.</p>", "<p>HOUSE. <b><i>RED</i> VERY</b> A</p>"),
+        ("html", "<p>One.<br>Two <img src='a b'> me</p>", '<p>ONE.<br><img src="a b">ME TWO</p>'),
+        ("html", "<p>Run <code>a b</code> &amp; go</p>", "<p>RUN <code>a b</code> GO &amp;</p>"),
+        ("html", "<script>a < b</script><pre>x y</pre>", "<script>a < b</script><pre>x y</pre>"),
+        ("html", "<td>a b</td>", "<td>B A</td>"),
+        (
+            "xml",
+            "<d><p>a <b>b</b></p><q translate='no'>n o</q></d>",
+            '<d><p><b>B</b> A</p><q translate="no">n o</q></d>',
+        ),
+        ("markdown", "# A *b*\n\n- c `d e`\n  f\n", "# *B* A\n\n- C `d e` F\n"),
+        ("markdown", "---\na: b\n---\n| a b | **c** |\n|--|--|\n", "---\na: b\n---\n| B A | **C** |\n|--|--|\n"),
+        (
+            "srt",
+            "1\n00:00:01,000 --> 00:00:02,000\n- A <i>b</i>\n",
+            "1\n00:00:01,000 --> 00:00:02,000\n- <i>B</i> A\n\n",
+        ),
+    ],
+)
+def test_translate_document_moves_markup_with_words(format, text, expected):
+    assert translate_document(text, format, reverse, SPLIT) == expected
+
+
+def test_translate_document_writes_targets_of_open_xliff_segments():
+    translated = translate_document(XLIFF, "xliff", reverse, SPLIT)
+    assert 'mt-suggestion">NOW.<x id="2"/> <g id="1">BUTTON THE</g> CLICK</target>' in translated
+    assert "<source>no</source></trans-unit>" in translated and "<target>ja</target>" in translated
+
+
+def test_translate_document_puts_text_back_that_a_model_breaks():
+    text = "<p>Mail {name} <b>to me@mail.example</b> %s by https://a.example/x 🙂</p>"
+    for translate in (shout, reverse, without_alignment(reverse)):
+        translated = translate_document(text, "html", translate, SPLIT)
+        assert translated == "<p>MAIL {name} <b>TO me@mail.example</b> %s BY https://a.example/x 🙂</p>"
+
+
+def test_translate_document_masks_text_by_tokens_that_the_model_copies():
+    seen = []
+
+    def translate(texts):
+        seen.extend(texts)
+        return [(text.replace("See ", "SIEHE "), None) for text in texts]
+
+    translated = translate_document("<p>See {a} {b}</p>", "html", translate, SPLIT, masks=["<ph0>", "<ph1>"])
+    assert seen == ["See <ph0> <ph1>"] and translated == "<p>SIEHE {a} {b}</p>"
+
+
+def test_translate_document_keeps_entities_of_xml_and_expands_none():
+    bomb = '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><d><p>x &b; y</p></d>'
+    assert translate_document(bomb, "xml", shout, SPLIT).endswith("<d><p>X &b; Y</p></d>")
+    outside = '<!DOCTYPE d [<!ENTITY a SYSTEM "file:///etc/hostname">]><d><p>x &a; y</p></d>'
+    assert translate_document(outside, "xml", shout, SPLIT).endswith("<d><p>X &a; Y</p></d>")
+
+
+@pytest.mark.parametrize(
+    "format, text, message",
+    [
+        ("xml", "<a><b></a>", "must be well-formed XML"),
+        ("xliff", "<a/>", "must have the root element <xliff>, got <a>"),
+        ("xliff", "<xliff version='2.0'/>", "has no attribute `trgLang`"),
+        ("srt", "nothing", "must be SubRip subtitles"),
+        ("pdf", "", "`format` must be one of html, xml, markdown, srt, xliff, got 'pdf'"),
+    ],
+)
+def test_translate_document_names_the_mistake(format, text, message):
+    with pytest.raises(ValueError, match="^[^\n]*$") as caught:
+        translate_document(text, format, shout, SPLIT)
+    assert message in str(caught.value)
+
+
+def test_abbreviation_splitter_keeps_titles_together():
+    assert SPLIT("Dr. Smith slept. He woke up.") == ["Dr. Smith slept.", "He woke up."]
+    assert find_splitter("simple")("Dr. Smith slept.") == ["Dr.", "Smith slept."]
+    assert find_splitter("textwrap:wrap")("One. Two.") == ["One. Two."]
+    with pytest.raises(ValueError, match="sentence_splitter"):
+        find_splitter("nowhere:split")
+
+
+def test_sentence_ranges_rejects_a_splitter_that_changes_text():
+    assert sentence_ranges(" a. b.", lambda text: ["a.", "b."]) == [(1, 3), (4, 6)]
+    for wrong in (["b.", "a."], ["a."], ["a.", "B."]):
+        with pytest.raises(ValueError, match="in order and unchanged"):
+            sentence_ranges(" a. b.", lambda text, wrong=wrong: wrong)
+
+
+def test_find_protected_finds_what_models_break():
+    text = "{a} %s $1 %(b)s ${c} a@b.cd http://x.yz/a?b. 1,000.5 2024-05-06 12:30 12345 🙂 👩‍💻"
+    found = [text[start:end] for start, end in find_protected(text)]
+    assert found == text.replace("b. ", "b ").split()
+    assert find_protected("2 men, 10 dogs. 100%? No.") == [(16, 19)]
+
+
+def test_find_masks_takes_tokens_that_appear_in_text():
+    class Tokenizer:
+        all_special_tokens = ("<ph1>",)
+
+        def get_added_vocab(self):
+            return {"<ph2>": 9, "<ph1>": 8, "<ph0>": 7, "<s>": 1}
+
+    assert find_masks(Tokenizer()) == ["<ph0>", "<ph2>"]

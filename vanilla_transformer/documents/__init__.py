@@ -1,0 +1,16 @@
+"""Translate documents: HTML, XML, Markdown, subtitles and XLIFF keep their structure, and only their text changes."""
+
+from .block_translator import BlockTranslator
+from .blocks import Block, Span
+from .translation import FORMATS, parse_document, read_document, translate_by, translate_document
+
+__all__ = [
+    "FORMATS",
+    "Block",
+    "BlockTranslator",
+    "Span",
+    "parse_document",
+    "read_document",
+    "translate_by",
+    "translate_document",
+]

@@ -1,0 +1,208 @@
+"""Put the markup of a text into its translation, by aligned characters."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import regex
+
+from vanilla_transformer.inference.alignments import Link
+
+from .blocks import Span
+from .protection import Range
+
+# Words, single characters of scripts without spaces, and single punctuation marks: markup begins and ends at these.
+_UNIT = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]|"
+    r"[^\W\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]+"
+    r"(?:[-'’][^\W\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Khmer}\p{Lao}\p{Myanmar}]+)*\p{M}*|[^\w\s]\p{M}*"
+)
+
+
+class CrossingSpansError(Exception):
+    """Text that is not translated has moved so that its markup cannot be nested as in the source."""
+
+
+def proportional_links(source_length: int, target: str) -> list[Link]:
+    """Align each word of a translation with the characters at the same relative position in the source."""
+    ratio = source_length / max(1, len(target))
+    return [
+        Link(round(start * ratio), max(round(end * ratio), round(start * ratio) + 1), start, end, 1.0)
+        for start, end in (match.span() for match in _UNIT.finditer(target))
+    ]
+
+
+def project(
+    spans: Sequence[Span], source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]
+) -> list[Span]:
+    """
+    Return the spans of a translation, each exactly once and nested as in the source.
+
+    A span covers the run of words that are mostly aligned with it. One without such words is empty, at the place of
+    its neighbors.
+
+    Args:
+        links: Aligned characters of the two texts.
+        fixed: Equal ranges of source and target: text that was not translated, and places that belong together.
+
+    Raises:
+        CrossingSpansError: Fixed text of two spans has changed its order.
+    """
+    return _Projection(source, target, links, fixed).place(spans, (0, len(source)), None)
+
+
+class _Projection:
+    def __init__(self, source: str, target: str, links: Sequence[Link], fixed: Sequence[tuple[Range, Range]]):
+        self.source, self.target = source, target
+        self.fixed = dict(fixed)
+        kept = [end for end in self.fixed.values() if end[1] > end[0]]
+        inside = [match.span() for match in _UNIT.finditer(target)]
+        self.units = sorted([*(unit for unit in inside if not any(_overlap(unit, end) for end in kept)), *kept])
+        exact = [Link(*start, *end, 1.0) for start, end in fixed if start[1] > start[0]]
+        free = [link for link in links if not any(_overlap(link[:2], start) for start, _ in fixed)]
+        self.links = [[link for link in [*exact, *free] if _overlap(link[2:4], unit)] for unit in self.units]
+
+    def place(self, spans: Sequence[Span], outer: Range, interval: Range | None) -> list[Span]:
+        """Return the spans that are in `outer` of the source, within an interval of the target's units."""
+        low, high = interval or (0, len(self.units))
+        left, right = self._edges(interval)
+        wide = [span for span in spans if self.source[span.start : span.end].strip()]
+        runs = self._runs(wide, low, high)
+        covered = [(*self._edges(run), span) for span, run in zip(wide, runs, strict=True) if run]
+        placed = list[tuple[Span, int]]()
+        for position, span in enumerate(spans):
+            run = runs[wide.index(span)] if span in wide else None
+            if run:
+                start, end = self._edges(run)
+                if not span.fixed and self._covers(span, outer):
+                    start, end = left, right
+                children = [] if span.fixed else self.place(span.children, (span.start, span.end), run)
+            else:
+                start = end = self._point(span, outer, (left, right), covered)
+                children = [_collapse(child, start) for child in span.children]
+            placed.append((replace(span, start=start, end=end, children=children), position))
+        placed.sort(key=lambda item: (item[0].start, item[0].end, item[1]))
+        return [span for span, _ in placed]
+
+    def _covers(self, span: Span, outer: Range) -> bool:
+        return not (self.source[outer[0] : span.start] + self.source[span.end : outer[1]]).strip()
+
+    def _edges(self, run: Range | None) -> Range:
+        """Return the characters of a run of units; the whole target for None."""
+        return (0, len(self.target)) if run is None else (self.units[run[0]][0], self.units[run[1] - 1][1])
+
+    def _runs(self, spans: Sequence[Span], low: int, high: int) -> list[Range | None]:
+        """Return the run of units of each span, or None. Runs do not overlap."""
+        labels = [self._label(index, spans) for index in range(low, high)]
+        owners = [-1] * (high - low)
+        hulls = list[Range | None]()
+        for index, span in enumerate(spans):
+            kept = [self.fixed[inner.start, inner.end] for inner in span.walk() if self._is_kept(inner)]
+            inside = [unit - low for unit in range(low, high) if self.units[unit] in kept]
+            if len(inside) < len(set(kept)):
+                raise CrossingSpansError
+            hulls.append((min(inside), max(inside) + 1) if inside else None)
+            for unit in range(*(hulls[index] or (0, 0))):
+                if owners[unit] >= 0:
+                    raise CrossingSpansError
+                owners[unit] = index
+        found = list[Range | None]([None] * len(spans))
+        for index in sorted(range(len(spans)), key=lambda index: spans[index].start - spans[index].end):
+            if self._is_kept(spans[index]):
+                run = hulls[index]
+            else:
+                gains = [
+                    float("-inf") if owner not in (-1, index) else 1.0 if label == index else -0.5 - (label >= 0) / 2
+                    for label, owner in zip(labels, owners, strict=True)
+                ]
+                run = _best_run(gains, hulls[index])
+            if run:
+                owners[run[0] : run[1]] = [index] * (run[1] - run[0])
+                found[index] = run[0] + low, run[1] + low
+        return found
+
+    def _is_kept(self, span: Span) -> bool:
+        return span.fixed and span.end > span.start and (span.start, span.end) in self.fixed
+
+    def _label(self, unit: int, spans: Sequence[Span]) -> int:
+        """Return the index of the span that a unit is aligned with, or -1."""
+        weights = [0.0] * len(spans)
+        total = 0.0
+        for start, end, _, _, weight in self.links[unit]:
+            total += weight
+            for index, span in enumerate(spans):
+                shared = min(end, span.end) - max(start, span.start)
+                weights[index] += weight * max(0, shared) / max(1, end - start)
+        best = max(range(len(spans)), key=weights.__getitem__, default=-1)
+        return best if best >= 0 and weights[best] > 0 and weights[best] >= total - sum(weights) else -1
+
+    def _point(self, span: Span, outer: Range, limits: Range, covered: Sequence[tuple[int, int, Span]]) -> int:
+        """Return the position of a span without text: at the same side of the same word, and in no other span."""
+        left, right = limits
+        place = span.start
+        if (place, place) in self.fixed:
+            position = self.fixed[place, place][0]
+        elif not self.source[outer[0] : place].strip():
+            position = left
+        elif not self.source[place : outer[1]].strip():
+            position = right
+        else:
+            position = self._beside(place)
+        position = min(max(position, left), right)
+        for start, end, other in covered:
+            if start < position < end:
+                position = start if place <= other.start else end if place >= other.end else end
+        return position
+
+    def _beside(self, place: int) -> int:
+        """Return where the word before or after a position of the source is in the target, whichever it touches."""
+        after_word = place > 0 and not self.source[place - 1].isspace()
+        character = place - 1 if after_word else place
+        while not after_word and character + 1 < len(self.source) and self.source[character].isspace():
+            character += 1
+        found = [
+            unit
+            for unit, links in zip(self.units, self.links, strict=True)
+            if any(start <= character < end for start, end, *_ in links)
+        ]
+        if found:
+            return found[-1][1] if after_word else found[0][0]
+        guess = place * len(self.target) / max(1, len(self.source))
+        edges = [edge for unit in self.units for edge in unit] or [0]
+        return min(edges, key=lambda edge: abs(edge - guess))
+
+
+def _overlap(one: Sequence[int], other: Sequence[int]) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _collapse(span: Span, position: int) -> Span:
+    children = [_collapse(child, position) for child in span.children]
+    return replace(span, start=position, end=position, children=children)
+
+
+def _best_run(gains: Sequence[float], core: Range | None) -> Range | None:
+    """Return the consecutive units with the largest positive sum, or around `core`, or None."""
+    if core:
+        start, end = core
+        total = best = 0.0
+        for unit in range(start - 1, -1, -1):
+            total += gains[unit]
+            if total > best:
+                best, start = total, unit
+        total = best = 0.0
+        for unit in range(end, len(gains)):
+            total += gains[unit]
+            if total > best:
+                best, end = total, unit + 1
+        return start, end
+    best, found, total, begin = 0.0, None, 0.0, 0
+    for unit, gain in enumerate(gains):
+        if total <= 0:
+            total, begin = 0.0, unit
+        total += gain
+        if total > best:
+            best, found = total, (begin, unit + 1)
+    return found
+
+
+__all__ = ["CrossingSpansError", "project", "proportional_links"]

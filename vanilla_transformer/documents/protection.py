@@ -1,0 +1,86 @@
+"""Text that must survive a translation: URLs, e-mail addresses, placeholders, emoji and long numbers."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import regex
+
+Range = tuple[int, int]
+
+_PARTS = {
+    "url": r"(?:https?|ftp)://[^\s<>\"]*[^\s<>\".,;:!?'”’»)\]}…]|\bwww\.[^\s<>\"]*[^\s<>\".,;:!?'”’»)\]}…]",
+    "email": r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+",
+    # {name}, {{name}}, ${name}, %(name)s, %1$s, %.2f, $1, $name
+    "placeholder": r"\{\{[^{}\s]*\}\}|\$?\{[^{}\s]*\}|%\(\w+\)[a-z]|"
+    r"%(?:\d+\$)?[-+0#]*\d*(?:\.\d+)?[sdifgeEuxXc@](?!\w)|\$\d+(?![\d.,]*\d)|\$[A-Za-z_]\w*",
+    "emoji": r"\p{Regional_Indicator}{2}|[0-9#*]\uFE0F?\u20E3"
+    r"|(?:\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*(?:\u200D\p{Extended_Pictographic}[\uFE0F\p{Emoji_Modifier}]*)*)",
+    # Models copy short numbers or write them as words, as they should. They break long
+    # ones, dates, times and versions.
+    "number": r"(?<![\w.,])[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+(?!\w)|(?<!\w)[+-]?\d{3,}(?!\w)",
+}
+_PROTECTED = regex.compile("|".join(f"(?:{part})" for part in _PARTS.values()))
+_MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
+
+
+def find_protected(text: str) -> list[Range]:
+    """Return where text begins and ends that must appear in the translation as it is."""
+    return [match.span() for match in _PROTECTED.finditer(text)]
+
+
+def find_masks(tokenizer: Any) -> list[str]:
+    """Return the placeholder tokens of a vocabulary, such as `<ph0>`, which its model has learned to copy.
+
+    A special token is none of them: it would not appear in the text of a translation.
+    """
+    special = set(getattr(tokenizer, "all_special_tokens", ()))
+    added = sorted(getattr(tokenizer, "get_added_vocab", dict)().items(), key=lambda item: item[1])
+    return [token for token, _ in added if token not in special and _MASK.fullmatch(token)]
+
+
+def mask(text: str, ranges: Sequence[Range], masks: Sequence[str]) -> tuple[str, list[Range]]:
+    """Replace each range of a text by a mask. Return the text and where the masks are."""
+    pieces, places, end, length = list[str](), list[Range](), 0, 0
+    for (start, stop), token in zip(ranges, masks, strict=True):
+        pieces += [text[end:start], token]
+        length += start - end + len(token)
+        places.append((length - len(token), length))
+        end = stop
+    return "".join([*pieces, text[end:]]), places
+
+
+def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
+    """Return where each of the texts is in a translation, equal ones in order, or None if one is not there as often.
+
+    A text is not found within a longer word or number.
+    """
+    found = dict[str, list[Range]]()
+    taken = list[Range]()
+    for text in sorted(set(texts), key=len, reverse=True):
+        expression = regex.compile(_edge(text[0], "<!") + regex.escape(text) + _edge(text[-1], "!"))
+        spans = [match.span() for match in expression.finditer(translation)]
+        spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
+        if len(spans) < Counter(texts)[text]:
+            return None
+        found[text] = spans
+        taken += spans
+    return [found[text].pop(0) for text in texts]
+
+
+def _edge(character: str, look: str) -> str:
+    return f"(?{look}[A-Za-z0-9_])" if regex.match(r"\w", character) else ""
+
+
+def merge(ranges: Iterable[Range]) -> list[Range]:
+    """Return the ranges in order, with those that overlap as one."""
+    merged = list[Range]()
+    for start, end in sorted(ranges):
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    return merged
+
+
+__all__ = ["Range", "find_masks", "find_protected", "locate", "mask", "merge"]

@@ -1,0 +1,82 @@
+"""Sentence splitters: functions that return the sentences of a text, in order."""
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+
+from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_sentences
+
+SentenceSplitter = Callable[[str], Sequence[str]]
+_WORD = re.compile(r"\S+")
+
+
+class AbbreviationSplitter:
+    """
+    Split a text where a sentence ends, and not after an abbreviation. This is sentencex with its lists of words.
+
+        >>> AbbreviationSplitter("en")("Dr. Smith slept. He woke up.")
+        ['Dr. Smith slept.', 'He woke up.']
+
+    Args:
+        language: The language of the text as an ISO 639-1 code. For an unknown one sentencex takes a similar one.
+
+    Raises:
+        OSError: sentencex is not installed.
+    """
+
+    def __init__(self, language: str = "en"):
+        with requires_extra("documents", "Sentence splitting"):
+            from sentencex import segment
+        self.language, self._segment = language, segment
+
+    def __call__(self, text: str) -> list[str]:
+        return [sentence.strip() for sentence in self._segment(self.language, text) if sentence.strip()]
+
+
+def split_simply(text: str) -> list[str]:
+    """Split a text after each period, question mark and exclamation mark, as the pipeline of a checkpoint does."""
+    return [segment.text for segment in split_sentences(Segment(text.strip(), ""))]
+
+
+def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
+    """Return the splitter that a flag names: `abbreviations`, `simple`, or `module:function` for your own.
+
+    Raises:
+        ValueError: There is no such splitter.
+    """
+    if name == "abbreviations":
+        return AbbreviationSplitter(language)
+    if name == "simple":
+        return split_simply
+    module, _, function = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError) as error:
+        known = "'abbreviations', 'simple' or the place of a function, such as 'my_module:split'"
+        raise ValueError(f"`sentence_splitter` must be {known}, got {name!r} ({error}).") from error
+
+
+def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, int]]:
+    """Return where the sentences of a text begin and end. All between them is white space.
+
+    Raises:
+        ValueError: The splitter returned something else than the sentences of the text in order.
+    """
+    ranges, end = list[tuple[int, int]](), 0
+    for sentence in splitter(text):
+        start = text.find(sentence.strip(), end)
+        if start < 0 or text[end:start].strip():
+            raise ValueError(_WRONG.format(sentence))
+        end = start + len(sentence.strip())
+        if end > start:
+            ranges.append((start, end))
+    if text[end:].strip():
+        raise ValueError(_WRONG.format(_WORD.search(text, end)[0]))  # type: ignore[index]
+    return ranges
+
+
+_WRONG = "`sentence_splitter` must return all sentences of the text in order and unchanged; the mistake is near {!r}."
+
+
+__all__ = ["AbbreviationSplitter", "SentenceSplitter", "find_splitter", "sentence_ranges", "split_simply"]

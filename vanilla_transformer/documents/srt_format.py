@@ -1,0 +1,89 @@
+"""SubRip subtitles (.srt)."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from vanilla_transformer.import_utils import requires_extra
+
+from .blocks import Block, Span, SpanBuilder
+
+_TAG = re.compile(r"<(/?)([a-z]+)(?:\s[^<>]*)?>|\{\\[^{}]*\}", re.IGNORECASE)
+_DASH = re.compile(r"\s*[-‐–—]\s*")
+_DIALOGUE = re.compile(r"\n(?=\s*(?:<[^<>]*>)*\s*[-‐–—])")
+
+
+class SrtDocument:
+    """
+    The lines of speech of a SubRip text. Each is translated by itself and wrapped to as many lines as before.
+
+    Raises:
+        ValueError: The text is not SubRip.
+        OSError: srt is not installed.
+    """
+
+    def __init__(self, text: str):
+        with requires_extra("documents", "Translating subtitles"):
+            import srt
+        self._srt = srt
+        try:
+            self._cues: list[Any] = list(srt.parse(text.removeprefix("\ufeff")))
+        except srt.SRTParseError as error:
+            raise ValueError(f"The text must be SubRip subtitles: {error}.") from None
+        self._speeches = [_DIALOGUE.split(cue.content) for cue in self._cues]
+        self.blocks = [_block(speech) for speeches in self._speeches for speech in speeches]
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        translations = iter(blocks)
+        for cue, speeches in zip(self._cues, self._speeches, strict=True):
+            cue.content = "\n".join(_wrap(_render(next(translations)), speech.count("\n") + 1) for speech in speeches)
+        return self._srt.compose(self._cues, reindex=False)
+
+
+def _block(speech: str) -> Block:
+    """Return the text of a speech. A tag that has no partner is a mark without text."""
+    builder, dash = SpanBuilder(), _DASH.match(speech)
+    end = dash.end() if dash else 0
+    if dash:
+        builder.add_mark([dash[0], ""])
+    for tag in _TAG.finditer(speech, end):
+        builder.add_text(speech[end : tag.start()])
+        end, name = tag.end(), (tag[2] or "").lower()
+        if tag[1]:
+            span = builder.close(name)
+            if span is None:
+                builder.add_mark([tag[0], ""])
+            else:
+                span.payload[1] = tag[0]
+        elif name:
+            builder.open(name, [tag[0], ""])
+        else:
+            builder.add_mark([tag[0], ""])
+    builder.add_text(speech[end:])
+    return builder.finish()
+
+
+def _render(block: Block) -> str:
+    def write(spans: Sequence[Span], start: int, end: int) -> str:
+        pieces = []
+        for span in spans:
+            opening, closing = span.payload
+            pieces += [block.text[start : span.start], opening, write(span.children, span.start, span.end), closing]
+            start = span.end
+        return "".join([*pieces, block.text[start:end]])
+
+    return write(block.spans, 0, len(block.text))
+
+
+def _wrap(text: str, count: int) -> str:
+    """Wrap a text to `count` lines of about the same length, or to fewer if it has too few words."""
+    for width in range(max(1, -(-len(text) // count)), len(text) + 1):
+        lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+        if len(lines) <= count:
+            return "\n".join(lines)
+    return text
+
+
+__all__ = ["SrtDocument"]

@@ -1,0 +1,89 @@
+"""XML of any vocabulary: an element with text among its children is a paragraph."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from vanilla_transformer.import_utils import requires_extra
+
+from .blocks import Block
+from .tree import Markup, build_block, content, fill, has_text, render_block
+
+_DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
+_ENCODING = re.compile(r"(encoding\s*=\s*[\"'])[^\"']*([\"'])")
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
+_ITS = "{http://www.w3.org/2005/11/its}translate"
+
+
+def parse_xml(text: str) -> Any:
+    """Return the tree of an XML text. Entities are left as they are, and nothing outside of the text is read.
+
+    Raises:
+        ValueError: The text is not well-formed XML.
+        OSError: lxml is not installed.
+    """
+    with requires_extra("documents", "Translating XML"):
+        from lxml import etree
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False)
+    try:
+        return etree.fromstring(_DECLARATION.sub("", text, count=1), parser).getroottree()
+    except (etree.XMLSyntaxError, ValueError) as error:
+        raise ValueError(f"The text must be well-formed XML: {error}.") from None
+
+
+def write_xml(tree: Any, text: str) -> str:
+    """Return a tree as text, with the XML declaration of the text from which it was parsed, but the encoding UTF-8."""
+    from lxml import etree
+
+    declaration = _DECLARATION.match(text)
+    heading = _ENCODING.sub(r"\g<1>UTF-8\g<2>", declaration[0]) if declaration else ""
+    return heading + etree.tostring(tree, encoding="unicode")
+
+
+class XmlDocument:
+    """
+    The blocks of an XML text.
+
+    An element that has text is a paragraph, with all elements in it. Those with `translate="no"` or
+    `its:translate="no"`, attributes, comments, processing instructions and entities are not translated.
+
+    Raises:
+        ValueError: The text is not well-formed XML.
+        OSError: lxml is not installed.
+    """
+
+    def __init__(self, text: str):
+        self._text, self._tree = text, parse_xml(text)
+        self._elements = list[Any]()
+        self.blocks = list[Block]()
+        self._collect(self._tree.getroot(), False)
+
+    def render(self, blocks: Sequence[Block]) -> str:
+        """Return the text with translated blocks."""
+        for element, block in zip(self._elements, blocks, strict=True):
+            fill(element, render_block(block))
+        return write_xml(self._tree, self._text)
+
+    def _collect(self, element: Any, keeps_space: bool) -> None:
+        if callable(element.tag) or is_untranslatable(element):
+            return
+        keeps_space = element.get(_SPACE, "preserve" if keeps_space else "default") == "preserve"
+        items = content(element)
+        if has_text([item for item in items if isinstance(item, str)]):
+            self._elements.append(element)
+            self.blocks.append(build_block(items, Markup(_role_of, keeps_space)))
+        else:
+            for child in element:
+                self._collect(child, keeps_space)
+
+
+def is_untranslatable(element: Any) -> bool:
+    """Return whether an element is marked as not to be translated."""
+    return "no" in (element.get("translate"), element.get(_ITS))
+
+
+def _role_of(element: Any) -> str:
+    return "fixed" if is_untranslatable(element) else "inline"
+
+
+__all__ = ["XmlDocument", "is_untranslatable", "parse_xml", "write_xml"]

@@ -19,6 +19,7 @@ PAGE = [*SERVE, *PLOTS, "gradio>=6"]
 DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0", "srt>=3.5"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE, *DOCUMENTS]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
+BENCHMARKS = ["nltk>=3.9"]
 
 setup(
     name="vanilla-transformer",
@@ -66,8 +67,8 @@ setup(
         "serve": SERVE,
         "page": PAGE,
         "documents": DOCUMENTS,
-        "test": [*TESTS, *OPTIONAL],
-        "dev": [*TESTS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
+        "test": [*TESTS, *BENCHMARKS, *OPTIONAL],
+        "dev": [*TESTS, *BENCHMARKS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.cli:main"]},
     keywords=["transformer", "machine translation", "attention is all you need", "hugging face", "seq2seq"],

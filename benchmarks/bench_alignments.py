@@ -1,0 +1,137 @@
+r"""
+Compare the alignments of attention heads with IBM model 2, on the demo corpus or on a user's text.
+
+    python -m benchmarks.bench_alignments runs/demo runs/guided
+    python -m benchmarks.bench_alignments runs/multi30k_en_de --source test.en --target test.de \
+        --train_source train.en --train_target train.de
+
+The demo corpus has gold alignments, and the table shows the alignment error rate on its test set. A model's head is
+the first one of its `alignment_heads`, or else the best one on the gold alignments of the validation set. Other text
+has no gold alignments: there `agreement` with IBM model 2 is the F1 score of the links, and models without
+`alignment_heads` are given the head that agrees most. IBM model 2 is nltk's, fitted to the training text and the test
+text.
+"""
+
+import argparse
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from benchmarks.harness import progress
+from benchmarks.ibm_model_2 import Links, align_both_ways, grow_diagonally, intersect
+from vanilla_transformer.data.demo_corpus import SPLIT_SIZES, read_demo_alignments, read_demo_corpus
+from vanilla_transformer.data.readers import SentencePair, read_text_files
+from vanilla_transformer.data.word_alignments import GoldAlignment, parse_alignment
+from vanilla_transformer.evaluation.alignment_heads import align_given, rank_alignment_heads
+from vanilla_transformer.evaluation.alignment_scores import AlignmentScores, score_alignments
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    for line in compare_on_demo_corpus(options) if options.source is None else compare_on_text(options):
+        print(line, flush=True)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench_alignments", allow_abbrev=False, description=__doc__.split("\n")[1])
+    parser.add_argument("models", nargs="*", help="model folders")
+    parser.add_argument("--source", help="text to align, source side; by default the demo corpus's test set")
+    parser.add_argument("--target", help="its translations")
+    parser.add_argument("--train_source", help="more text for IBM model 2, source side")
+    parser.add_argument("--train_target", help="its translations")
+    parser.add_argument("--train_pairs", type=int, default=10_000, help="number of training pairs for IBM model 2")
+    parser.add_argument("--test_pairs", type=int, default=500, help="number of pairs to align")
+    parser.add_argument("--iterations", type=int, default=5, help="iterations of IBM model 1, and then of model 2")
+    options = parser.parse_args(arguments)
+    for one, other in (("source", "target"), ("train_source", "train_target")):
+        if (getattr(options, one) is None) != (getattr(options, other) is None):
+            parser.error(f"--{one} and --{other} must be given together")
+    for name in ("train_pairs", "test_pairs", "iterations"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be 1 or more, got {getattr(options, name)}")
+    return options
+
+
+def compare_on_demo_corpus(options: argparse.Namespace) -> list[str]:
+    """Return a table of alignment error rates on the demo corpus's test set."""
+    test, gold = _read_demo("test", options.test_pairs)
+    validation, known = _read_demo("validation", min(options.test_pairs, SPLIT_SIZES["validation"]))
+    train = read_demo_corpus("train", min(options.train_pairs, SPLIT_SIZES["train"]))
+    rows = ["| aligner | AER | precision | recall |", "|---|---|---|---|"]
+    for name, links in _ibm_model_2([*test, *train], options.iterations, len(test)).items():
+        rows.append(_row(name, score_alignments(links, gold)))
+    for folder in options.models:
+        model, tokenizer = _load(folder)
+        head = (
+            _named_head(model)
+            or rank_alignment_heads(model, tokenizer, validation, [each.sure for each in known])[0][:2]
+        )
+        links = [found for (found,) in align_given(model, tokenizer, test, [head])]
+        rows.append(_row(f"{folder}: {_describe(model, head)}", score_alignments(links, gold)))
+    return rows
+
+
+def compare_on_text(options: argparse.Namespace) -> list[str]:
+    """Return a table of the agreement of heads with IBM model 2 on a text without gold alignments."""
+    test = list(islice(read_text_files(options.source, options.target), options.test_pairs))
+    train: list[SentencePair] = []
+    if options.train_source is not None:
+        train = list(islice(read_text_files(options.train_source, options.train_target), options.train_pairs))
+    aligned = _ibm_model_2([*test, *train], options.iterations, len(test))
+    rows = [
+        f"| aligner | {' | '.join(f'agreement with {name}' for name in aligned)} |",
+        "|---" * (len(aligned) + 1) + "|",
+    ]
+    for folder in options.models:
+        model, tokenizer = _load(folder)
+        head = _named_head(model) or rank_alignment_heads(model, tokenizer, test, next(iter(aligned.values())))[0][:2]
+        links = [found for (found,) in align_given(model, tokenizer, test, [head])]
+        scores = [1.0 - score_alignments(links, _all_sure(theirs)).error_rate for theirs in aligned.values()]
+        rows.append(f"| {folder}: {_describe(model, head)} | {' | '.join(f'{score:.1%}' for score in scores)} |")
+    return rows
+
+
+def _read_demo(split: str, count: int) -> tuple[list[SentencePair], list[GoldAlignment]]:
+    pairs, lines = read_demo_corpus(split, count), read_demo_alignments(split, count)
+    rows = zip(lines, pairs, strict=True)
+    return pairs, _all_sure([parse_alignment(line, pair, f"the demo corpus's {split}") for line, pair in rows])
+
+
+def _all_sure(links: Links) -> list[GoldAlignment]:
+    return [GoldAlignment(sure=each, possible=each) for each in links]
+
+
+def _ibm_model_2(pairs: Sequence[SentencePair], iterations: int, count: int) -> dict[str, Links]:
+    progress(f"Fitting IBM model 2 to {len(pairs)} pairs in both directions")
+    forward, backward = align_both_ways(pairs, iterations, count)
+    return {
+        "IBM model 2, intersection": intersect(forward, backward),
+        "IBM model 2, grow-diag": grow_diagonally(forward, backward),
+    }
+
+
+def _load(folder: str) -> tuple[Any, Any]:
+    from transformers import AutoModelForSeq2SeqLM
+
+    from vanilla_transformer.inference.loading import load_pretrained, load_tokenizer
+
+    progress(f"Aligning with {folder}")
+    return load_pretrained(AutoModelForSeq2SeqLM, folder), load_tokenizer(folder)
+
+
+def _named_head(model: Any) -> tuple[int, int] | None:
+    """Return the first head in `alignment_heads` of the configuration, if it names any."""
+    heads = getattr(model.config, "alignment_heads", None)
+    return tuple(heads[0]) if heads else None
+
+
+def _describe(model: Any, head: tuple[int, int]) -> str:
+    return f"{'the' if _named_head(model) else 'best'} head (layer {head[0]}, head {head[1]})"
+
+
+def _row(name: str, scores: AlignmentScores) -> str:
+    return f"| {name} | {' | '.join(f'{value:.1%}' for value in scores)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -20,6 +20,13 @@ class DataArguments:
         default=None, metadata={"help": "Training text, source side, one sentence per line."}
     )
     train_target: str | None = field(default=None, metadata={"help": "Training text, target side, line by line."})
+    train_alignments: str | None = field(
+        default=None,
+        metadata={
+            "help": "Aligned words of the training text in the format of Moses, line by line. One head of "
+            "cross-attention is trained toward them. Not in the paper."
+        },
+    )
     corpora: list[dict[str, Any]] | str | None = field(
         default=None,
         metadata={
@@ -159,8 +166,22 @@ def check_data_arguments(data: DataArguments) -> None:
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
             raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
     corpus_specs(data)
+    _check_alignments(data)
     _check_cleaning(data)
     _check_tokenizer(data)
+
+
+def _check_alignments(data: DataArguments) -> None:
+    """Refuse `train_alignments` where its lines are not the lines that are trained on, or tokens change."""
+    if data.train_alignments is None:
+        return
+    rules = [item.name for item in fields(data) if item.name.startswith("drop_")]
+    given = [name for name in ("corpora", "dataset", "stream", "bpe_dropout", *rules) if getattr(data, name)]
+    if given:
+        raise ValueError(
+            f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "
+            "both: each line belongs to a line of these files. Take one of them out of the recipe."
+        )
 
 
 def _check_cleaning(data: DataArguments) -> None:

@@ -6,7 +6,7 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
@@ -40,14 +40,21 @@ class MicroBatchLoader:
         pad_token_id (`int`): The padding of sources.
         num_workers (`int`): Worker processes; with 0 this process reads each step when it is needed.
         pin_memory (`bool`): Return tensors in page-locked memory, from which a GPU copies while it computes.
+        read_more: Returns more tensors of a batch, given the rows of its pairs and its tensors. This process calls it.
     """
 
     def __init__(
-        self, sampler: StatefulBatchSampler, pad_token_id: int, num_workers: int = 0, pin_memory: bool = False
+        self,
+        sampler: StatefulBatchSampler,
+        pad_token_id: int,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        read_more: Callable[[np.ndarray, Batch], Batch] | None = None,
     ):
         self.pad_token_id = pad_token_id
         self.num_workers = num_workers
         self.pin_memory = pin_memory
+        self.read_more = read_more
         self._sampler = sampler
         self._position = sampler.position
         self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()  # planned, but not returned yet
@@ -64,7 +71,11 @@ class MicroBatchLoader:
             for slot, size in self._open(steps):
                 batches, self._position = self._ahead.popleft()
                 tokens = steps.slots[slot, :size]
-                yield _split(tokens.pin_memory() if self.pin_memory else tokens.clone(), batches)
+                step = _split(tokens.pin_memory() if self.pin_memory else tokens.clone(), batches)
+                if self.read_more is not None:
+                    for batch, planned in zip(step, batches, strict=True):
+                        batch.tensors.update(self.read_more(planned.rows, batch.tensors))
+                yield step
 
     def _create_slots(self) -> torch.Tensor:
         """Return memory for all steps that workers prepare, and for the one that is being returned."""

@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from vanilla_transformer.file_utils import cached_folder
+from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 from .arguments import TOKENIZER_MODELS
@@ -283,6 +283,8 @@ def hash_data(texts: Texts) -> dict[str, str]:
     """Return hashes of the text and of the tokenizer that the recipe names, by what they are."""
     name = texts.data.tokenizer
     hashes = {"training text": texts.training.key, "validation text": hash_json(texts.validation)}
+    if texts.data.train_alignments is not None:
+        hashes["training alignments"] = hash_file(Path(texts.data.train_alignments))
     if name is not None and Path(name).is_dir():  # one of the Hub may be unreachable when a run resumes
         hashes["tokenizer"] = hash_tokenizer(_load(name))
     return hashes

@@ -124,6 +124,13 @@ def spans_of_tokens(texts: Sequence[str], tokens: Sequence[int], stripped: str, 
     return [*zip(ends[:-1], ends[1:], strict=True)]
 
 
+def words_of_tokens(text: str, spans: Sequence[Span]) -> list[set[int]]:
+    """Return the words of each token, counted from 0 between white space. Punctuation at a word is of none."""
+    words = _words_of_units(text)
+    owners = {place: words[start] for start, end in split_units(text) if start in words for place in range(start, end)}
+    return [{owners[place] for place in range(start, end) if place in owners} for start, end in spans]
+
+
 def _shares(spans: Sequence[Span], units: Sequence[Span]) -> Tensor:
     """Return which share of its characters each token has in each unit, `(tokens, units)`, white space left out."""
     owners = {place: unit for unit, (start, end) in enumerate(units) for place in range(start, end)}
@@ -146,3 +153,4 @@ def _words_of_units(text: str) -> dict[int, int]:
 
 
 __all__ = ["Link", "align", "link_units", "linked_words", "moses_pairs", "split_units", "token_spans"]
+__all__ += ["words_of_tokens"]

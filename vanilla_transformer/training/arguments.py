@@ -88,6 +88,16 @@ class OptimizationArguments:
     adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
     adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
     label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
+    alignment_layer: int | None = field(
+        default=None,
+        metadata={
+            "help": "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
+            "the last but one."
+        },
+    )
+    alignment_weight: float = field(
+        default=0.05, metadata={"help": "With --train_alignments: factor of the alignment loss."}
+    )
     gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and step."})
     max_grad_norm: float | None = field(
         default=None, metadata={"help": "Clip gradient to this norm. Not in the paper."}
@@ -291,6 +301,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
+    _check_guided_alignment(recipe)
     _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
         raise ValueError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
@@ -352,6 +363,25 @@ def _check_optimization(options: OptimizationArguments) -> None:
             "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
             "losses differently. Use bf16."
         )
+
+
+def _check_guided_alignment(recipe: Recipe) -> None:
+    options, layers = recipe.optimization, recipe.model.decoder_layers
+    if recipe.data.train_alignments is None:
+        if options.alignment_layer is not None:
+            raise ValueError("`alignment_layer` must be given with `train_alignments`, got it without. Leave it out.")
+        return
+    if options.alignment_layer is not None and options.alignment_layer >= layers:
+        rule = f"below `decoder_layers`={layers}, counted from 0"
+        raise ValueError(f"`alignment_layer` must be {rule}, got {options.alignment_layer}.")
+    others = [name for name in ("compile", "fsdp") if getattr(options, name)]
+    others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
+    if options.attn_implementation not in (None, "sdpa", "eager"):  # masks of others are of other kinds
+        others.append(f"attn_implementation: {options.attn_implementation}")
+    others += [] if recipe.long == LongArguments() else ["the keys of models for long sequences"]
+    if others:
+        rule = f"must be given without {others[0]}, got both"
+        raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
 
 
 def _check_trackers(report_to: str | None) -> None:

@@ -17,7 +17,8 @@ def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = 
     """Prepare a batch on the CPU and copy it to the device, without waiting for the device.
 
     Args:
-        batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them.
+        batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them, and, with guided
+            alignment, `link_places` and `link_weights`.
         keep_mask: Keep a mask without padding, so that all batches take one compiled graph.
 
     Returns:
@@ -26,6 +27,7 @@ def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = 
     """
     places = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
     prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"], "label_places": places}
+    prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
     prepared |= _prepare_padding(batch, model, keep_mask)
     return {name: copy_to_device(tensor, device) for name, tensor in prepared.items()}
 

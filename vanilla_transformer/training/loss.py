@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
+from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
 from .varlen_attention import PACKING
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
@@ -34,15 +35,32 @@ class ModelWithLoss(nn.Module):
     Args:
         model: The model to train.
         smoothing (`float`): ε of section 5.4.
+        guided_alignment: Train a head toward the links of batches. Their loss is added to the smoothed one.
     """
 
-    def __init__(self, model: VanillaTransformerForConditionalGeneration, smoothing: float):
+    def __init__(
+        self,
+        model: VanillaTransformerForConditionalGeneration,
+        smoothing: float,
+        guided_alignment: GuidedAlignment | None = None,
+    ):
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.guided_alignment = guided_alignment
 
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`to_device`]."""
+        if self.guided_alignment is None or "link_places" not in batch:
+            return self._label_loss(batch)
+        attention = self.model.get_decoder().layers[self.guided_alignment.layer].encoder_attn
+        with recorded_inputs(attention) as calls:
+            loss = self._label_loss(batch)
+        states, mask, source = calls[0]
+        guidance = alignment_loss(attention, states, mask, source, batch["link_places"], batch["link_weights"])
+        return loss._replace(smoothed=loss.smoothed + self.guided_alignment.weight * guidance)
+
+    def _label_loss(self, batch: Batch) -> SummedLoss:
         mask, input_ids = batch.get("attention_mask"), batch["input_ids"]
         # Without a mask, the model would derive one from `input_ids`.
         embeds = self.model.get_encoder().embed_tokens(input_ids) if mask is None else None

@@ -24,6 +24,7 @@ from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .device_batch import to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .fp8 import convert_linear_layers
+from .guided_alignment import HEAD, create_guided_alignment
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
@@ -116,7 +117,10 @@ class TrainState:
             self._skeleton = copy.deepcopy(model).to("meta")
         if options.mixed_precision == "fp8":
             convert_linear_layers(model)
-        model_with_loss = ModelWithLoss(model, options.label_smoothing)
+        guided_alignment = create_guided_alignment(self.recipe)
+        if guided_alignment is not None:
+            model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
+        model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment)
         if options.fsdp:
             shard_model(
                 model_with_loss.to(self.accelerator.device),

@@ -22,6 +22,7 @@ from .process_group import report_lost_processes
 from .run_folder import RunFolder, lock_output_dir
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
+from .token_alignments import load_alignments
 from .train_state import TrainState
 from .train_step import train_step
 from .validation import Evaluator, Validation, loss_only
@@ -102,6 +103,7 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
     texts = load_texts(recipe.data)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint)
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed)
+    alignments = load_alignments(texts, tokenizer)
     model = create_model(recipe, tokenizer, corpus.max_source_length, run.checkpoint)
     validation = Validation(texts.validation, tokenizer, evaluate, accelerator, recipe.data.max_tokens)
     sampler = StatefulBatchSampler(
@@ -116,7 +118,11 @@ def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only)
     on_gpu = accelerator.device.type == "cuda"
     workers = recipe.optimization.dataloader_num_workers
     batches = MicroBatchLoader(
-        sampler, tokenizer.pad_token_id, int(on_gpu) if workers is None else workers, pin_memory=on_gpu
+        sampler,
+        tokenizer.pad_token_id,
+        int(on_gpu) if workers is None else workers,
+        pin_memory=on_gpu,
+        read_more=None if alignments is None else alignments.links_of,
     )
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()

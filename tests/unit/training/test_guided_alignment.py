@@ -1,0 +1,90 @@
+"""Guided alignment: links between tokens, the loss of a head's attention, and recipes that cannot have it."""
+
+import pytest
+import torch
+
+from tests.tiny import tiny_model
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.inference.alignments import token_spans
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.device_batch import to_device
+from vanilla_transformer.training.guided_alignment import GuidedAlignment
+from vanilla_transformer.training.loss import ModelWithLoss
+from vanilla_transformer.training.token_alignments import align_tokens
+
+PAIR = SentencePair("A man is sleeping.", "Ein Mann schläft.")
+
+
+def links_of(tokenizer, pair, words):
+    source, target = token_spans(tokenizer, [pair.source, pair.target])
+    return source, target, [*align_tokens(pair, source, target, words)]
+
+
+def test_align_tokens_shares_a_target_token_among_its_words(tiny_tokenizer):
+    source, target, links = links_of(tiny_tokenizer, PAIR, {(0, 0), (1, 1), (2, 2), (3, 2)})
+    totals = dict.fromkeys(range(len(target)), 0.0)
+    for token, other, divisor in links[:-1]:
+        totals[token] += 1 / divisor
+        ends = target[token][1], source[other][1]
+        assert (ends[0] <= 3) == (ends[1] <= 1) and (ends[0] > 8) == (ends[1] > 5)
+    totals[links[-1][0]] += 1 / links[-1][2]
+    texts = [PAIR.target[start:end] for start, end in target[:-1]]
+    for text, total in zip([*texts, "EOS"], totals.values(), strict=True):
+        is_in_a_word = any(map(str.isalpha, text))  # others are white space, or punctuation at a word
+        assert total == pytest.approx(1.0 if is_in_a_word else 0.0)
+    assert (len(target) - 1, len(source) - 1, 1) in links
+
+
+def test_align_tokens_sends_words_without_a_counterpart_to_eos(tiny_tokenizer):
+    source, target, links = links_of(tiny_tokenizer, PAIR, {(1, 1)})
+    first = [link for link in links if link[0] == 0]
+    assert first == [(0, len(source) - 1, 1)]
+    assert links_of(tiny_tokenizer, PAIR, set())[2] == []
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
+    model = tiny_model(vocab_size=40, decoder_layers=2, attention_bias=True)
+    model.set_attn_implementation("eager")
+    ids, mask = torch.tensor([[5, 6, 7, 2], [8, 2, 0, 0]]), torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])
+    labels = torch.tensor([[9, 8, 2], [7, 2, -100]])
+    batch = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+    outputs = model(input_ids=ids, attention_mask=mask, labels=labels, output_attentions=True)
+    expected = outputs.cross_attentions[1][:, 0].log()
+    links = [(0, 0, 1, 1.0), (0, 1, 0, 0.5), (0, 1, 2, 0.5), (1, 0, 0, 1.0)]  # pair, target, source, weight
+    places = torch.tensor([(pair * 3 + target) * 4 + source for pair, target, source, _ in links])
+    batch |= {"link_places": places, "link_weights": torch.tensor([link[3] for link in links])}
+    model.set_attn_implementation(attention)
+    prepared = to_device(batch, model, torch.device("cpu"))
+    plain = ModelWithLoss(model, 0.1)(prepared)
+    guided = ModelWithLoss(model, 0.1, GuidedAlignment(layer=1, weight=0.3))(prepared)
+    guidance = -sum(weight * expected[pair, target, source] for pair, target, source, weight in links)
+    torch.testing.assert_close(guided.smoothed, plain.smoothed + 0.3 * guidance)
+    torch.testing.assert_close(guided.plain, plain.plain)
+    assert not model.get_decoder().layers[1].encoder_attn._forward_pre_hooks
+
+
+def recipe_words(**changes):
+    options = {"train_source": "a", "train_target": "b", "train_alignments": "c", "output_dir": "runs/x"} | changes
+    return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"bpe_dropout": 0.1}, "without `bpe_dropout`"),
+        ({"stream": True}, "without `stream`"),
+        ({"drop_empty": True}, "without `drop_empty`"),
+        ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
+        ({"compile": True}, "must be given without compile, got both"),
+        ({"fsdp": True}, "must be given without fsdp, got both"),
+        ({"mixed_precision": "fp8"}, "must be given without mixed_precision: fp8"),
+        ({"layer_types": "linear_attention"}, "without the keys of models for long sequences"),
+        ({"alignment_layer": 6}, "`alignment_layer` must be below `decoder_layers`=6, counted from 0, got 6"),
+        ({"alignment_layer": -1}, "`alignment_layer` must not be negative"),
+        ({"train_alignments": None, "alignment_layer": 1}, "must be given with `train_alignments`, got it without"),
+    ],
+)
+def test_recipe_refuses_guided_alignment_where_it_cannot_work(changes, text):
+    with pytest.raises(ValueError, match=text):
+        parse_recipe(recipe_words(**changes))

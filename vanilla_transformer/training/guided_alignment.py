@@ -1,0 +1,82 @@
+"""
+Guided alignment: train one head of cross-attention toward given alignments of words (Garg et al., 2019).
+
+The head's attention is computed from the inputs of its layer, beside the model's own attention, whatever
+implementation that has. A token's attention, when it is predicted, is trained toward the tokens of the words that its
+word is aligned with, each word with an equal share. EOS, and words without a counterpart, attend to the source's EOS.
+
+Letters in shapes: B batch, T target length, S source length, L links in a batch.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .arguments import Recipe
+
+HEAD = 0  # of the layer that is trained
+
+
+@dataclass(frozen=True)
+class GuidedAlignment:
+    """
+    The head to train, and how much it counts.
+
+    Args:
+        layer: Layer of the decoder, from 0.
+        weight: Factor of the alignment loss, which is added to the loss of the labels.
+    """
+
+    layer: int
+    weight: float
+
+
+def create_guided_alignment(recipe: Recipe) -> GuidedAlignment | None:
+    """Return the guided alignment of a recipe, or None. By default, the layer is the last but one of the decoder."""
+    if recipe.data.train_alignments is None:
+        return None
+    layer = recipe.optimization.alignment_layer
+    layer = max(0, recipe.model.decoder_layers - 2) if layer is None else layer
+    return GuidedAlignment(layer, recipe.optimization.alignment_weight)
+
+
+@contextmanager
+def recorded_inputs(attention: nn.Module) -> Iterator[list[tuple[Any, ...]]]:
+    """Collect the arguments of each call of a cross-attention: states, mask and source states."""
+    calls: list[tuple[Any, ...]] = []
+    handle = attention.register_forward_pre_hook(lambda _, arguments: calls.append(arguments))
+    try:
+        yield calls
+    finally:
+        handle.remove()
+
+
+def alignment_loss(
+    attention: Any, states: Tensor, mask: Tensor | None, source: Tensor, places: Tensor, weights: Tensor
+) -> Tensor:
+    """Return the cross-entropy between the attention of the head and the links of a batch, summed over the links.
+
+    Args:
+        attention: A cross-attention of the model.
+        states, mask, source: Its inputs, `(B, T, D)`, a mask for `(B, 1, T, S)`, and `(B, S, D)`.
+        places, weights: See `AlignmentTable.links_of`.
+    """
+    width = attention.head_dim
+    rows = slice(HEAD * width, (HEAD + 1) * width)
+    query, key = _project(attention.q_proj, states, rows), _project(attention.k_proj, source, rows)
+    scores = ((query * attention.scaling) @ key.transpose(1, 2)).float()  # (B, T, S)
+    if mask is not None:
+        seen = mask[:, 0]
+        scores = scores.masked_fill(~seen, -torch.inf) if seen.dtype == torch.bool else scores + seen.float()
+    return -(scores.log_softmax(dim=-1).flatten()[places] * weights).sum()
+
+
+def _project(linear: nn.Linear, states: Tensor, rows: slice) -> Tensor:
+    return nn.functional.linear(states, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
+
+
+__all__ = ["HEAD", "GuidedAlignment", "alignment_loss", "create_guided_alignment", "recorded_inputs"]

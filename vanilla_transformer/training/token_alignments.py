@@ -1,0 +1,109 @@
+"""The alignments of a training text between tokens, for guided alignment; cached by content."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pyarrow as pa
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from vanilla_transformer.data.micro_batch import Batch
+from vanilla_transformer.data.prepare_data import CachedTexts, Texts
+from vanilla_transformer.data.readers import SentencePair, read_lines
+from vanilla_transformer.data.tokenized_corpus import TokenColumn, hash_json, hash_tokenizer, open_arrow_files
+from vanilla_transformer.data.tuning import ROWS_PER_BATCH
+from vanilla_transformer.data.word_alignments import WordPair, parse_alignment
+from vanilla_transformer.file_utils import cached_folder, hash_file
+from vanilla_transformer.inference.alignments import Span, token_spans, words_of_tokens
+
+_FORMAT = 1  # of the cached files; another number invalidates all older entries
+_SCHEMA = pa.schema([("links", pa.list_(pa.int32()))])
+_SIZE = 3  # numbers of a link: its target token, its source token, and the divisor of its weight
+
+
+class AlignmentTable:
+    """
+    Links between the tokens of each pair of the training text, read from Arrow.
+
+    Args:
+        dataset: The column `links`, with three numbers for each link of a pair.
+    """
+
+    def __init__(self, dataset: datasets.Dataset):
+        self._column = TokenColumn(dataset.data.column("links"))
+
+    def links_of(self, rows: np.ndarray, batch: Batch) -> Batch:
+        """Return the links of a padded batch: `link_places` in `(B, T, S)` and `link_weights`, `(L,)` each."""
+        values, sizes = self._column.read(rows)
+        target, source, divisor = torch.from_numpy(values.reshape(-1, _SIZE)).long().unbind(dim=1)
+        pair = torch.repeat_interleave(torch.arange(len(rows)), torch.from_numpy(sizes // _SIZE))
+        target_length, source_length = batch["labels"].shape[1], batch["input_ids"].shape[1]
+        places = (pair * target_length + target) * source_length + source
+        return {"link_places": places, "link_weights": 1.0 / divisor.float()}
+
+
+def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> AlignmentTable | None:
+    """Return the alignments of a recipe's training text, or None if it names none. They are cached by content.
+
+    Raises:
+        OSError: There is no such file.
+        ValueError: The file does not fit the text, or the tokenizer is not a fast one.
+    """
+    path = texts.data.train_alignments
+    if path is None:
+        return None
+    assert isinstance(texts.training, CachedTexts)
+    key = hash_json(_FORMAT, texts.training.key, hash_file(Path(path)), hash_tokenizer(tokenizer))
+    write = partial(_write_links, path=path, dataset=texts.training.dataset, tokenizer=tokenizer)
+    return AlignmentTable(open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write)))
+
+
+def _write_links(folder: Path, path: str, dataset: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
+    lines = read_lines(path)
+    if len(lines) != len(dataset):
+        raise ValueError(f"{path} must have a line for each of {len(dataset)} training pairs, got {len(lines)}.")
+    numbered = enumerate(lines, start=1)
+    with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
+        for table in dataset.with_format("arrow").iter(ROWS_PER_BATCH):
+            pairs = [*map(SentencePair, table["source"].to_pylist(), table["target"].to_pylist())]
+            some = zip(islice(numbered, len(pairs)), pairs, strict=True)
+            words = [parse_alignment(line, pair, f"line {number} of {path}") for (number, line), pair in some]
+            sources = token_spans(tokenizer, [pair.source for pair in pairs])
+            targets = token_spans(tokenizer, [pair.target for pair in pairs])
+            rows = [
+                [number for link in align_tokens(*each) for number in link]
+                for each in zip(pairs, sources, targets, words, strict=True)
+            ]
+            file.write_batch(pa.record_batch([pa.array(rows, _SCHEMA.field("links").type)], schema=_SCHEMA))
+
+
+def align_tokens(
+    pair: SentencePair, source_spans: Sequence[Span], target_spans: Sequence[Span], words: set[WordPair]
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the links between the tokens of a pair: a target token, a source token, and the divisor of the weight.
+
+    The weights of a target token add up to 1. A pair without aligned words has no links.
+    """
+    if not words:
+        return
+    sources, tokens = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+    for source, target in sorted(words):
+        sources[target].append(source)
+    for token, its_words in enumerate(words_of_tokens(pair.source, source_spans)):
+        for word in its_words:
+            tokens[word].append(token)
+    source_eos, target_eos = len(source_spans) - 1, len(target_spans) - 1
+    for token, its_words in enumerate(words_of_tokens(pair.target, target_spans)):
+        linked = sorted({source for word in its_words for source in sources[word] if tokens[source]})
+        for source in linked:
+            yield from ((token, each, len(linked) * len(tokens[source])) for each in tokens[source])
+        if token == target_eos or (its_words and not linked):
+            yield token, source_eos, 1
+
+
+__all__ = ["AlignmentTable", "align_tokens", "load_alignments"]

@@ -109,11 +109,11 @@ def trainer_tensors(checkpoint):
     return tensors
 
 
-def launch(launcher, arguments):
+def launch(launcher, arguments, script=ROOT / "scripts" / "train.py"):
     """Start the training script as a user does, with a launcher if given, in a separate process group."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, *(["-m", *launcher] if launcher else []), str(ROOT / "scripts" / "train.py"), *arguments],
+        [sys.executable, *(["-m", *launcher] if launcher else []), str(script), *arguments],
         env=environment,
         text=True,
         start_new_session=True,

@@ -17,17 +17,16 @@ from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
-from accelerate import Accelerator
 from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.file_utils import atomic_folder, find_damage, follow_umask, write_hashes
+from vanilla_transformer.file_utils import atomic_folder, find_damage, write_hashes
 
 logger = logging.getLogger(__name__)
 
 _METADATA_FILE = "training_state.json"
-_SHARDS = "shards"
+SHARDS = "shards"
 StateDict = dict[str, torch.Tensor]
 
 
@@ -49,61 +48,35 @@ class ResumeState:
 
 
 def save_checkpoint(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, state: ResumeState, folder: Path
-) -> Path:
-    """Write a checkpoint of full tensors from one process. A checkpoint of the same step is replaced."""
-    with atomic_folder(folder) as temporary:
-        model.save_pretrained(temporary)
-        tokenizer.save_pretrained(temporary)
-        save_file(state.optimizer, temporary / "optimizer.safetensors")
-        if state.ema:
-            save_file(state.ema, temporary / "ema.safetensors")
-        _write_metadata(temporary, state)
-    return folder
-
-
-def save_sharded_checkpoint(
-    accelerator: Accelerator,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     state: ResumeState,
     folder: Path,
+    shards: Path | None = None,
 ) -> Path:
-    """Write a checkpoint to which each process adds its shards of the optimizer and EMA tensors.
+    """Write a checkpoint from one process. A checkpoint of the same step is replaced.
 
-    All processes must call it together. The main process writes the model and renames the folder when all are done; a
-    restart removes the remains of a failure.
+    It is complete when it appears under its name.
 
-    Raises:
-        FileNotFoundError: a process cannot see the folder that the main process created.
+    Args:
+        shards: A folder with the tensors of optimizer and EMA, which moves into the checkpoint. Without it, those of
+            `state` are written.
     """
-    temporary = folder.with_name(f".{folder.name}.shards")
-    if accelerator.is_main_process:
-        shutil.rmtree(temporary, ignore_errors=True)
+    if folder.exists():
+        delete_folder(folder)
+    with atomic_folder(folder) as temporary:
         model.save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
-    accelerator.wait_for_everyone()
-    if not temporary.is_dir():
-        raise FileNotFoundError(
-            f"With `sharded_checkpoints` all processes must see the same `output_dir`, but process "
-            f"{accelerator.process_index} does not see {temporary}. Choose a folder on a shared disk, or leave the "
-            "option out: then the main process alone writes."
-        )
-    dcp.save({"optimizer": state.optimizer, "ema": state.ema}, checkpoint_id=temporary / _SHARDS)
-    if accelerator.is_main_process:
-        _write_metadata(temporary, state)
-        follow_umask(temporary)
-        if folder.exists():
-            delete_folder(folder)
-        os.replace(temporary, folder)
-    accelerator.wait_for_everyone()
+        if shards is not None:
+            os.replace(shards, temporary / SHARDS)
+        else:
+            save_file(state.optimizer, temporary / "optimizer.safetensors")
+            if state.ema:
+                save_file(state.ema, temporary / "ema.safetensors")
+        record = {"progress": state.progress, "param_groups": state.param_groups}
+        (temporary / _METADATA_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        write_hashes(temporary)
     return folder
-
-
-def _write_metadata(folder: Path, state: ResumeState) -> None:
-    record = {"progress": state.progress, "param_groups": state.param_groups}
-    (folder / _METADATA_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    write_hashes(folder)
 
 
 def load_progress(folder: Path) -> dict[str, Any]:
@@ -122,9 +95,9 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
         Full tensors of a plain checkpoint; otherwise the tensors of `like`. Without an EMA in `like` there is none.
     """
     record = json.loads((folder / _METADATA_FILE).read_text(encoding="utf-8"))
-    if (folder / _SHARDS).is_dir():
+    if (folder / SHARDS).is_dir():
         tensors = {"optimizer": like.optimizer, "ema": like.ema if _has_ema(folder) else {}}
-        dcp.load(tensors, checkpoint_id=folder / _SHARDS)
+        dcp.load(tensors, checkpoint_id=folder / SHARDS)
         optimizer, ema = tensors["optimizer"], tensors["ema"]
     else:
         optimizer = load_file(folder / "optimizer.safetensors")
@@ -133,7 +106,7 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
 
 
 def _has_ema(folder: Path) -> bool:
-    metadata = dcp.FileSystemReader(folder / _SHARDS).read_metadata()
+    metadata = dcp.FileSystemReader(folder / SHARDS).read_metadata()
     return any(name.startswith("ema.") for name in metadata.state_dict_metadata)
 
 

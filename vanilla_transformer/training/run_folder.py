@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,12 @@ from .checkpoint import (
     load_progress,
     load_resume_state,
     save_checkpoint,
-    save_sharded_checkpoint,
     step_of,
 )
 from .distributed import broadcast_decision
 from .environment import describe_machine
 from .metrics import truncate_metrics
+from .sharded_checkpoint import ShardedCheckpointWriter
 from .train_state import TrainState
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,8 @@ class RunFolder:
         self.options = recipe.output
         self.path = Path(recipe.output.output_dir)
         self._temporary_step: int | None = None
+        self._saved_step: int | None = None
+        self._sharded_writer: ShardedCheckpointWriter | None = None
         self._last_saved = time.monotonic()
         check_output_dir(self.path)
         trained = has_weights(self.path)
@@ -116,6 +119,7 @@ class RunFolder:
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
         self._temporary_step = progress["step"] if progress["temporary"] else None
+        self._saved_step = progress["step"]
         self._log(
             state, f"Resuming from step {progress['step']}, after {progress['minutes']:.1f} minutes of training."
         )
@@ -142,6 +146,8 @@ class RunFolder:
     def start(self, state: TrainState, corpus: Corpus) -> None:
         """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         state.accelerator.wait_for_everyone()  # all processes have read what they resume from
+        if self.options.sharded_checkpoints:
+            self._sharded_writer = ShardedCheckpointWriter(state.accelerator)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
             for leftovers in (".checkpoint-*", f".{_BEST}*", f"{temporary_prefix(self.path)}*"):
@@ -168,11 +174,11 @@ class RunFolder:
         return together and broadcast_decision(state.accelerator, due) and not self.is_saved(state)
 
     def is_saved(self, state: TrainState) -> bool:
-        """Return whether the main process sees a checkpoint of the current step."""
-        return broadcast_decision(state.accelerator, checkpoint_folder(self.path, state.step).exists())
+        """Return whether a checkpoint of the current step is complete or being written."""
+        return state.step == self._saved_step
 
     def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
-        """Write what `restore` needs, and prune old checkpoints.
+        """Write what `restore` needs, and prune old checkpoints. Shards are written while training goes on.
 
         Nothing is written if the loss of a step since the last look was not finite.
 
@@ -184,14 +190,23 @@ class RunFolder:
         folder, accelerator = checkpoint_folder(self.path, state.step), state.accelerator
         model = state.gather_model(to_save=True)
         resume_state = state.resume_state(full=not self.options.sharded_checkpoints)
-        if self.options.sharded_checkpoints:
-            save_sharded_checkpoint(accelerator, model, state.tokenizer, resume_state, folder)
+        prune = partial(self._prune_checkpoints, temporary)
+        if self._sharded_writer is not None:
+            self._sharded_writer.save(model, state.tokenizer, resume_state, folder, then=prune)
         elif accelerator.is_main_process:
             save_checkpoint(model, state.tokenizer, resume_state, folder)
-        if accelerator.is_main_process:
-            self._prune_checkpoints(temporary)
-        self._last_saved = time.monotonic()
+            prune()
+        self._saved_step, self._last_saved = state.step, time.monotonic()
         accelerator.wait_for_everyone()
+
+    def finish_saving(self) -> None:
+        """Wait until the last checkpoint is complete.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        if self._sharded_writer is not None:
+            self._sharded_writer.wait()
 
     def _prune_checkpoints(self, temporary: bool) -> None:
         """Delete the checkpoint of an earlier interruption and, unless this one is temporary too, the oldest ones."""

@@ -76,6 +76,7 @@ def _train(prepared: "PreparedRun") -> Path:
                 run.save_checkpoint(state, batches)
     if state.step and not run.is_saved(state):
         run.save_checkpoint(state, batches, temporary=stop.interrupted)
+    run.finish_saving()
     if stop.interrupted:
         raise _interrupt(run, state)
     return _finish(run, state, validation, metrics)

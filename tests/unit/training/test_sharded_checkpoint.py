@@ -1,12 +1,17 @@
 """Plain checkpoints (safetensors) and sharded ones (torch.distributed.checkpoint) hold the same."""
 
+import copy
+import errno
 import os
 import stat
+import threading
 
 import pytest
 import torch
 from accelerate import Accelerator
+from torch.distributed.checkpoint import FileSystemWriter
 
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.checkpoint import (
     ResumeState,
     find_damage,
@@ -14,8 +19,8 @@ from vanilla_transformer.training.checkpoint import (
     load_progress,
     load_resume_state,
     save_checkpoint,
-    save_sharded_checkpoint,
 )
+from vanilla_transformer.training.sharded_checkpoint import ShardedCheckpointWriter
 
 
 @pytest.fixture
@@ -27,6 +32,13 @@ def state(tiny_model):
     }
     optimizer |= {f"{name}.step": torch.tensor(3.0) for name in ema}
     return ResumeState({"step": 3, "recipe": {"seed": 0}}, [{"lr": 0.1, "params": list(ema)}], optimizer, ema)
+
+
+def save_sharded_checkpoint(model, tokenizer, state, folder):
+    writer = ShardedCheckpointWriter(Accelerator(cpu=True))
+    writer.save(model, tokenizer, state, folder)
+    writer.wait()
+    return folder
 
 
 def zeros_like(state):
@@ -43,7 +55,7 @@ def assert_equal(ours, theirs):
 
 def test_sharded_checkpoint_holds_same_as_plain_one(tiny_model, tiny_tokenizer, state, tmp_path):
     plain = save_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "plain")
-    sharded = save_sharded_checkpoint(Accelerator(cpu=True), tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
+    sharded = save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
     for folder in (plain, sharded):
         assert find_damage(folder) is None and load_progress(folder) == state.progress
         assert_equal(load_resume_state(folder, zeros_like(state)), state)
@@ -53,7 +65,7 @@ def test_sharded_checkpoint_holds_same_as_plain_one(tiny_model, tiny_tokenizer, 
 
 
 def test_sharded_checkpoint_is_read_into_tensors_of_run(tiny_model, tiny_tokenizer, state, tmp_path):
-    folder = save_sharded_checkpoint(Accelerator(cpu=True), tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
+    folder = save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
     like = zeros_like(state)
     assert load_resume_state(folder, like).optimizer is like.optimizer
 
@@ -61,13 +73,9 @@ def test_sharded_checkpoint_is_read_into_tensors_of_run(tiny_model, tiny_tokeniz
 SAVERS = pytest.mark.parametrize("save", [save_checkpoint, save_sharded_checkpoint], ids=["plain", "sharded"])
 
 
-def save_with(save, *arguments):
-    return save(*([Accelerator(cpu=True)] if save is save_sharded_checkpoint else []), *arguments)
-
-
 @SAVERS
 def test_load_resume_state_without_ema_reads_none(tiny_model, tiny_tokenizer, state, tmp_path, save):
-    folder = save_with(save, tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
+    folder = save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
     like = zeros_like(state)
     like.ema = {}
     assert load_resume_state(folder, like).ema == {}
@@ -76,7 +84,7 @@ def test_load_resume_state_without_ema_reads_none(tiny_model, tiny_tokenizer, st
 def test_save_sharded_checkpoint_replaces_one_of_same_step(tiny_model, tiny_tokenizer, state, tmp_path):
     for step in (3, 4):
         state.progress["step"] = step
-        save_sharded_checkpoint(Accelerator(cpu=True), tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
+        save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
     assert load_progress(tmp_path / "sharded")["step"] == 4
 
 
@@ -84,8 +92,73 @@ def test_save_sharded_checkpoint_replaces_one_of_same_step(tiny_model, tiny_toke
 def test_save_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
     previous = os.umask(0o027)
     try:
-        folder = save_with(save, tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
+        folder = save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
     finally:
         os.umask(previous)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o750
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o640}
+
+
+@pytest.fixture
+def blocked(monkeypatch):
+    """Write no shards before the event that this returns is set."""
+    allowed, write_data = threading.Event(), FileSystemWriter.write_data
+
+    def write_when_allowed(self, plan, planner):
+        assert allowed.wait(timeout=10)
+        return write_data(self, plan, planner)
+
+    monkeypatch.setattr(FileSystemWriter, "write_data", write_when_allowed)
+    yield allowed
+    allowed.set()
+
+
+def test_sharded_checkpoint_writer_lets_training_go_on(tiny_model, tiny_tokenizer, state, tmp_path, blocked):
+    """The checkpoint holds the tensors at the time of the call, and appears once it is complete."""
+    expected = copy.deepcopy(state)
+    writer, completed = ShardedCheckpointWriter(Accelerator(cpu=True)), []
+    writer.save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint-3", then=lambda: completed.append(3))
+    for tensor in [*state.optimizer.values(), *state.ema.values()]:
+        tensor.add_(1)
+    assert not (tmp_path / "checkpoint-3").exists() and not completed
+    blocked.set()
+    writer.wait()
+    assert completed == [3] and find_damage(tmp_path / "checkpoint-3") is None
+    assert_equal(load_resume_state(tmp_path / "checkpoint-3", zeros_like(state)), expected)
+
+
+def test_sharded_checkpoint_writer_finishes_one_before_the_next(tiny_model, tiny_tokenizer, state, tmp_path, blocked):
+    writer, folders = (
+        ShardedCheckpointWriter(Accelerator(cpu=True)),
+        [tmp_path / "checkpoint-3", tmp_path / "checkpoint-4"],
+    )
+    writer.save(tiny_model, tiny_tokenizer, state, folders[0])
+    threading.Timer(0.1, blocked.set).start()
+    writer.save(tiny_model, tiny_tokenizer, state, folders[1])
+    assert find_damage(folders[0]) is None
+    writer.wait()
+    assert find_damage(folders[1]) is None
+
+
+def fail(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(FileSystemWriter, "write_data"), (VanillaTransformerForConditionalGeneration, "save_pretrained")],
+)
+def test_sharded_checkpoint_writer_reports_a_full_disk(
+    tiny_model, tiny_tokenizer, state, tmp_path, monkeypatch, place, name
+):
+    """The checkpoint before it stays, and nothing of the failed one."""
+    writer, completed = ShardedCheckpointWriter(Accelerator(cpu=True)), []
+    writer.save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint-3")
+    writer.wait()
+    monkeypatch.setattr(place, name, fail)
+    writer.save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint-4", then=lambda: completed.append(4))
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        writer.wait()
+    assert "\n" not in str(caught.value) and not completed
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
+    assert find_damage(tmp_path / "checkpoint-3") is None

@@ -1,0 +1,50 @@
+"""Sharded checkpoints of several processes: written while training goes on, and read by other numbers of processes."""
+
+import shutil
+from pathlib import Path
+
+from tests.launchers import torchrun
+from tests.tiny_runs import assert_same_run, assert_similar_weights, flags, launch, no_scores
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import load_progress
+from vanilla_transformer.training.trainer import train
+
+PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}
+RUN = PLAIN | {"fsdp": True, "sharded_checkpoints": True}
+SLOW_DISK = Path(__file__).with_name("slow_disk.py")
+
+
+def finish(process):
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
+    return errors
+
+
+def test_sharded_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path):
+    """Training goes on meanwhile; after a restart it ends as if nothing had happened, bit for bit."""
+    finish(launch(torchrun(2), flags(corpus, tmp_path / "straight", **RUN)))
+    for rank in range(2):
+        folder = tmp_path / f"killed-{rank}"
+        launcher = torchrun(2, "--max_restarts", 1)
+        errors = finish(launch(launcher, [str(rank), *flags(corpus, folder, **RUN)], script=SLOW_DISK))
+        assert "Resuming from step 4" in errors
+        assert_same_run(tmp_path / "straight", folder)
+        assert [path.name for path in folder.glob(".*")] == [".lock"]  # no unfinished folder
+
+
+def test_sharded_checkpoint_of_two_processes_resumes_on_one_and_three(corpus, tmp_path):
+    """With as many batches per step it is the same run, up to the order of sums."""
+    expected = train(
+        parse_recipe(flags(corpus, tmp_path / "plain", **PLAIN, gradient_accumulation_steps=6)), no_scores
+    )
+    short = RUN | {"max_steps": 4, "gradient_accumulation_steps": 3}
+    finish(launch(torchrun(2), flags(corpus, tmp_path / "two", **short)))
+    for processes in (1, 3):
+        folder = shutil.copytree(tmp_path / "two", tmp_path / str(processes))
+        options = RUN | {"gradient_accumulation_steps": 6 // processes}
+        errors = finish(launch(torchrun(processes), flags(corpus, folder, **options)))
+        assert "Resuming from step 4" in errors and f"now has {processes} processes instead of 2" in errors
+        assert len(list((folder / "checkpoint-8" / "shards").glob("*.distcp"))) == processes
+        assert_similar_weights(expected, folder)
+        places = [load_progress(run / "checkpoint-8")["batch_sampler"] for run in (expected, folder)]
+        assert places[0] == places[1]

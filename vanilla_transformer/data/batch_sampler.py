@@ -111,7 +111,8 @@ def _check_fits(
     if len(source) < batches_per_step:
         raise ValueError(
             f"There must be a pair for each of the {batches_per_step} batches of a step (processes × "
-            f"accumulation), got {len(source)} pairs."
+            f"accumulation), got {len(source)} pairs. Start fewer processes, lower `gradient_accumulation_steps`, or "
+            "train on more text."
         )
     if longest.max() > max_tokens:
         pair = int(longest.argmax())

@@ -59,8 +59,8 @@ def save_checkpoint(
     It is complete when it appears under its name.
 
     Args:
-        shards: A folder with the tensors of optimizer and EMA, which moves into the checkpoint. Without it, those of
-            `state` are written.
+        shards: A folder with the tensors of optimizer and EMA, which moves into the checkpoint. Without it, the
+            tensors of `state` are written.
     """
     if folder.exists():
         delete_folder(folder)

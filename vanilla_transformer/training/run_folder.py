@@ -2,16 +2,12 @@
 
 import json
 import logging
-import os
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
@@ -38,13 +34,13 @@ from .checkpoint import (
 from .distributed import broadcast_decision
 from .environment import describe_machine
 from .metrics import truncate_metrics
+from .output_dir import check_output_dir
 from .sharded_checkpoint import ShardedCheckpointWriter
 from .train_state import TrainState
 
 logger = logging.getLogger(__name__)
 
 _BEST = "best-"
-_LOCK = ".lock"
 _RECIPE = "recipe"
 
 
@@ -178,7 +174,7 @@ class RunFolder:
         return state.step == self._saved_step
 
     def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
-        """Write what `restore` needs, and prune old checkpoints. Shards are written while training goes on.
+        """Write what `restore` needs, and prune old checkpoints. Shards are written while training continues.
 
         Nothing is written if the loss of a step since the last look was not finite.
 
@@ -248,54 +244,6 @@ class RunFolder:
     def _log(state: TrainState, message: str) -> None:
         if state.accelerator.is_main_process:
             logger.info(message)
-
-
-@contextmanager
-def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
-    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it.
-
-    Raises:
-        ValueError: another process holds it, or the path is a file.
-        PermissionError: the folder cannot be written.
-    """
-    if os.environ.get("RANK", "0") != "0":  # the main process holds it for all
-        yield
-        return
-    check_output_dir(output_dir)
-    folder = Path(output_dir)
-    created = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / _LOCK)
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        raise ValueError(
-            f"Only one run may use {folder} at a time, but another one is. Wait for it, stop it, or choose another "
-            "--output_dir."
-        ) from None
-    try:
-        yield
-    finally:
-        if created and [path.name for path in folder.iterdir()] == [_LOCK]:  # nothing was written
-            shutil.rmtree(folder)
-        lock.release()
-
-
-def check_output_dir(output_dir: str | Path) -> None:
-    """Refuse a folder that a run cannot use, before anything is read.
-
-    Raises:
-        ValueError: the path is a file.
-        PermissionError: the folder cannot be written.
-    """
-    folder = Path(output_dir)
-    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not existing.is_dir():
-        raise ValueError(f"`output_dir` must be a folder, but {existing} is a file.")
-    if not os.access(existing, os.W_OK):
-        raise PermissionError(
-            f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
-        )
 
 
 def prune_checkpoints(output_dir: str | Path, keep_last: int) -> None:

@@ -1,4 +1,4 @@
-"""Write sharded checkpoints while training goes on."""
+"""Write sharded checkpoints while training continues."""
 
 import copy
 import shutil

@@ -18,8 +18,9 @@ from .compilation import compile_step
 from .environment import limit_onednn_cache
 from .launcher import apply_launcher
 from .metrics import MetricsLogger
+from .output_dir import lock_output_dir
 from .process_group import report_lost_processes
-from .run_folder import RunFolder, lock_output_dir
+from .run_folder import RunFolder
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments

@@ -1,4 +1,4 @@
-"""Sharded checkpoints of several processes: written while training goes on, and read by other numbers of processes."""
+"""Sharded checkpoints: written while training continues, and read by other numbers of processes."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ def finish(process):
 
 
 def test_sharded_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path):
-    """Training goes on meanwhile; after a restart it ends as if nothing had happened, bit for bit."""
+    """Training continues meanwhile; after a restart it ends as if nothing had happened, bit for bit."""
     finish(launch(torchrun(2), flags(corpus, tmp_path / "straight", **RUN)))
     for rank in range(2):
         folder = tmp_path / f"killed-{rank}"

@@ -53,6 +53,11 @@ def refusal(tmp_path, capsys):
         ("seed", str(2**32), r"`seed` must be below 2\*\*32, got 4294967296"),
         ("seed", "-1", "`seed` must not be negative, got -1"),
         ("report_to", "nonsense", "`report_to` must name trackers of all, .*wandb.*, got 'nonsense'"),
+        (
+            "gradient_accumulation_steps",
+            "13",
+            "for each of the 13 batches .* got 12 pairs. Start fewer processes",
+        ),
         ("fsdp", "true", "`fsdp` needs several processes, got one that was not launched by torchrun"),
     ],
 )

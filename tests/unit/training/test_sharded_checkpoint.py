@@ -113,7 +113,7 @@ def blocked(monkeypatch):
     allowed.set()
 
 
-def test_sharded_checkpoint_writer_lets_training_go_on(tiny_model, tiny_tokenizer, state, tmp_path, blocked):
+def test_sharded_checkpoint_writer_lets_training_continue(tiny_model, tiny_tokenizer, state, tmp_path, blocked):
     """The checkpoint holds the tensors at the time of the call, and appears once it is complete."""
     expected = copy.deepcopy(state)
     writer, completed = ShardedCheckpointWriter(Accelerator(cpu=True)), []

@@ -29,7 +29,7 @@ class MarkdownWriter:
         """Return a block for its context: `"paragraph"`, `"heading"` or `"cell"`."""
         expected = _join_texts(_block_signature(block.text, block.spans, 0, len(block.text)))
         for escape, mark in ((_escape, _mark), (_refer, _html_mark)):
-            written = _write(block.text, block.spans, 0, len(block.text), escape, mark)
+            written = _write(block.text, block.spans, 0, len(block.text), escape, mark).strip(" ")
             if context != "cell":
                 written = _guard_start(written)
             if escape is _refer or self._signature(written, context) == expected:
@@ -105,7 +105,8 @@ def _html_mark(tokens: Sequence[Any], content: str | None) -> str:
         if kind == "html_inline":
             return first.content + (content or "") + (tokens[1].content if len(tokens) > 1 else "")
         if kind == "image":
-            return f'<img{attributes} alt="{html.escape(first.content)}">'
+            alt = "".join(child.content for child in first.children or ())
+            return f'<img{attributes} alt="{html.escape(alt)}">'
         if content is not None:
             return f"<{_HTML_NAMES[kind]}{attributes}>{content}</{_HTML_NAMES[kind]}>"
     return _mark(tokens, content)

@@ -1,45 +1,32 @@
-"""Translate sentences given as arguments, the lines of standard input, or a document."""
+"""Translate sentences given as arguments, a document, a file, or lines of standard input: piped or typed ones."""
 
 import json
+import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import tee
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
-from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers
+from .arguments import parse
+from .line_reader import Source, file_blocks, file_source, given_source, is_interactive, stdin_source, typed_lines
+from .model_arguments import ModelArguments, open_model
+from .output import open_bar, print_until_reader_ends, quiet
+from .partial_output import PartialOutput, hash_model
+from .translate_document import DocumentArguments, translate_document
 
 
 @dataclass
-class TranslateArguments:
-    """Flags of `translate`. By default the checkpoint's generation config decides, which is the paper's decoding."""
+class TextArguments:
+    """Flags of the text, and of the form and the place of its translations."""
 
-    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
-    num_return_sequences: int | None = field(
-        default=None, metadata={"help": "Number of translations to print per sentence, best first."}
+    input: str | None = field(
+        default=None, metadata={"help": "File to translate, by default with one sentence per line; or standard input."}
     )
-    max_new_tokens: int | None = field(
-        default=None, metadata={"help": "Maximum number of tokens per translation; by default source length + 50."}
+    output: str | None = field(
+        default=None, metadata={"help": "Write to this file, once it is complete, instead of standard output."}
     )
-    batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
-    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
-    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
-    format: str = field(
-        default="text",
-        metadata={"help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept."},
-    )
-    input: str | None = field(default=None, metadata={"help": "File to translate; by default standard input."})
-    output: str | None = field(default=None, metadata={"help": "File to write; by default standard output."})
-    sentence_splitter: str = field(
-        default="abbreviations",
-        metadata={
-            "help": "How documents are split: abbreviations (by sentencex), simple (after each period), or your own "
-            "function, such as my_module:split."
-        },
-    )
-    source_language: str = field(
-        default="en", metadata={"help": "ISO 639-1 code of a document's language, for its abbreviations."}
-    )
+    resume: bool = field(default=False, metadata={"help": "Continue an interrupted `--output`."})
     json: bool = field(
         default=False,
         metadata={
@@ -51,9 +38,29 @@ class TranslateArguments:
         default=False,
         metadata={"help": "Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."},
     )
+    n_best: int | None = field(
+        default=None,
+        metadata={"help": "Number of translations to print per sentence, best first, each after its score and a tab."},
+    )
+    batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
+    quiet: bool = field(default=False, metadata={"help": "Show no prompt, progress bar or warning."})
 
 
-_OF_DOCUMENTS = ("format", "input", "output", "sentence_splitter", "source_language")
+@dataclass
+class TranslateArguments(ModelArguments, DocumentArguments, TextArguments):
+    """Flags of `translate`. By default the checkpoint's generation config decides, which is the paper's decoding."""
+
+    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
+    num_return_sequences: int | None = field(
+        default=None, metadata={"help": "Number of translations to print per sentence, best first."}
+    )
+    max_new_tokens: int | None = field(
+        default=None, metadata={"help": "Maximum number of tokens per translation; by default source length + 50."}
+    )
+    length_penalty: float | None = field(
+        default=None,
+        metadata={"help": "Exponent of the length by which beam search divides log-probabilities; more is longer."},
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -61,88 +68,163 @@ def main(arguments: Sequence[str]) -> None:
     if not words:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
-    if sentences and (options.input or options.format != "text"):
-        raise ValueError(
-            "Give sentences or a file to translate, got both; `--format` is for files and standard input."
-        )
+    _check(options, sentences)
+    if options.quiet:
+        quiet()
     if options.format != "text":
-        _translate_document(model, options)
+        settings = _decoding(options) | {"batch_size": options.batch_size}
+        translate_document(model, options, options, (options.input, options.output), settings)
         return
-    lines = sentences or _read_lines(options.input)
-    generate_kwargs = {name: value for name, value in vars(options).items() if value is not None}
-    for name in _OF_DOCUMENTS:
-        generate_kwargs.pop(name, None)
-    precision, workers = generate_kwargs.pop("precision", None), parse_workers(generate_kwargs.pop("workers"))
-    for name in ("json", "alignments"):
-        generate_kwargs.pop(name)
-    from vanilla_transformer.inference.engine_workers import open_pipeline
-
-    sources, texts = tee(lines)
-    with open_pipeline(model, workers, precision, options.num_beams) as translate:
-        if options.json:
-            has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
-            generate_kwargs |= {"return_scores": True, "return_tokens": True, "return_alignments": has_heads}
-        if options.alignments:
-            generate_kwargs["return_alignments"] = True
-        answers = translate(sentences or texts, **generate_kwargs)
-        answers = (answer if isinstance(answer, list) else [answer] for answer in answers)
-        pairs = zip(sources, answers, strict=True)
-        _write_lines((line for pair in pairs for line in _lines(*pair, options)), options.output)
+    is_typed = not sentences and options.input is None and options.output is None and is_interactive()
+    source = None if is_typed else _source(sentences, options)
+    with open_model(model, options, options.num_beams) as translate:
+        settings = _decoding(options) | _returned(options, translate.model)
+        if source is None:
+            _converse(translate, options, settings)
+        elif options.output is not None:
+            _write_file(Path(options.output), translate, model, source, options, settings)
+        else:
+            steps = _translate(translate, source, options, settings)
+            print_until_reader_ends(text for _, text in steps)
 
 
-def _read_lines(path: str | None) -> Iterable[str]:
-    if path is None:
-        return (line.rstrip("\n") for line in sys.stdin)
-    from vanilla_transformer.documents import read_document
+def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
+    """Check the flags that no library call checks before work begins."""
+    if options.batch_size < 1:
+        raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
+    for name in ("n_best", "num_return_sequences"):
+        count = getattr(options, name)
+        if count is not None and count < 1:
+            raise ValueError(f"`{name}` must be 1 or more, got {count}.")
+    if options.length_penalty is not None and not math.isfinite(options.length_penalty):
+        raise ValueError(f"`length_penalty` must be a finite number, got {options.length_penalty}.")
+    if options.n_best is not None and options.num_return_sequences is not None:
+        raise ValueError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
+    if sentences and (options.input is not None or options.format != "text"):
+        hint = "`--input` and `--format` are for files and standard input."
+        raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
+    several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
+    if options.format != "text" and (options.json or options.alignments or options.resume or several):
+        rule = "one translation, without `--json`, `--alignments` or `--resume`"
+        raise ValueError(f"With `--format {options.format}` there is {rule}.")
+    if options.resume and (options.input is None or options.output is None):
+        raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
+    if options.output is not None:
+        _check_output(Path(options.output), options)
 
-    return read_document(path).removesuffix("\n").split("\n")
+
+def _check_output(output: Path, options: TranslateArguments) -> None:
+    if output.is_dir():
+        raise ValueError(f"Translations must go to a file, but {output} is a folder.")
+    if options.input is not None and output.resolve() == Path(options.input).resolve():
+        raise ValueError(f"--output must be another file than --input, got {output} for both.")
+    if options.resume and output.exists() and not output.is_file():
+        raise ValueError(f"--resume needs an ordinary file as --output, but {output} is a pipe or a device.")
 
 
-def _write_lines(lines: Iterable[str], path: str | None) -> None:
-    if path is None:
-        for line in lines:
-            print(line, flush=True)
-    else:
-        from vanilla_transformer.file_utils import write_text_atomically
-
-        write_text_atomically(path, (f"{line}\n" for line in lines))
+def _decoding(options: TranslateArguments) -> dict[str, Any]:
+    """Return the keyword arguments of the pipeline that decide about the translations."""
+    others = {each.name for group in (ModelArguments, DocumentArguments, TextArguments) for each in fields(group)}
+    settings = {name: value for name, value in vars(options).items() if name not in others and value is not None}
+    return settings if options.n_best is None else settings | {"num_return_sequences": options.n_best}
 
 
-def _translate_document(model: str, options: TranslateArguments) -> None:
-    """Translate a document and write it."""
-    if options.json or options.alignments or (options.num_return_sequences or 1) > 1:
-        raise ValueError(
-            f"With `--format {options.format}` there is one translation, without `--json` or `--alignments`."
-        )
-    from vanilla_transformer.documents import BlockTranslator, parse_document, read_document, translate_by
-    from vanilla_transformer.documents.protection import find_masks
-    from vanilla_transformer.documents.sentence_splitter import find_splitter
+def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
+    """Return the keyword arguments of the pipeline for what it returns beside text."""
+    has_heads = bool(getattr(model.config, "alignment_heads", None))
+    returned = {
+        "return_scores": options.json or options.n_best is not None,
+        "return_tokens": options.json,
+        "return_alignments": options.alignments or (options.json and has_heads),
+    }
+    return {name: value for name, value in returned.items() if value}
 
-    splitter = find_splitter(options.sentence_splitter, options.source_language)
-    document = parse_document(read_document(options.input), options.format)
-    workers = parse_workers(options.workers)
+
+def _source(sentences: Sequence[str], options: TranslateArguments) -> Source:
+    if sentences:
+        return given_source(sentences, options.batch_size)
+    if options.input is not None:
+        return file_source(options.input, options.batch_size)
+    return stdin_source(options.batch_size)
+
+
+def _write_file(
+    output: Path,
+    translate: Any,
+    model: str,
+    source: Source,
+    options: TranslateArguments,
+    settings: Mapping[str, Any],
+) -> None:
     from vanilla_transformer.file_utils import write_text_atomically
-    from vanilla_transformer.inference.engine_workers import open_pipeline
 
-    generate_kwargs = {name: getattr(options, name) for name in ("num_beams", "max_new_tokens", "batch_size")}
-    generate_kwargs = {name: value for name, value in generate_kwargs.items() if value is not None}
-    with open_pipeline(model, workers, options.precision, options.num_beams) as pipeline:
-        translate, masks = translate_by(pipeline, **generate_kwargs), find_masks(pipeline.tokenizer)
-        translated = document.render(BlockTranslator(translate, splitter, masks)(document.blocks))
-    if options.output is None:
-        sys.stdout.write(translated)
-    else:
-        write_text_atomically(options.output, translated)
+    if options.input is None or (output.exists() and not output.is_file()):
+        steps = _translate(translate, source, options, settings)
+        write_text_atomically(output, (text for _, text in steps))
+        return
+    partial = PartialOutput(output, _origin(options.input, model, options, settings))
+    partial.prepare(options.resume)
+    source = source._replace(blocks=file_blocks(options.input, options.batch_size, partial.sentences))
+    partial.write(_translate(translate, source, options, settings, partial.sentences))
 
 
-def _lines(source: str, answers: Sequence[dict[str, Any]], options: TranslateArguments) -> Iterator[str]:
-    from vanilla_transformer.inference.alignments import moses_pairs
+def _origin(text: str, model: str, options: TranslateArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all that translations depend on."""
+    from vanilla_transformer.file_utils import hash_file
+
+    names = ("precision", "dtype", "backend", "json", "n_best", "alignments")
+    chosen = {name: getattr(options, name) for name in names} | dict(settings)
+    return {"input": hash_file(Path(text)), "model": hash_model(model), "options": chosen}
+
+
+def _translate(
+    translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any], done: int = 0
+) -> Iterator[tuple[int, str]]:
+    """Yield the number of sentences of each block and the text to write for them."""
+    with open_bar(source.total, done, hidden=options.quiet) as bar:
+        for block in source.blocks:
+            answers = translate(block, options.batch_size, False, **settings)
+            bar.clear()  # from the terminal to which the text may go
+            yield len(block), "".join(_lines(block, answers, options))
+            bar.update(len(block))
+
+
+def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
+    """Translate the lines that are typed in a terminal, one by one."""
+    from vanilla_transformer.inference.engine import Engine
+
+    shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
+    settings |= {"return_scores": True} if shows_scores else {}
+    prompted = sys.stdout.isatty() and not options.quiet
+    if prompted:
+        print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
+    for line in typed_lines("> " if prompted else ""):
+        answers = translate([line], options.batch_size, False, **settings)
+        print("".join(_lines([line], answers, options)), end="", flush=True)
+
+
+def _lines(sources: Sequence[str], answers: Sequence[Any], options: TranslateArguments) -> Iterator[str]:
+    """Yield the lines to write for some sentences."""
+    show: Callable[[str, Any], str] = _as_json if options.json else _as_text
+    for source, answer in zip(sources, answers, strict=True):
+        yield show(source, answer if isinstance(answer, list) else [answer])
+
+
+def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
     from vanilla_transformer.inference.translations import rename_text
 
-    if options.json:
-        translations = [rename_text(answer) for answer in answers]
-        yield json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
-    else:
-        for answer in answers:
-            text = answer["translation_text"]
-            yield f"{text} ||| {moses_pairs(source, text, answer['alignment'])}" if options.alignments else text
+    translations = [rename_text(answer) for answer in answers]
+    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False) + "\n"
+
+
+def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the translations, one a line, after their scores and before their alignments if these were requested."""
+    from vanilla_transformer.inference.alignments import moses_pairs
+
+    lines = []
+    for answer in answers:
+        text = answer["translation_text"]
+        score = f"{answer['score']:.4f}\t" if "score" in answer else ""
+        pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
+        lines.append(f"{score}{text}{pairs}\n")
+    return "".join(lines)

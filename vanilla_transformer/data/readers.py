@@ -187,6 +187,21 @@ def read_text_files(source_file: str | Path, target_file: str | Path) -> list[Se
     return [SentencePair(source, target) for source, target in zip(sources, targets, strict=True) if source]
 
 
+def stream_lines(path: str | Path) -> Iterator[str]:
+    """
+    Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is empty, corrupt or not UTF-8 (with the line).
+    """
+    with _open_file(Path(path)) as file:
+        for number, line in enumerate(_decode_lines(file), start=1):
+            if has_invalid_unicode(line):
+                raise invalid_unicode_error(number, path, line)
+            yield line.removesuffix("\r")
+
+
 def read_lines(path: str | Path) -> list[str]:
     """
     Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`.
@@ -195,13 +210,7 @@ def read_lines(path: str | Path) -> list[str]:
         OSError: there is no such file.
         ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
-    lines = []
-    with _open_file(Path(path)) as file:
-        for number, line in enumerate(_decode_lines(file), start=1):
-            if has_invalid_unicode(line):
-                raise invalid_unicode_error(number, path, line)
-            lines.append(line.strip())
-    return lines
+    return [line.strip() for line in stream_lines(path)]
 
 
 def stream_text_files(source_file: str | Path, target_file: str | Path) -> Iterator[SentencePair]:

@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM
 from transformers.utils import logging
 
 from vanilla_transformer.cpu_utils import usable_cores
 
 from . import compiled_steps
-from .loading import load_pipeline, load_pretrained, load_tokenizer
+from .loading import load_pipeline
 from .measured_choices import load_choice, store_choice
 from .precision import AUTO, precision_of, resolve_precision
 from .translation_pipeline import TranslationPipeline
@@ -47,20 +46,28 @@ class WorkerPipeline(TranslationPipeline):
         loaded: A pipeline with the same model.
         workers: Processes, at most as many as the cores that this process may use.
         precision: See [`TranslationPipeline`].
+        dtype: See [`load_pipeline`].
 
     Raises:
         ValueError: `workers` is out of range, or the precision is unknown.
         ChildProcessError: On a call, if a worker was killed.
     """
 
-    def __init__(self, name: str | Path, loaded: TranslationPipeline, workers: int, precision: str | None = None):
+    def __init__(
+        self,
+        name: str | Path,
+        loaded: TranslationPipeline,
+        workers: int,
+        precision: str | None = None,
+        dtype: str | None = None,
+    ):
         check_workers(workers)
         super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
         self.workers, self.threads = workers, threads_of(workers, usable_cores(), torch.get_num_threads())
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
-        self._task = partial(_translate_chunk, str(name), precision)
+        self._task = partial(_translate_chunk, str(name), precision, dtype)
 
     def close(self) -> None:
         """End the workers, even while they translate."""
@@ -96,7 +103,11 @@ class WorkerPipeline(TranslationPipeline):
 
 @contextmanager
 def open_pipeline(
-    name: str | Path, workers: int | str = 1, precision: str | None = None, num_beams: int | None = None
+    name: str | Path,
+    workers: int | str = 1,
+    precision: str | None = None,
+    num_beams: int | None = None,
+    **loading: str | None,
 ) -> Iterator[TranslationPipeline]:
     """
     Yield the pipeline of a model: for one worker as [`load_pipeline`] returns it, else a [`WorkerPipeline`].
@@ -107,24 +118,27 @@ def open_pipeline(
     Args:
         workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
         num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
+        loading: `backend`, `device` and `dtype`, see [`load_pipeline`].
 
     Raises:
-        ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU.
+        ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU or not PyTorch's.
     """
     if workers != AUTO:
         check_workers(workers)
-    translate = load_pipeline(name, precision=precision)
-    model = translate.model
+    translate = load_pipeline(name, precision=precision, **loading)
+    model, backend = translate.model, loading.get("backend")
     precision = None if precision is None else resolve_precision(model, precision)
     on_cpu = model.device.type == "cpu"
     if workers == AUTO:
-        workers = resolve_workers(model, precision, num_beams) if on_cpu else 1
+        workers = resolve_workers(model, precision, num_beams) if on_cpu and backend is None else 1
     if workers == 1:
         yield translate
+    elif backend is not None:
+        raise ValueError(f"Workers translate with PyTorch, but `backend` is {backend!r}. Use one worker.")
     elif not on_cpu:
         raise ValueError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
     else:
-        with closing(WorkerPipeline(name, translate, int(workers), precision)) as parallel:
+        with closing(WorkerPipeline(name, translate, int(workers), precision, loading.get("dtype"))) as parallel:
             del translate
             yield parallel
 
@@ -206,15 +220,14 @@ def _end_with(lifeline: Connection) -> None:
 
 
 def _translate_chunk(
-    name: str, precision: str | None, sentences: list[str], batch_size: int, options: dict
+    name: str, precision: str | None, dtype: str | None, sentences: list[str], batch_size: int, options: dict
 ) -> list[list[Any]]:
-    return _load(name, precision)._generate(sentences, batch_size, options, lambda count: None)
+    return _load(name, precision, dtype)._generate(sentences, batch_size, options, lambda count: None)
 
 
 @lru_cache(maxsize=1)
-def _load(name: str, precision: str | None) -> TranslationPipeline:
-    model = load_pretrained(AutoModelForSeq2SeqLM, name)
-    return TranslationPipeline(model, load_tokenizer(name), device="cpu", precision=precision)
+def _load(name: str, precision: str | None, dtype: str | None) -> TranslationPipeline:
+    return load_pipeline(name, precision=precision, device="cpu", dtype=dtype)
 
 
 __all__ = ["WorkerPipeline", "check_workers", "open_pipeline", "resolve_workers", "save_workers", "threads_of"]

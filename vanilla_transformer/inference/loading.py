@@ -33,28 +33,70 @@ _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", 
 _MOST_LAYERS, _LARGEST_SIZE = 1_000, 10**7
 # What transformers raises for values of a wrong type.
 _INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
+DTYPES = ("float32", "float16", "bfloat16")
 _AGAIN = "Copy or download the model again."
 
 
-def load_pipeline(name: str | Path, backend: str | None = None, precision: str | None = None) -> TranslationPipeline:
+def load_pipeline(
+    name: str | Path,
+    backend: str | None = None,
+    precision: str | None = None,
+    device: str | None = None,
+    dtype: str | None = None,
+) -> TranslationPipeline:
     """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
 
     Args:
         backend, precision: See [`TranslationPipeline`].
+        device: See [`check_device`]; by default the accelerator if there is one.
+        dtype: See [`check_dtype`]; by default the checkpoint's.
 
     Raises:
-        ValueError: The precision is unknown, or the model cannot decode with it.
+        ValueError: A name is unknown, or the model cannot decode with the precision.
     """
     if precision is not None:
         check_precision(precision)
+    if device is not None:
+        check_device(device)
+    if dtype is not None:
+        check_dtype(dtype, backend, precision)
     if backend is not None:
-        translate = TranslationPipeline(name, backend=backend, precision=precision)
+        translate = TranslationPipeline(name, backend=backend, precision=precision, device=device)
     else:
-        model = load_pretrained(AutoModelForSeq2SeqLM, name)
-        translate = TranslationPipeline(model, load_tokenizer(name), precision=precision)
+        model = load_pretrained(AutoModelForSeq2SeqLM, name, **({} if dtype is None else {"dtype": dtype}))
+        translate = TranslationPipeline(model, load_tokenizer(name), precision=precision, device=device)
     if precision is not None:
         translate([])  # fails now, not at the first text, if the model cannot decode with this precision
     return translate
+
+
+def check_device(device: str) -> None:
+    """Check that this machine has a device: `"cpu"`, or an accelerator such as `"cuda"` or `"cuda:1"`.
+
+    Raises:
+        ValueError: It has none of this name.
+    """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    known = ["cpu"]
+    if accelerator is not None:
+        known += [accelerator.type, *(f"{accelerator.type}:{i}" for i in range(torch.accelerator.device_count()))]
+    if device not in known:
+        raise ValueError(f"`device` must be one that this machine has: {', '.join(map(repr, known))}; got {device!r}.")
+
+
+def check_dtype(dtype: str, backend: str | None = None, precision: str | None = None) -> None:
+    """Check the type in which weights are loaded.
+
+    Raises:
+        ValueError: It is unknown, or the backend or the precision decides about it.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"`dtype` must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}.")
+    if backend is not None:
+        hint = "Convert the model with `--target_format ctranslate2-float16` or another format."
+        raise ValueError(f"`dtype` is for PyTorch's weights, but `backend` is {backend!r}. {hint}")
+    if precision is not None:
+        raise ValueError(f"Give `dtype` or `precision`, not both: got {dtype!r} and {precision!r}.")
 
 
 def load_config(name: str | Path) -> PreTrainedConfig:

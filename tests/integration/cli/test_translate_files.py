@@ -1,0 +1,162 @@
+"""`translate --input --output` writes a file at once when it is complete, and continues an interrupted run."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from vanilla_transformer.cli import main, partial_output, translate
+from vanilla_transformer.file_utils import save_model_folder
+
+LINES = [
+    "A man is sleeping.",
+    "",
+    "Two dogs.",
+    "Two dogs run across the green grass.",
+] * 33  # three blocks of batches of 1
+
+DECODING = ("--num_beams", "2", "--max_new_tokens", "2", "--precision", "float32")
+
+
+@pytest.fixture
+def run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+    """Return a function that translates `text` in a folder with a model, and returns the status and the error line."""
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    (tmp_path / "text").write_text("\n".join(LINES))
+    monkeypatch.chdir(tmp_path)
+
+    def run(*flags):
+        flags = ("--batch_size", "1", *DECODING, *flags)
+        status = main(["translate", "model", "--input", "text", *flags])
+        lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("error", "Interrupted"))]
+        return status, "".join(lines)
+
+    return run
+
+
+@pytest.fixture
+def interruption(monkeypatch):
+    """Return a function that lets the next runs be interrupted after some blocks, or not."""
+    whole = translate._translate
+
+    def interrupt(blocks):
+        def some(*arguments):
+            for position, step in enumerate(whole(*arguments)):
+                if position == blocks:
+                    raise KeyboardInterrupt
+                yield step
+
+        monkeypatch.setattr(translate, "_translate", whole if blocks is None else some)
+
+    return interrupt
+
+
+def test_translate_writes_what_it_prints(run, tmp_path, capsys):
+    assert main(["translate", "model", *LINES[:4], *DECODING]) == 0
+    printed = capsys.readouterr().out
+    assert run("--output", "new/out") == (0, "")
+    assert (tmp_path / "new" / "out").read_text() == printed * 33
+    assert [*os.listdir("new")] == ["out"]
+
+
+@pytest.mark.parametrize("flags", [(), ("--json", "--num_return_sequences", "2"), ("--n_best", "2")])
+def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flags, monkeypatch):
+    assert run("--output", "whole", *flags) == (0, "")
+    (tmp_path / "out").write_text("old")
+    interruption(1)
+    assert run("--output", "out", *flags) == (130, "Interrupted after 64 sentences. Add --resume to continue.")
+    assert (tmp_path / "out").read_text() == "old"
+    with open("out.partial", "a") as file:
+        file.write("torn line of a killed run")
+    translated = []
+    interruption(None)
+    whole = translate._lines
+    monkeypatch.setattr(translate, "_lines", lambda block, *rest: translated.extend(block) or whole(block, *rest))
+    assert run("--output", "out", "--resume", *flags) == (0, "")
+    assert translated == LINES[64:]
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert sorted(os.listdir()) == ["model", "out", "text", "whole"]
+
+
+def test_translate_resume_begins_without_an_interrupted_run(run, interruption):
+    interruption(0)
+    assert run("--output", "out") == (130, "Interrupted.")
+    assert sorted(os.listdir()) == ["model", "text"]
+    interruption(None)
+    assert run("--output", "out", "--resume") == (0, "")
+    assert sorted(os.listdir()) == ["model", "out", "text"]
+
+
+def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
+    interruption(1)
+    run("--output", "out", "--length_penalty", "0.5")
+    partial = (tmp_path / "out.partial").read_bytes()
+    interruption(None)
+    error = run("--output", "out", "--length_penalty", "0.5")
+    assert error[1].startswith("error: out.partial has 64 sentences of an interrupted run. Add --resume to continue")
+    again = "Delete out.partial to start again."
+    rule = "error: --resume must continue with the same"
+    status, error = run("--output", "out", "--resume", "--length_penalty", "0.6")
+    assert error == f"{rule} options as out.partial, but `length_penalty` was 0.5 and is 0.6. {again}"
+    (tmp_path / "text").write_text("\n".join(LINES[1:]))
+    status, error = run("--output", "out", "--resume", "--length_penalty", "0.5")
+    assert error == f"{rule} input as out.partial, but the input is another one. {again}"
+    (tmp_path / "text").write_text("\n".join(LINES))
+    config = tmp_path / "model" / "generation_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"early_stopping": True}))
+    status, error = run("--output", "out", "--resume", "--length_penalty", "0.5")
+    assert error == f"{rule} model as out.partial, but the model is another one. {again}"
+    (tmp_path / "out.partial.json").write_text("[]")
+    status, error = run("--output", "out", "--resume")
+    assert error == f"error: out.partial.json must describe out.partial, but it is damaged. {again}"
+    assert (tmp_path / "out.partial").read_bytes() == partial and not (tmp_path / "out").exists()
+
+
+def test_translate_keeps_nothing_of_a_first_block_that_fails(run, monkeypatch):
+    monkeypatch.setattr(partial_output.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+    assert run("--output", "out") == (2, "error: full")
+    assert sorted(os.listdir()) == ["model", "text"]
+
+
+def test_translate_writes_a_pipe_directly(run, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert run("--output", "pipe") == (0, "")
+    assert os.read(reader, 1 << 20).count(b"\n") == len(LINES)
+    os.close(reader)
+
+
+def test_translate_writes_lines_of_standard_input_to_a_file(run, tmp_path, monkeypatch):
+    with open("text") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert main(["translate", "model", "--output", "out", "--max_new_tokens", "2", "--num_beams", "1"]) == 0
+    assert (tmp_path / "out").read_text().count("\n") == len(LINES)
+
+
+def test_translate_n_best_prints_scores(run, capsys):
+    assert main(["translate", "model", "A man.", "--n_best", "2"]) == 0
+    scores = [float(line.split("\t")[0]) for line in capsys.readouterr().out.splitlines()]
+    assert len(scores) == 2 and scores[0] >= scores[1]
+
+
+def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption, monkeypatch):
+    bars = []
+    open_bar = translate.open_bar
+    monkeypatch.setattr(
+        translate, "open_bar", lambda *given, **more: bars.append(open_bar(*given, **more)) or bars[-1]
+    )
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    interruption(1)
+    run("--output", "out")
+    interruption(None)
+    run("--output", "out", "--resume")
+    assert [(bar.total, bar.initial, bar.n) for bar in bars] == [(132, 0, 64), (132, 64, 132)]
+
+
+@pytest.mark.parametrize(
+    "flags", [("--n_best", "2"), ("--num_return_sequences", "2"), ("--resume", "--output", "out")]
+)
+def test_translate_documents_refuse_flags_of_lines(run, flags):
+    status, error = run("--format", "html", *flags)
+    assert status == 2 and "With `--format html` there is one translation, without" in error

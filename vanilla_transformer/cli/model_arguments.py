@@ -1,0 +1,65 @@
+"""Flags that say how a model is loaded for translation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .arguments import PRECISION_HELP, WORKERS_HELP, parse_workers
+
+if TYPE_CHECKING:
+    from vanilla_transformer import TranslationPipeline
+
+
+@dataclass
+class ModelArguments:
+    """Flags of the model: where and in which numbers it computes."""
+
+    backend: str | None = field(
+        default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
+    )
+    device: str | None = field(
+        default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."}
+    )
+    dtype: str | None = field(
+        default=None,
+        metadata={"help": "Type of the weights: float32, float16 or bfloat16; by default as saved."},
+    )
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
+    threads: int | None = field(
+        default=None, metadata={"help": "Threads that compute, in each worker at most; by default one per core."}
+    )
+
+
+@contextmanager
+def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Iterator["TranslationPipeline"]:
+    """Yield the pipeline of a model as the flags say.
+
+    Raises:
+        ValueError: a flag has an invalid value, or does not fit another one or the machine.
+        OSError: there is no such model, or it is damaged.
+    """
+    workers = parse_workers(options.workers)
+    if options.threads is not None:
+        _set_threads(options.threads, options.backend)
+    from vanilla_transformer.inference.engine_workers import open_pipeline
+
+    loading = {"backend": options.backend, "device": options.device, "dtype": options.dtype}
+    with open_pipeline(name, workers, options.precision, num_beams, **loading) as translate:
+        yield translate
+
+
+def _set_threads(threads: int, backend: str | None) -> None:
+    import torch
+
+    from vanilla_transformer.cpu_utils import usable_cores
+
+    cores = usable_cores()
+    if not 1 <= threads <= cores:
+        rule = f"from 1 to {cores}, the number of cores that this process may use"
+        raise ValueError(f"`threads` must be {rule}, got {threads}.")
+    if backend is not None:
+        hint = f"Set OMP_NUM_THREADS={threads} in the environment."
+        raise ValueError(f"`threads` is for PyTorch, but `backend` is {backend!r}. {hint}")
+    torch.set_num_threads(threads)

@@ -1,0 +1,62 @@
+"""Translate a document and keep its markup: `translate --format`."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .model_arguments import ModelArguments, open_model
+
+
+@dataclass
+class DocumentArguments:
+    """Flags of documents."""
+
+    format: str = field(
+        default="text",
+        metadata={"help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept."},
+    )
+    sentence_splitter: str = field(
+        default="abbreviations",
+        metadata={
+            "help": "How documents are split: abbreviations (by sentencex), simple (after each period), or your own "
+            "function, such as my_module:split."
+        },
+    )
+    source_language: str = field(
+        default="en", metadata={"help": "ISO 639-1 code of a document's language, for its abbreviations."}
+    )
+
+
+def translate_document(
+    model: str,
+    options: DocumentArguments,
+    loading: ModelArguments,
+    files: tuple[str | None, str | None],
+    settings: Mapping[str, Any],
+) -> None:
+    """
+    Translate a document and write it.
+
+    Args:
+        files: Where it is read and written; None for standard input and output.
+        settings: Keyword arguments of the pipeline.
+
+    Raises:
+        ValueError: The format or the splitter is unknown, or the document is malformed.
+    """
+    from vanilla_transformer.documents import BlockTranslator, parse_document, read_document, translate_by
+    from vanilla_transformer.documents.protection import find_masks
+    from vanilla_transformer.documents.sentence_splitter import find_splitter
+    from vanilla_transformer.file_utils import write_text_atomically
+
+    source, output = files
+    splitter = find_splitter(options.sentence_splitter, options.source_language)
+    document = parse_document(read_document(source), options.format)
+    with open_model(model, loading, settings.get("num_beams")) as pipeline:
+        translate, masks = translate_by(pipeline, **settings), find_masks(pipeline.tokenizer)
+        translated = document.render(BlockTranslator(translate, splitter, masks)(document.blocks))
+    if output is None:
+        sys.stdout.write(translated)
+    else:
+        write_text_atomically(output, translated)

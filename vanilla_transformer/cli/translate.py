@@ -61,6 +61,18 @@ class TranslateArguments(ModelArguments, DocumentArguments, TextArguments):
         default=None,
         metadata={"help": "Exponent of the length by which beam search divides log-probabilities; more is longer."},
     )
+    do_sample: bool = field(default=False, metadata={"help": "Sample, by default with one beam."})
+    temperature: float | None = field(default=None, metadata={"help": "Divisor of the logits in sampling."})
+    top_k: int | None = field(
+        default=None, metadata={"help": "Sample from so many most likely tokens; by default 50, and 0 means all."}
+    )
+    top_p: float | None = field(default=None, metadata={"help": "Sample from the tokens with so much probability."})
+    epsilon_cutoff: float | None = field(
+        default=None, metadata={"help": "Sample tokens of at least this probability."}
+    )
+    seed: int | None = field(
+        default=None, metadata={"help": "Seed from which each sentence gets one that does not depend on its batch."}
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -104,11 +116,14 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
+    several = several or options.do_sample or options.seed is not None
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
-        rule = "one translation, without `--json`, `--alignments` or `--resume`"
+        rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample` or `--seed`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
+    if options.resume and options.do_sample:
+        raise ValueError("--resume continues searches, not samples. Leave out --resume or --do_sample.")
     if options.output is not None:
         _check_output(Path(options.output), options)
 
@@ -126,6 +141,10 @@ def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
     others = {each.name for group in (ModelArguments, DocumentArguments, TextArguments) for each in fields(group)}
     settings = {name: value for name, value in vars(options).items() if name not in others and value is not None}
+    if options.do_sample:
+        settings.setdefault("num_beams", 1)
+    else:
+        del settings["do_sample"]  # the checkpoint decides
     return settings if options.n_best is None else settings | {"num_return_sequences": options.n_best}
 
 
@@ -181,6 +200,9 @@ def _translate(
     translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any], done: int = 0
 ) -> Iterator[tuple[int, str]]:
     """Yield the number of sentences of each block and the text to write for them."""
+    from vanilla_transformer.inference.samples import share_seed
+
+    settings = share_seed(settings)
     with open_bar(source.total, done, hidden=options.quiet) as bar:
         for block in source.blocks:
             answers = translate(block, options.batch_size, False, **settings)
@@ -192,9 +214,10 @@ def _translate(
 def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
     """Translate the lines that are typed in a terminal, one by one."""
     from vanilla_transformer.inference.engine import Engine
+    from vanilla_transformer.inference.samples import share_seed
 
     shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
-    settings |= {"return_scores": True} if shows_scores else {}
+    settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})
     prompted = sys.stdout.isatty() and not options.quiet
     if prompted:
         print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)

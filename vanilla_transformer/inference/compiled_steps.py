@@ -30,6 +30,7 @@ from huggingface_hub.constants import HF_HOME
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from transformers.generation.logits_process import TopPLogitsWarper
 from transformers.utils import logging
 
 from vanilla_transformer.file_utils import cached_folder, find_damage
@@ -39,7 +40,9 @@ from vanilla_transformer.lsh_attention import nearest_buckets
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 from vanilla_transformer.reversible import apply_storing_activations
 
+from .counter_random import gumbel_noise
 from .finished_hypotheses import pick
+from .sampling import sample
 from .static_attention import StaticSelfAttention
 from .static_decoder import StaticDecoder
 from .static_linear_attention import StaticLinearAttention
@@ -59,7 +62,7 @@ _one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
 _CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, StaticLinearAttention, StaticLSHAttention]
 _CODE += [VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
-_CODE += [length_penalty, pick, top_continuations]
+_CODE += [length_penalty, pick, top_continuations, sample, gumbel_noise, TopPLogitsWarper]
 # Read at import: an installation may replace the files while the process runs.
 _SOURCES = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
 

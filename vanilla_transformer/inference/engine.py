@@ -26,6 +26,8 @@ from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .prefill import Prefilled, places_by_batch, prefill, read_states, reads_padding
+from .samples import Answers, Request, Samples, Seeds
+from .sampling import SamplingOptions
 from .slot_buffers import SlotBuffers, SlotSize
 from .static_decoder import StaticDecoder, has_static_form, joined_linears
 from .static_search import SearchOptions, SearchStep
@@ -41,12 +43,12 @@ SUPPORTED = "an unchanged translation model or causal language model of this pac
 
 class _PrefilledSource(NamedTuple):
     """
-    A source that the model has read: its key, its length, its row in a batch, and what the batch leaves in slots.
+    A source that the model has read: its request, its length, its row in a batch, and what the batch leaves in slots.
 
     `limit` is the number of tokens that may be generated.
     """
 
-    key: Any
+    request: Request
     length: int
     limit: int
     row: int
@@ -55,12 +57,12 @@ class _PrefilledSource(NamedTuple):
 
 class _Entry(NamedTuple):
     """
-    A sentence in a slot: its key, the length of its source, and the steps that had been run when it entered.
+    A sentence in a slot: its request, the length of its source, and the steps that had been run when it entered.
 
     `stays` is True if it was set aside before.
     """
 
-    key: Any
+    request: Request
     length: int
     entered: int
     stays: bool = False
@@ -76,7 +78,7 @@ class _Aside(NamedTuple):
 
 class Engine:
     """
-    Translate or continue token ids by greedy or beam search, with in-flight batching.
+    Translate or continue token ids by greedy search, beam search or sampling, with in-flight batching.
 
         >>> engine = Engine(model, num_beams=4)
         >>> engine.translate_tokens([[17, 4, 2], [8, 2]])
@@ -102,7 +104,9 @@ class Engine:
             graph, and `True` compiles it before, and waits.
         alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
-            `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`.
+            `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
+            tokens are drawn, after `temperature`, `top_k`, `top_p` and `epsilon_cutoff`, which filter nothing
+            by default, and `num_beams` is 1.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.
@@ -124,6 +128,8 @@ class Engine:
         if not _is_known(model):
             raise ValueError(f"The model must be {SUPPORTED}, got {kind_of(model)}.")
         config = copy.deepcopy(model.generation_config)
+        if num_beams is None and options.get("do_sample"):
+            num_beams = 1
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
         precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
@@ -144,7 +150,7 @@ class Engine:
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
-        self._waiting: deque[tuple[Any, Sequence[int]]] = deque()
+        self._waiting: deque[tuple[list[Request], Sequence[int]]] = deque()
         self._prefilled: deque[_PrefilledSource] = deque()
         self.slot_sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.slot_sizes[0], _LEAST_ROOM)
@@ -161,34 +167,48 @@ class Engine:
         return _is_known(model) and model.device.type in ("cpu", "cuda")
 
     def translate_tokens(
-        self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1
+        self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1, seed: Seeds = None
     ) -> list[list[Hypothesis]]:
-        """Return the best hypotheses of each source, best first; sources of translations end in EOS."""
+        """Return the best hypotheses of each source, best first, or its samples; sources of translations end in EOS.
+
+        Args:
+            seed: See [`translate_stream`].
+        """
         by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
-        ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences)
+        if seed is not None and not isinstance(seed, int | str):
+            seeds = list(seed)
+            if len(seeds) != len(sources):
+                raise ValueError(f"There must be a seed for each of {len(sources)} sources, got {len(seeds)}.")
+            seed = [seeds[index] for index in by_length]
+        ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences, seed)
         results = {by_length[position]: hypotheses for position, hypotheses in ordered}
         return [results[index] for index in range(len(sources))]
 
     def translate_stream(
-        self, sources: Iterable[Sequence[int]], num_return_sequences: int = 1
+        self, sources: Iterable[Sequence[int]], num_return_sequences: int = 1, seed: Seeds = None
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield each source's position in the stream and its best hypotheses, in the order in which they finish.
 
         Reads ahead as many sources as there are slots. Streams of other threads wait until this one ends.
 
+        An engine that samples yields `num_return_sequences` samples, in the order in which they are numbered. A sample
+        depends on the source, its seed and the number of the sample, and on nothing else.
+
+        Args:
+            seed: An integer, from which each source gets another seed, which depends on its tokens and on how often
+                they came before in this stream. Or the seed of each source. By default drawn from torch's generator.
+
         Raises:
-            ValueError: A source is empty, too long, or has unknown token ids.
+            ValueError: A source is empty, too long, or has unknown token ids, or a seed is not an integer.
             RuntimeError: This thread has not finished its last stream.
         """
-        if not 1 <= num_return_sequences <= self.options.num_beams:
-            found = f"{num_return_sequences} with {self.options.num_beams} beams"
-            raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
+        output = self._output(num_return_sequences, seed)
         with self._reading():
             for position, source in enumerate(sources):
-                self._waiting.append((position, self._checked(position, source)))
+                self._waiting.append((output.request(position, source), self._checked(position, source)))
                 while len(self._waiting) + len(self._prefilled) >= self.slots:
-                    yield from self._advance(num_return_sequences)
-            yield from self._finish(num_return_sequences)
+                    yield from output.gather(self._advance(output.beams))
+            yield from self._finish(output)
 
     @torch.inference_mode()
     def translate_encoded(
@@ -219,9 +239,11 @@ class Engine:
         self, batch: Prefilled, lengths: Sequence[int], limits: Sequence[int], count: int
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses of all sources or prompts of a batch that the model has read."""
+        output = self._output(count)
+        requests = [output.request(position, []) for position in range(len(lengths))]
         with self._reading():
-            self._queue(batch, [*zip(range(len(lengths)), lengths, limits, strict=True)])
-            results = dict(self._finish(count))
+            self._queue(batch, [*zip(requests, lengths, limits, strict=True)])
+            results = dict(self._finish(output))
         return [results[index] for index in range(len(lengths))]
 
     @contextmanager
@@ -243,9 +265,24 @@ class Engine:
 
     generate_tokens, generate_stream = translate_tokens, translate_stream
 
-    def _finish(self, count: int) -> Iterator[tuple[Any, list[Hypothesis]]]:
+    def _output(self, count: int, seed: Seeds = None) -> Answers | Samples:
+        """Return the requests of a stream: searches or samples.
+
+        Raises:
+            ValueError: The count or a seed is out of range.
+        """
+        if self.options.sampling is not None:
+            return Samples(count, seed)
+        if seed is not None:
+            raise ValueError("`seed` needs `do_sample=True`: greedy and beam search use no random numbers.")
+        if not 1 <= count <= self.options.num_beams:
+            found = f"{count} with {self.options.num_beams} beams"
+            raise ValueError(f"`num_return_sequences` must be from 1 to `num_beams`, got {found}.")
+        return Answers(count)
+
+    def _finish(self, output: Answers | Samples) -> Iterator[tuple[int, list[Hypothesis]]]:
         while self._present():
-            yield from self._advance(count)
+            yield from output.gather(self._advance(output.beams))
 
     @torch.inference_mode()
     def compile_steps(self, slots: Sequence[int] | None = None) -> Iterator[int]:
@@ -261,7 +298,7 @@ class Engine:
             yield number
 
     @torch.inference_mode()
-    def _advance(self, count: int) -> Iterable[tuple[Any, list[Hypothesis]]]:
+    def _advance(self, count: int) -> Iterable[tuple[Request, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return the sentences that are done."""
         present = self._present()
         slots = next((few for few, most in _FEW_SLOTS.items() if present <= most and few < self.slots), self.slots)
@@ -281,8 +318,9 @@ class Engine:
         return self._take(ended, count) if ended else []
 
     def _present(self) -> int:
-        """Return the number of sentences in the engine."""
-        return len(self._waiting) + len(self._prefilled) + len(self._aside) + len(self._occupied())
+        """Return the number of sentences, or of samples, in the engine."""
+        waiting = sum(len(requests) for requests, _ in self._waiting)
+        return waiting + len(self._prefilled) + len(self._aside) + len(self._occupied())
 
     def _occupied(self) -> dict[int, _Entry]:
         return {slot: entry for slot, entry in enumerate(self._entries) if entry is not None}
@@ -313,18 +351,18 @@ class Engine:
             self._aside.append(_Aside(entries[slot], self.buffers.copy_rows(slot), self._steps_run))
         self._free(slots)
 
-    def _take(self, done: list[int], count: int) -> list[tuple[Any, list[Hypothesis]]]:
-        """Return the keys and hypotheses of slots that are done, and free these slots."""
+    def _take(self, done: list[int], count: int) -> list[tuple[Request, list[Hypothesis]]]:
+        """Return the requests and hypotheses of slots that are done, and free these slots."""
         slots = to_device(done, self.model.device)
         hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)
         entries = self._occupied()
-        keys = [entries[slot].key for slot in done]
         if self._alignment_heads:
             rows = read_attention(self.model, self._alignment_heads, *self.buffers.arguments, slots, count)
             lengths = [entries[slot].length for slot in done]
             hypotheses = [*map(with_attention, hypotheses, rows, lengths)]
+        requests = [entries[slot].request for slot in done]
         self._free(done)
-        return list(zip(keys, hypotheses, strict=True))
+        return list(zip(requests, hypotheses, strict=True))
 
     def _fill_slots(self) -> None:
         """Let sentences enter free slots, once enough slots are free to pay for it."""
@@ -390,9 +428,10 @@ class Engine:
             each = [(sentences[place][0], len(read[place]), self._limit(len(seen[place]))) for place in places]
             self._queue(batch, each)
 
-    def _queue(self, batch: Prefilled, sources: Sequence[tuple[Any, int, int]]) -> None:
-        """Queue the sources of a batch, given the key, the length and the limit of each."""
-        self._prefilled.extend(_PrefilledSource(*source, row, batch) for row, source in enumerate(sources))
+    def _queue(self, batch: Prefilled, sources: Sequence[tuple[list[Request], int, int]]) -> None:
+        """Queue the sources of a batch, given the requests, the length and the limit of each."""
+        for row, (requests, length, limit) in enumerate(sources):
+            self._prefilled.extend(_PrefilledSource(request, length, limit, row, batch) for request in requests)
 
     def _enter(self, slots: list[int], sources: list[_PrefilledSource]) -> None:
         """Start the search of sources of one batch in the given slots."""
@@ -401,11 +440,12 @@ class Engine:
         self._resize(SlotSize(size.slots, max(size.room, _room_for(max(lengths)))))
         columns = slots, [source.row for source in sources], lengths, [source.limit for source in sources]
         index, rows, sizes, limits = (to_device(column, device) for column in columns)
+        seeds = to_device([source.request.seed for source in sources], device)
         self.buffers.enter(index, sources[0].batch, rows, sizes)
         start = self.config.decoder_start_token_id if self._has_encoder else 0  # which a decoder after a prompt skips
-        self.buffers.state.start(index, limits, start)
+        self.buffers.state.start(index, limits, seeds, start)
         for slot, source in zip(slots, sources, strict=True):
-            self._entries[slot] = _Entry(source.key, source.length, self._steps_run)
+            self._entries[slot] = _Entry(source.request, source.length, self._steps_run)
 
     def _limit(self, source_length: int) -> int:
         """Return how many tokens may be generated for a source."""
@@ -484,6 +524,7 @@ def search_options(config: GenerationConfig) -> SearchOptions:
         length_penalty_type=penalty_type,
         early_stopping=config.early_stopping or False,
         min_new_tokens=config.min_new_tokens or 0,
+        sampling=SamplingOptions.from_options(vars(config)) if config.do_sample else None,
     )
 
 

@@ -18,12 +18,14 @@ from vanilla_transformer.generation_vanilla_transformer import check_parameters,
 from .compiled_steps import cache_is_used, check_compile
 from .device_copies import HostCopy
 from .engine import SUPPORTED, Engine, kind_of
-from .fast_search import PLAIN_OPTIONS, fits_positions, unfollowed_options
+from .fast_search import PLAIN_OPTIONS, SAMPLING_OPTIONS, fits_positions, unfollowed_options
 from .precision import cast, check_precision, precision_of, resolve_precision
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
 _SLOTS = {"greedy": 64, "beams": 32}
+_FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")
+_USUAL_TOP_K = 50  # of `generate()`
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 _SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens", "eos_token_id")
 
@@ -140,9 +142,13 @@ def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapp
     penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
     check_parameters(penalty_type, margin, closest(levels, "num_beams"))
     unknown = [name for name in levels[0] if not _is_option(model, name)]
-    others = sorted({*unfollowed_options(levels, PLAIN_OPTIONS), *unknown})
+    samples = resolved["do_sample"]
+    followed, search = (SAMPLING_OPTIONS, "sampling") if samples else (PLAIN_OPTIONS, "greedy and beam search")
+    others = sorted({*unfollowed_options(levels, followed), *unknown})
     if others:
-        return f"greedy and beam search must do without {', '.join(f'`{name}`' for name in others)}."
+        return f"{search} must do without {', '.join(f'`{name}`' for name in others)}."
+    if samples and resolved["num_beams"] != 1:
+        return f"sampling needs `num_beams=1`, got {resolved['num_beams']}."
     starts = not model.config.is_encoder_decoder or resolved["decoder_start_token_id"] is not None
     if not starts or all(resolved[name] is None for name in _LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
@@ -164,7 +170,16 @@ def engine_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "num_beams": closest(levels, "num_beams") or 1,
         "decoder_start_token_id": closest(levels, "bos_token_id") if start is None else start,
         **{name: closest(levels, name) for name in _SEARCH_OPTIONS},
+        **_sampling_options(levels),
     }
+
+
+def _sampling_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options of sampling, with the defaults of `generate()`."""
+    if not closest(levels, "do_sample"):
+        return {"do_sample": False}
+    options = {"do_sample": True, **{name: closest(levels, name) for name in _FILTERS}}
+    return options | ({"top_k": _USUAL_TOP_K} if options["top_k"] is None else {})
 
 
 def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -65,6 +65,8 @@ def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> Calla
 
 def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
     """Return an engine with compiled steps for a call, or None if there is none. The model keeps its engines."""
+    if closest(levels, "do_sample"):
+        return None  # the library samples by the generator of torch
     pool = vars(model).setdefault("_engines", EnginePool())
     # The limits of the sentences differ, and the engine receives them with the sentences.
     call = {name: value for name, value in levels[0].items() if name not in _INPUTS | _LIMITS} | {"max_new_tokens": 1}

@@ -28,6 +28,7 @@ from . import compiled_steps
 from .loading import load_pipeline
 from .measured_choices import load_choice, store_choice
 from .precision import AUTO, precision_of, resolve_precision
+from .samples import split_seeds
 from .translation_pipeline import TranslationPipeline
 
 logger = logging.get_logger(__name__)
@@ -78,8 +79,11 @@ class WorkerPipeline(TranslationPipeline):
         translations = dict[int, list[Any]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         futures = dict[Future, list[int]]()
+        options, seeds = split_seeds(options, sentences)
         try:
             for chunk in _split(order, self.workers):
+                if seeds is not None:
+                    options = options | {"seed": [seeds[index] for index in chunk]}
                 futures[self._submit([sentences[index] for index in chunk], batch_size, options)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)

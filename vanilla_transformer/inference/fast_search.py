@@ -45,9 +45,12 @@ PLAIN_OPTIONS = {"length_penalty_type", "max_new_tokens_beyond_source", "max_len
 PLAIN_OPTIONS |= {"min_new_tokens", "early_stopping", "use_cache", "length_penalty", "num_return_sequences"}
 PLAIN_OPTIONS |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"}
 # ... and those that change neither of them.
-PLAIN_OPTIONS |= {"temperature", "top_k", "top_p", "min_p", "top_h", "typical_p", "epsilon_cutoff", "eta_cutoff"}
+_OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}
+PLAIN_OPTIONS |= {"temperature", "top_k", "top_p", "epsilon_cutoff"} | _OTHER_FILTERS
 PLAIN_OPTIONS |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
 PLAIN_OPTIONS |= {"assistant_lookbehind", "target_lookbehind", "disable_compile", "transformers_version"}
+# Options of sampling by the engine.
+SAMPLING_OPTIONS = PLAIN_OPTIONS - _OTHER_FILTERS | {"do_sample"}
 # What the search here follows by processors of the library, besides the plain options, and arguments of a call.
 _FOLLOWED = PLAIN_OPTIONS | {"min_length", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"}
 _FOLLOWED |= {"forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "suppress_tokens"}
@@ -60,6 +63,7 @@ _NEUTRAL = {
     "guidance_scale": 1,
     "num_beam_groups": 1,
     "repetition_penalty": 1,
+    "typical_p": 1,
 }
 
 
@@ -175,5 +179,13 @@ def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
     return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
-__all__ = ["PLAIN_OPTIONS", "fits_positions", "follows", "is_supported", "is_unchanged", "prepare_search"]
+__all__ = [
+    "PLAIN_OPTIONS",
+    "SAMPLING_OPTIONS",
+    "fits_positions",
+    "follows",
+    "is_supported",
+    "is_unchanged",
+    "prepare_search",
+]
 __all__ += ["unfollowed_options"]

@@ -1,5 +1,7 @@
 """
-One step of greedy or beam search of static shape, for all slots of the engine at once (section 6.1 of the paper).
+One step of greedy search, sampling or beam search of static shape, for all slots of the engine at once.
+
+Beam search is section 6.1 of the paper.
 
 Follows the rules of [`beam_search`], which are the library's: when a hypothesis is finished, which finished ones
 are kept, and when a sentence is done. A slot that is done stays as it is until a new sentence enters.
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .finished_hypotheses import UNLIKELY, pick
+from .sampling import SamplingOptions, sample
 from .static_decoder import SlotMemory, StaticDecoder
 from .top_k import argmax, top_continuations
 
@@ -26,10 +29,11 @@ class SearchOptions:
     Options of a search, the same for all sentences; see [`PaperGenerationMixin`] for the length penalty.
 
     Attributes:
-        num_beams: 1 for greedy search.
+        num_beams: 1 for greedy search and sampling.
         eos_token_ids: Tokens that end a hypothesis.
         early_stopping: As in a generation config: True, False or `"never"`.
         min_new_tokens: EOS may end a hypothesis only after so many other tokens.
+        sampling: How to draw tokens, or None to take the most likely ones.
     """
 
     num_beams: int
@@ -38,6 +42,11 @@ class SearchOptions:
     length_penalty_type: str = "power"
     early_stopping: bool | str = False
     min_new_tokens: int = 0
+    sampling: SamplingOptions | None = None
+
+    def __post_init__(self) -> None:
+        if self.sampling is not None and self.num_beams != 1:
+            raise ValueError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
 
     def divisor(self, lengths: Tensor) -> Tensor:
         """Return the divisors of log-probabilities for lengths `(B,)`, as a column `(B, 1)`."""
@@ -52,6 +61,7 @@ class SearchState(NamedTuple):
         done: Whether a slot is done, or empty: `(B,)`.
         time: Position of the last tokens, `(B,)`; the start symbol is at 0.
         limits: Tokens that a hypothesis may have at most, `(B,)`.
+        seeds: Of the samples, `(B,)`.
         last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
         tokens: What each beam has written at each step, `(B, R, N)`.
         log_probabilities: Of the running hypotheses up to these tokens, `(B, R, N)`.
@@ -64,6 +74,7 @@ class SearchState(NamedTuple):
     done: Tensor
     time: Tensor
     limits: Tensor
+    seeds: Tensor
     last_tokens: Tensor
     scores: Tensor
     tokens: Tensor
@@ -86,6 +97,7 @@ class SearchState(NamedTuple):
             done=full(True, dtype=torch.bool),
             time=full(0),
             limits=full(1),
+            seeds=full(0),
             last_tokens=full(0, beams),
             scores=full(0.0, beams, dtype=torch.float32),
             tokens=full(0, room, beams),
@@ -98,10 +110,11 @@ class SearchState(NamedTuple):
             is_finished=full(False, beams, dtype=torch.bool),
         )
 
-    def start(self, slots: Tensor, limits: Tensor, start_token: int) -> None:
+    def start(self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
         self.done[slots] = False
         self.limits[slots] = limits
+        self.seeds[slots] = seeds
         self.last_tokens[slots] = start_token
         self.scores[slots] = UNLIKELY
         self.scores[slots, 0] = 0.0  # at first all beams are the same
@@ -129,6 +142,7 @@ class SearchStep(nn.Module):
     def __init__(self, decoder: StaticDecoder, options: SearchOptions):
         super().__init__()
         self.decoder, self.options, self.beams = decoder, options, options.num_beams
+        self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
     def forward(self, state: SearchState, memory: SlotMemory) -> tuple[()]:
@@ -144,14 +158,14 @@ class SearchStep(nn.Module):
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             logits = torch.where(too_short & is_eos, -torch.inf, logits)
-        advance = self._advance_greedily if self.beams == 1 else self._advance_beams
+        advance = self._advance_one if self.beams == 1 else self._advance_beams
         advance(state, logits, log_scale, ancestors)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
         return ()
 
-    def _advance_greedily(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
+    def _advance_one(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
         length = state.time + 1
-        tokens = argmax(logits[:, 0])[:, None]  # (B, 1)
+        tokens = self._choose(logits[:, 0], state)[:, None]  # (B, 1)
         scores = logits[:, 0].gather(1, tokens) + log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         _store(
@@ -164,6 +178,14 @@ class SearchStep(nn.Module):
         )
         state.done.logical_or_(ends[:, 0])
         _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
+
+    def _choose(self, logits: Tensor, state: SearchState) -> Tensor:
+        """Return the most likely tokens of `logits` `(B, V)`, or samples."""
+        if self.options.sampling is None:
+            return argmax(logits)
+        for each in self._filters:
+            logits = each(None, logits)
+        return sample(logits, state.seeds, state.time)
 
     def _advance_beams(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
         length = state.time + 1

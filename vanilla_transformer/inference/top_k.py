@@ -7,6 +7,8 @@ and not written.
 Letters in shapes: B sentences, N beams, V vocabulary.
 """
 
+from collections.abc import Callable
+
 import torch
 
 _BLOCK = 32  # entries of the vocabulary
@@ -14,7 +16,7 @@ _BLOCK = 32  # entries of the vocabulary
 
 def argmax(scores: torch.Tensor) -> torch.Tensor:
     """Return `scores.argmax(dim=-1)` of `(B, V)`."""
-    tokens, _ = _tokens_of(_block_maxima(scores).argmax(dim=-1, keepdim=True), scores.shape[1])
+    tokens, _ = tokens_of_blocks(_block_maxima(scores).argmax(dim=-1, keepdim=True), scores.shape[1])
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
 
 
@@ -34,25 +36,35 @@ def top_continuations(
     vocab_size = log_probabilities.shape[2]
     maxima = _block_maxima(log_probabilities) + running_scores[:, :, None]  # (B, N, blocks)
     best = maxima.flatten(1).topk(min(count, maxima[0].numel()))[1]
-    tokens, repeated = _tokens_of(best % maxima.shape[2], vocab_size)
+    tokens, repeated = tokens_of_blocks(best % maxima.shape[2], vocab_size)
     parents = (best // maxima.shape[2]).repeat_interleave(_BLOCK, dim=1)
     within = log_probabilities.flatten(1).gather(1, parents * vocab_size + tokens) + running_scores.gather(1, parents)
     scores, places = within.masked_fill_(repeated, -torch.inf).topk(count)
     return scores, parents.gather(1, places), tokens.gather(1, places)
 
 
+def block_log_sums(scores: torch.Tensor) -> torch.Tensor:
+    """Map `(…, V)` to `(…, blocks)`: the logarithm of the sum of exponentials of each block of the vocabulary."""
+    return _reduce_blocks(scores, torch.logsumexp)
+
+
 def _block_maxima(scores: torch.Tensor) -> torch.Tensor:
-    """Map `(…, V)` to `(…, blocks)`: the best score of each block of the vocabulary; the last may be smaller."""
+    """Map `(…, V)` to `(…, blocks)`: the best score of each block of the vocabulary."""
+    return _reduce_blocks(scores, torch.amax)
+
+
+def _reduce_blocks(scores: torch.Tensor, reduce: Callable[..., torch.Tensor]) -> torch.Tensor:
+    """Reduce each block of the vocabulary to one number; the last block may be smaller."""
     complete = scores.shape[-1] // _BLOCK
-    maxima = scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)).amax(dim=-1)
+    reduced = reduce(scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)), dim=-1)
     rest = scores[..., complete * _BLOCK :]
-    return maxima if not rest.shape[-1] else torch.cat([maxima, rest.amax(dim=-1, keepdim=True)], dim=-1)
+    return reduced if not rest.shape[-1] else torch.cat([reduced, reduce(rest, dim=-1, keepdim=True)], dim=-1)
 
 
-def _tokens_of(blocks: torch.Tensor, vocab_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def tokens_of_blocks(blocks: torch.Tensor, vocab_size: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the tokens `(B, n * _BLOCK)` of blocks `(B, n)`, and where the last token is repeated to fill a block."""
     tokens = (blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=blocks.device)).flatten(-2)
     return tokens.clamp(max=vocab_size - 1), tokens >= vocab_size
 
 
-__all__ = ["argmax", "top_continuations"]
+__all__ = ["argmax", "block_log_sums", "tokens_of_blocks", "top_continuations"]

@@ -1,8 +1,9 @@
 """The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from vanilla_transformer.generation_vanilla_transformer import closest
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
@@ -12,6 +13,7 @@ from .engine import Engine
 from .engine_pool import EnginePool
 from .hypothesis import Hypothesis
 from .parallel_batches import map_batches
+from .samples import share_seed, split_seeds
 from .translations import ReturnOptions, build_translation, join_entries, shift_sources, split_options
 
 
@@ -26,7 +28,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments.
 
     With a `precision`, with `compile=True`, or if the cache has compiled steps of the model, an [`Engine`] decodes
-    greedy and beam search. It has as many slots as it needs, whatever `batch_size` is.
+    greedy search, beam search and sampling. It has as many slots as it needs, whatever `batch_size` is.
 
     A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds
     `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
@@ -35,11 +37,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
     translation, if the model's configuration has `alignment_heads`. An [`Engine`] decodes these calls, so requests
     that it does not decode raise a `ValueError`.
 
+    A call with `do_sample=True`, `num_beams=1` and a `seed` returns samples that depend on the text and the seed only:
+    a text has the same ones alone and in any batch, and others where it is repeated in the call. An [`Engine`]
+    decodes these calls, too.
+
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
         precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it),
             `"int8"` (by torchao) or `"auto"` (the fastest that was measured to be accurate enough), see [`Engine`].
-            Requests that the engine does not decode, such as sampling, raise a `ValueError`.
+            Requests that the engine does not decode, such as a repetition penalty, raise a `ValueError`.
         compile (`bool` or `str`): See [`Engine`].
 
     Raises:
@@ -70,22 +76,37 @@ class TranslationPipeline(CarriedTranslationPipeline):
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
 
+    def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
+        defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
+        seed = closest([kwargs, defaults], "seed")
+        seeded = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
+        return super().__call__(inputs, *args, **kwargs | seeded)
+
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         returned, options = split_options(options)
-        engine = self._engines.find(self.model, options, returned.requested(), returned.return_alignments)
+        options, seeds = split_seeds(options, sentences)
+        required_by = returned.requested() or ("seed" if seeds else None)
+        engine = self._engines.find(self.model, options, required_by, returned.return_alignments)
         if engine is None:
             return super()._generate(sentences, batch_size, options, report)
-        return self._generate_by(engine, sentences, self._num_return_sequences(options), returned, report)
+        return self._generate_by(engine, sentences, self._num_return_sequences(options), seeds, returned, report)
 
     def _generate_by(
-        self, engine: Engine, sentences: list[str], count: int, returned: ReturnOptions, report: Callable
+        self,
+        engine: Engine,
+        sentences: list[str],
+        count: int,
+        seeds: Sequence[int] | None,
+        returned: ReturnOptions,
+        report: Callable,
     ) -> list[list[Any]]:
         """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
         encoded = self._encode(sentences)
         spans = token_spans(self.tokenizer, sentences) if returned.return_alignments else None
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
         found = dict[int, list[Hypothesis]]()
-        for position, hypotheses in engine.translate_stream((encoded[index] for index in order), count):
+        ordered = None if seeds is None else [seeds[index] for index in order]
+        for position, hypotheses in engine.translate_stream((encoded[index] for index in order), count, ordered):
             found[order[position]] = hypotheses
             report(1)
         flat = [hypothesis for index in range(len(sentences)) for hypothesis in found[index]]

@@ -44,6 +44,7 @@ def test_translate_reads_and_writes_files_of_text(tiny_model, tiny_tokenizer, tm
         (["--format", "html", "--input", "{latin}"], "must be UTF-8, but is not at byte 0"),
         (["--input", "{latin}"], "must be UTF-8"),
         (["--format", "xml", "--input", "{page}", "--json"], "there is one translation"),
+        (["--format", "xml", "--input", "{page}", "--do_sample"], "there is one translation"),
         (["A sentence.", "--input", "{page}"], "Give sentences or a file"),
         (["--format", "html", "--sentence_splitter", "no"], "`sentence_splitter` must be"),
     ],

@@ -48,6 +48,13 @@ def test_worker_pipeline_translates_as_one_process_does(executors, folder, preci
     assert executors == [(2, 2)]
 
 
+def test_worker_pipeline_samples_as_one_process_does(executors, folder):
+    sampling = {"do_sample": True, "num_beams": 1, "seed": 3}
+    expected = load_pipeline(folder)(TEXTS * 20, **sampling)
+    with open_pipeline(folder, 2) as translate:
+        assert translate(TEXTS * 20, **sampling) == expected
+
+
 def test_worker_pipeline_reports_all_sentences(executors, folder):
     reports = []
     with open_pipeline(folder, 2) as translate:
@@ -57,8 +64,8 @@ def test_worker_pipeline_reports_all_sentences(executors, folder):
 
 def test_worker_pipeline_forwards_errors(executors, folder):
     with open_pipeline(folder, 2, "float32") as translate:
-        with pytest.raises(ValueError, match="must do without `do_sample`"):
-            translate(TEXTS, do_sample=True)
+        with pytest.raises(ValueError, match="must do without `no_repeat_ngram_size`"):
+            translate(TEXTS, no_repeat_ngram_size=2)
         assert len(translate(TEXTS)) == len(TEXTS)
 
 

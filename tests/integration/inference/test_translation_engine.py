@@ -322,7 +322,6 @@ def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"do_sample": True, "top_k": 3}, "`do_sample`"),
         ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.2}, "`no_repeat_ngram_size`, `repetition_penalty`"),
         ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
         ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),

@@ -94,7 +94,7 @@ def test_pipeline_keeps_generate_for_requests_without_scores(tiny_tokenizer, mon
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"do_sample": True}, "With `return_scores`, greedy and beam search must do without `do_sample`"),
+        ({"do_sample": True}, "With `return_scores`, sampling needs `num_beams=1`, got 4"),
         ({"return_scores": "yes"}, "`return_scores` must be True or False, got 'yes'"),
     ],
 )

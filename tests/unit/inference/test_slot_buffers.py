@@ -10,7 +10,7 @@ from vanilla_transformer.inference.slot_buffers import SlotBuffers, SlotSize
 def fill(buffers):
     """Give all slots different values, and return copies of some."""
     state, memory = buffers.arguments
-    state.start(torch.arange(len(state.done)), torch.arange(len(state.done)) + 5, 1)
+    state.start(torch.arange(len(state.done)), torch.arange(len(state.done)) + 5, torch.arange(len(state.done)) + 9, 1)
     for tensor in (state.tokens, memory.layers[0].own.keys, memory.layers[0].source.values):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
     return state.tokens.clone(), memory.layers[0].own.keys.clone(), memory.layers[0].source.values.clone()

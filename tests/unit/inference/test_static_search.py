@@ -10,6 +10,7 @@ from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.tiny import tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.compiled_steps import export_step
+from vanilla_transformer.inference.sampling import SamplingOptions
 from vanilla_transformer.inference.static_decoder import SlotMemory, StaticDecoder
 from vanilla_transformer.inference.static_search import SearchOptions, SearchState, SearchStep
 
@@ -20,8 +21,11 @@ OPTIONS = [
     SearchOptions(1, (EOS, 4), min_new_tokens=3),
     SearchOptions(4, (EOS,), 0.6, "wu", "never"),
     SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
+    SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
 ]
-every_search = pytest.mark.parametrize("options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short"])
+every_search = pytest.mark.parametrize(
+    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling"]
+)
 
 
 def step_of(options, **changes):
@@ -150,7 +154,7 @@ def test_search_step_leaves_empty_slots_alone(options):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam"])
+@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam", "sampling"])
 def test_search_step_ends_hypotheses_at_limits(options):
     step, memory = step_of(options, lm_head_bias=True)
     step.decoder.lm_head.bias[EOS] = -100.0
@@ -182,7 +186,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 
-@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam"])
+@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam", "sampling"])
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)

@@ -73,6 +73,11 @@ class TranslateArguments(ModelArguments, DocumentArguments, TextArguments):
     seed: int | None = field(
         default=None, metadata={"help": "Seed from which each sentence gets one that does not depend on its batch."}
     )
+    mbr: str | None = field(
+        default=None,
+        metadata={"help": "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."},
+    )
+    mbr_samples: int | None = field(default=None, metadata={"help": "Samples to choose from; by default 32."})
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -116,14 +121,14 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
-    several = several or options.do_sample or options.seed is not None
+    several = several or options.do_sample or options.seed is not None or options.mbr is not None
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
-        rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample` or `--seed`"
+        rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
-    if options.resume and options.do_sample:
-        raise ValueError("--resume continues searches, not samples. Leave out --resume or --do_sample.")
+    if options.resume and (options.do_sample or options.mbr is not None):
+        raise ValueError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
     if options.output is not None:
         _check_output(Path(options.output), options)
 

@@ -12,9 +12,10 @@ from .ctranslate2 import load_ctranslate2
 from .engine import Engine
 from .engine_pool import EnginePool
 from .hypothesis import Hypothesis
+from .minimum_bayes_risk import RiskOptions, choose, split_risk_options
 from .parallel_batches import map_batches
 from .samples import share_seed, split_seeds
-from .translations import ReturnOptions, build_translation, join_entries, shift_sources, split_options
+from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -40,6 +41,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
     A call with `do_sample=True`, `num_beams=1` and a `seed` returns samples that depend on the text and the seed only:
     a text has the same ones alone and in any batch, and others where it is repeated in the call. An [`Engine`]
     decodes these calls, too.
+
+    A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
+    highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
@@ -83,6 +87,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return super().__call__(inputs, *args, **kwargs | seeded)
 
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        risk, options = split_risk_options(options)
+        if risk.mbr is not None:
+            return self._decode_by_risk(risk, sentences, batch_size, options, report)
         returned, options = split_options(options)
         options, seeds = split_seeds(options, sentences)
         required_by = returned.requested() or ("seed" if seeds else None)
@@ -90,6 +97,17 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if engine is None:
             return super()._generate(sentences, batch_size, options, report)
         return self._generate_by(engine, sentences, self._num_return_sequences(options), seeds, returned, report)
+
+    def _decode_by_risk(
+        self, risk: RiskOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
+    ) -> list[list[Any]]:
+        """Return the translation of each sentence with the highest expected utility among candidates."""
+        wanted = risk.candidate_options(options)
+        found = self._generate(sentences, batch_size, wanted, report)
+        chosen = [choose(candidates, str(risk.mbr), not wanted.get("do_sample")) for candidates in found]
+        if not split_options(options)[0].requested():
+            chosen = [each.text if isinstance(each, Translation) else each for each in chosen]
+        return [[each] for each in chosen]
 
     def _generate_by(
         self,

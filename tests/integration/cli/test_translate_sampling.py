@@ -1,5 +1,7 @@
 """Sampling and minimum Bayes risk decoding on the command line."""
 
+import json
+
 import pytest
 
 from tests.tiny import tiny_model
@@ -31,12 +33,22 @@ def test_translate_repeats_no_sample_in_other_blocks(folder, tmp_path, capsys):
     assert len(set(lines)) > 150
 
 
+def test_translate_decodes_by_minimum_bayes_risk(folder, capsys):
+    risk = ["--mbr", "bleu", "--mbr_samples", "4", "--seed", "3"]
+    assert printed(capsys, folder, "A man.", *risk) == printed(capsys, folder, "A man.", *risk)
+    (line, _) = printed(capsys, folder, "A man.", "--mbr", "chrf", "--num_beams", "3", "--json")
+    (translation,) = json.loads(line)["translations"]
+    assert 0 <= translation["score"] <= 100
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["--seed", "3"], "`seed` needs `do_sample=True`"),
         (["--do_sample", "--seed", "3", "--num_beams", "2"], "sampling needs `num_beams=1`, got 2"),
         (["--do_sample", "--seed", "3", "--top_p", "7"], "`top_p`"),
+        (["--mbr", "comet"], "`mbr` must be one of 'chrf', 'bleu', got 'comet'"),
+        (["--mbr", "chrf", "--num_beams", "1"], "`mbr` needs 2 or more candidates"),
         (["--do_sample", "--resume", "--input", "x", "--output", "y"], "--resume continues searches, not samples"),
     ],
 )

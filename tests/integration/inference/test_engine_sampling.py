@@ -180,3 +180,17 @@ def test_pipeline_names_why_it_does_not_sample(translate, options, text):
 def test_sentence_seeds_accept_any_text_and_integer():
     seeds = {SentenceSeeds(seed)(text) for seed in (0, -1, 2**70) for text in ("", "a\ud800", "ä")}
     assert len(seeds) == 9
+
+
+@pytest.mark.parametrize("candidates", [{"mbr_samples": 6, "seed": 3}, {"num_beams": 3}], ids=["samples", "n-best"])
+def test_pipeline_returns_a_candidate_of_minimum_bayes_risk(translate, candidates):
+    texts = ["A man.", "Two dogs run.", ""]
+    answers = translate(texts, mbr="chrf", return_scores=True, **candidates)
+    assert translate(texts, mbr="chrf", **candidates) == [{"translation_text": text} for text in texts_of(answers)]
+    options = {"num_return_sequences": 3, **candidates, "return_scores": True}
+    if "seed" in candidates:
+        options = SAMPLING | {"num_return_sequences": 6, "top_k": 0, "epsilon_cutoff": 0.02, "return_scores": True}
+    for answer, found in zip(answers, translate(texts, **options), strict=True):
+        pairs = [(each["translation_text"], each["log_probability"]) for each in found]
+        assert (answer["translation_text"], answer["log_probability"]) in pairs
+    assert 0 <= answers[0]["score"] <= 100

@@ -1,0 +1,65 @@
+"""
+Sentence scores of sacrebleu between all pairs of texts.
+
+N-grams are counted once for each text, not once for each pair.
+
+Letters in shapes: K texts, G n-grams of one length.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.helpers import extract_all_char_ngrams, extract_word_ngrams
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+
+def pairwise_utilities(texts: Sequence[str], utility: str) -> np.ndarray:
+    """Return the `"chrf"` or `"bleu"` of each text, with each one as reference, `(K, K)`."""
+    return {"chrf": pairwise_chrf, "bleu": pairwise_bleu}[utility](texts)
+
+
+def pairwise_chrf(texts: Sequence[str]) -> np.ndarray:
+    """Return the chrF of each text, with each one as reference, `(K, K)`."""
+    ngrams = [extract_all_char_ngrams(text, CHRF.CHAR_ORDER) for text in texts]
+    precision, recall, orders = (np.zeros((len(texts), len(texts))) for _ in range(3))
+    for counters in zip(*ngrams, strict=True):
+        matches, totals = _matches(counters)
+        counts = (totals[:, None] > 0) & (totals > 0)
+        precision += np.divide(matches, totals[:, None], out=np.zeros_like(precision), where=counts)
+        recall += np.divide(matches, totals, out=np.zeros_like(recall), where=counts)
+        orders += counts
+    precision, recall = (each / orders.clip(min=1) for each in (precision, recall))
+    factor = CHRF.BETA**2
+    divisor = factor * precision + recall
+    score = 100 * (1 + factor) * precision * recall
+    return np.divide(score, divisor, out=np.zeros_like(score), where=divisor > 0)
+
+
+def pairwise_bleu(texts: Sequence[str]) -> np.ndarray:
+    """Return the BLEU of each text, with each one as reference and without orders that it lacks, `(K, K)`."""
+    tokenize = Tokenizer13a()
+    words = [tokenize(text.rstrip()).split() for text in texts]
+    lengths = [len(each) for each in words]
+    found = [_matches([extract_word_ngrams(each, order) for each in words]) for order in range(1, 5)]
+    matches, totals = (np.stack(each, axis=-1).tolist() for each in zip(*found, strict=True))
+
+    def score(row: int, column: int) -> float:
+        counts = matches[row][column], totals[row], lengths[row], lengths[column]
+        return BLEU.compute_bleu(*counts, smooth_method="exp", effective_order=True).score
+
+    places = range(len(texts))
+    return np.array([[score(row, column) for column in places] for row in places])
+
+
+def _matches(counters: Sequence[Counter]) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many n-grams each pair of texts shares, `(K, K)`, and how many each one has, `(K,)`."""
+    columns = {ngram: column for column, ngram in enumerate(dict.fromkeys(key for each in counters for key in each))}
+    counts = np.zeros((len(counters), len(columns)), dtype=np.int64)  # (K, G)
+    for row, counter in enumerate(counters):
+        counts[row, [columns[ngram] for ngram in counter]] = list(counter.values())
+    return np.stack([np.minimum(row, counts).sum(axis=1) for row in counts]), counts.sum(axis=1)
+
+
+__all__ = ["pairwise_bleu", "pairwise_chrf", "pairwise_utilities"]

@@ -119,6 +119,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         report: Callable,
     ) -> list[list[Any]]:
         """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
+        if not sentences:  # tokenizers decode an empty batch to one empty text
+            return []
         encoded = self._encode(sentences)
         spans = token_spans(self.tokenizer, sentences) if returned.return_alignments else None
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)

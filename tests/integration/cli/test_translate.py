@@ -37,3 +37,9 @@ def test_translate_json_names_a_model_without_scores(tiny_tokenizer, tmp_path, c
     assert main(["translate", str(folder), "A man.", "--json"]) == 2
     output = capsys.readouterr()
     assert output.out == "" and "error: With `return_scores`, the model must be" in output.err
+
+
+@pytest.mark.parametrize("flags", [("--json",), ("--n_best", "2")])
+def test_translate_returns_scores_of_blank_text_alone(folder, capsys, flags):
+    assert main(["translate", folder, " ", "--num_beams", "2", *flags]) == 0
+    assert capsys.readouterr().out.count("0.0") == 2

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from html import unescape
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
@@ -25,9 +26,12 @@ PLACEHOLDERS = [
     "2024-05-06",
 ]
 WORDS = ["house", "Dr. Smith", "red", "the end.", "Why?", "über", "snake_case", "don't", "10", "x*y", "#", "日本"]
-TRANSLATIONS = [shout, reverse, without_alignment(reverse), copy_kept(shout), copy_kept(reverse)]
+IN_ORDER = [shout, copy_kept(shout)]
+TRANSLATIONS = [*IN_ORDER, reverse, without_alignment(reverse), copy_kept(reverse)]
 
-plain = st.lists(st.sampled_from([*WORDS, *PLACEHOLDERS, " ", "\n"]), min_size=1, max_size=5).map(" ".join)
+plain = st.lists(st.sampled_from([*WORDS, *PLACEHOLDERS, " ", "\n"]), min_size=1, max_size=5).map(
+    lambda words: f" {' '.join(words)} "
+)
 translations = st.sampled_from(TRANSLATIONS)
 
 
@@ -135,6 +139,7 @@ class _Tags(HTMLParser):
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
         self.open, self.seen, self.comments, self.opaque = [], Counter(), Counter(), Counter()
+        self.text = ""
         self.feed(text)
         self.close()
         assert self.open == []
@@ -152,6 +157,19 @@ class _Tags(HTMLParser):
     def handle_data(self, text):
         if {"script", "style", "textarea"} & set(self.open):
             self.opaque[text] += 1
+        else:
+            self.text += text
+
+
+def check_text(text, translated, translate):
+    """Check that each placeholder is there, and all words, in order if the translation has them so."""
+    for word in PLACEHOLDERS:
+        expected = len(re.findall(rf"(?<!\S){re.escape(word)}(?!\S)", text))
+        assert translated.count(word) >= expected, word
+    text, translated = ("".join(each.casefold().split()) for each in (text, translated))
+    if translate in IN_ORDER:
+        assert translated == text
+    assert Counter(translated) == Counter(text)
 
 
 def check_html(text, translate):
@@ -159,6 +177,7 @@ def check_html(text, translate):
     translated = translate_document(text, "html", translate, split_simply)
     expected, found = _Tags(_normalized(text)), _Tags(translated)
     assert (found.seen, found.comments, found.opaque) == (expected.seen, expected.comments, expected.opaque)
+    check_text(expected.text, found.text, translate)
     return translated
 
 
@@ -175,6 +194,7 @@ def check_xml(text, translate):
     translated = translate_document(text, "xml", translate, split_simply)
     before, after = (_xml_counts(each) for each in (text, translated))
     assert before == after
+    check_text(*("".join(ElementTree.fromstring(each).itertext()) for each in (text, translated)), translate)
     return translated
 
 
@@ -193,8 +213,9 @@ def check_markdown(text, translate):
 
     translated = translate_document(text, "markdown", translate, split_simply)
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    before, after = (_html_counts(parser.render(each)) for each in (text, translated))
-    assert before == after
+    pages = [parser.render(each) for each in (text, translated)]
+    assert _html_counts(pages[0]) == _html_counts(pages[1])
+    check_text(*(unescape(re.sub(r"<[^>]*>", "", page)) for page in pages), translate)
     return translated
 
 

@@ -73,7 +73,7 @@ class _Projection:
             run = runs[wide.index(span)] if span in wide else None
             if run:
                 start, end = self._edges(run)
-                if not span.fixed and self._covers(span, outer):
+                if not span.fixed and len(spans) == 1 and self._covers(span, outer):
                     start, end = left, right
                 children = [] if span.fixed else self.place(span.children, (span.start, span.end), run)
             else:

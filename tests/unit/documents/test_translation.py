@@ -30,6 +30,7 @@ XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" 
             '<d><p><b>B</b> A</p><q translate="no">n o</q></d>',
         ),
         ("markdown", "# A *b*\n\n- c `d e`\n  f\n", "# *B* A\n\n- C `d e` F\n"),
+        ("html", "<p><b>&nbsp;<br></b><b> a </b></p>", "<p><b><br></b>\u00a0 <b>A</b> </p>"),
         ("markdown", "   <u> `a * b` </u>\nd", "   <u>`a * b`</u> D"),
         ("markdown", "---\na: b\n---\n| a b | **c** |\n|--|--|\n", "---\na: b\n---\n| B A | **C** |\n|--|--|\n"),
         (

@@ -64,6 +64,15 @@ def corpus(tmp_path):
     return tiny.write_tiny_corpus(tmp_path)
 
 
+@pytest.fixture
+def alignments(corpus):
+    """Write the alignments of the corpus, where each word is translated at its place, and return their file."""
+    texts = (corpus / "train.a").read_text().splitlines()
+    lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
+    (corpus / "train.align").write_text("\n".join(lines) + "\n")
+    return corpus / "train.align"
+
+
 @pytest.fixture(autouse=True)
 def _reset_accelerate():
     """Reset Accelerate, which keeps the first precision that a process requested."""

@@ -7,15 +7,6 @@ from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 
-@pytest.fixture
-def alignments(corpus):
-    """Each word becomes its capital, at the same place."""
-    texts = (corpus / "train.a").read_text().splitlines()
-    lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
-    (corpus / "train.align").write_text("\n".join(lines) + "\n")
-    return corpus / "train.align"
-
-
 def test_train_refuses_alignments_that_do_not_fit_the_text(corpus, alignments, tmp_path):
     recipe = parse_recipe(flags(corpus, tmp_path / "run", train_alignments=alignments))
     lines = alignments.read_text().splitlines()

@@ -1,6 +1,5 @@
 """Training with guided alignment: the head aligns, a resumed run is the same run, and so are two processes."""
 
-import pytest
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.tiny_runs import assert_same_run, assert_two_processes_match_one, flags, kill_at_step, no_scores
@@ -11,15 +10,6 @@ from vanilla_transformer.evaluation.alignment_scores import score_alignments
 from vanilla_transformer.inference.loading import load_tokenizer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
-
-
-@pytest.fixture
-def alignments(corpus):
-    """Each word becomes its capital, at the same place."""
-    texts = (corpus / "train.a").read_text().splitlines()
-    lines = [" ".join(f"{place}-{place}" for place in range(len(text.split()))) for text in texts]
-    (corpus / "train.align").write_text("\n".join(lines) + "\n")
-    return corpus / "train.align"
 
 
 def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_path):

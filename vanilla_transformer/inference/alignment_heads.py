@@ -1,5 +1,5 @@
 """
-The attention of a few heads over the source, for each token of a hypothesis: what alignments are made of.
+The attention of a few heads over the source, for each token of a hypothesis. Alignments are computed from it.
 
 The engine keeps the queries of these heads, which are few numbers. Their attention is computed when
 a sentence is done.

@@ -53,7 +53,7 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.pair_scores import score_pairs
     from vanilla_transformer.inference.loading import load_tokenizer
-    from vanilla_transformer.inference.token_texts import token_texts
+    from vanilla_transformer.inference.token_texts import token_entries
 
     model, tokenizer = _load(name).to(process_state().device), load_tokenizer(name)
     texts = stream_text_files(options.source, options.target)
@@ -62,9 +62,8 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
         if not options.json:
             yield f"{pair.log_probability:.6f}\n"
             continue
-        tokens = zip(token_texts(tokenizer, pair.tokens), pair.token_log_probabilities, strict=True)
-        entry = text._asdict() | {"log_probability": pair.log_probability}
-        entry |= {"tokens": [{"text": token, "log_probability": value} for token, value in tokens]}
+        tokens = token_entries(tokenizer, pair.tokens, pair.token_log_probabilities)
+        entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
         yield json.dumps(entry, ensure_ascii=False) + "\n"
 
 

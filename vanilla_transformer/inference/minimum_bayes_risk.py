@@ -63,13 +63,6 @@ class RiskOptions:
         return {**options, "num_return_sequences": beams, "return_scores": True}
 
 
-def split_risk_options(options: Mapping[str, Any]) -> tuple[RiskOptions, dict[str, Any]]:
-    """Return the [`RiskOptions`] of a request, and its other options."""
-    names = RiskOptions.__dataclass_fields__
-    others = {name: value for name, value in options.items() if name not in names}
-    return RiskOptions(**{name: value for name, value in options.items() if name in names}), others
-
-
 def choose(candidates: Sequence[Any], utility: str, by_probability: bool) -> Any:
     """
     Return the candidate with the highest expected utility; of a tie, the first one.
@@ -103,4 +96,4 @@ def _names() -> str:
     return ", ".join(map(repr, UTILITIES))
 
 
-__all__ = ["RiskOptions", "choose", "expected_utilities", "split_risk_options"]
+__all__ = ["RiskOptions", "choose", "expected_utilities"]

@@ -24,4 +24,10 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     return texts
 
 
-__all__ = ["token_texts"]
+def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:
+    """Return `{"text": …, "log_probability": …}` for each token."""
+    rows = zip(token_texts(tokenizer, ids), log_probabilities, strict=True)
+    return [{"text": text, "log_probability": value} for text, value in rows]
+
+
+__all__ = ["token_entries", "token_texts"]

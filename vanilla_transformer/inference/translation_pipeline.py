@@ -12,7 +12,7 @@ from .ctranslate2 import load_ctranslate2
 from .engine import Engine
 from .engine_pool import EnginePool
 from .hypothesis import Hypothesis
-from .minimum_bayes_risk import RiskOptions, choose, split_risk_options
+from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
 from .samples import share_seed, split_seeds
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
@@ -87,10 +87,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return super().__call__(inputs, *args, **kwargs | seeded)
 
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        risk, options = split_risk_options(options)
+        risk, options = split_options(RiskOptions, options)
         if risk.mbr is not None:
             return self._decode_by_risk(risk, sentences, batch_size, options, report)
-        returned, options = split_options(options)
+        returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
         required_by = returned.requested() or ("seed" if seeds else None)
         engine = self._engines.find(self.model, options, required_by, returned.return_alignments)
@@ -105,7 +105,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         wanted = risk.candidate_options(options)
         found = self._generate(sentences, batch_size, wanted, report)
         chosen = [choose(candidates, str(risk.mbr), not wanted.get("do_sample")) for candidates in found]
-        if not split_options(options)[0].requested():
+        if not split_options(ReturnOptions, options)[0].requested():
             chosen = [each.text if isinstance(each, Translation) else each for each in chosen]
         return [[each] for each in chosen]
 
@@ -142,7 +142,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return [translations[start : start + count] for start in range(0, len(translations), count)]
 
     def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
-        returned, options = split_options(options)
+        returned, options = split_options(ReturnOptions, options)
         if not returned.requested():
             return super()._answer(segments, translations, options)
         answer = super()._answer(segments, [each.text for each in translations], options)
@@ -150,7 +150,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
         answers = super()._translate(batch_size, progress_bar, options, texts)
-        if split_options(options)[0].return_alignments:
+        if split_options(ReturnOptions, options)[0].return_alignments:
             for text, answer in zip(texts, answers, strict=True):
                 shift_sources(answer, len(text) - len(text.lstrip()))  # white space before the first segment
         return answers

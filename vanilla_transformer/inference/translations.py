@@ -1,14 +1,16 @@
-"""What the package's pipeline returns beside the text of a translation, on request."""
+"""Entries that the package's pipeline adds to a translation on request: scores, tokens and alignments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 
 from .alignments import Link
 from .hypothesis import Hypothesis
-from .token_texts import token_texts
+from .token_texts import token_entries
+
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,15 @@ class ReturnOptions:
         return next((name for name, value in vars(self).items() if value), None)
 
 
-def split_options(options: Mapping[str, Any]) -> tuple[ReturnOptions, dict[str, Any]]:
-    """Return the [`ReturnOptions`] of a request, and its options for `generate()`.
+def split_options(kind: type[Options], options: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
+    """Return the options of a request that a dataclass has, as an object of it, and the other options.
 
     Raises:
-        ValueError: A value is not a bool.
+        ValueError: A value is out of range.
     """
-    names = {field.name for field in fields(ReturnOptions)}
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     others = {name: value for name, value in options.items() if name not in names}
-    return ReturnOptions(**{name: value for name, value in options.items() if name in names}), others
+    return kind(**{name: value for name, value in options.items() if name in names}), others
 
 
 class Translation(NamedTuple):
@@ -61,11 +63,8 @@ def build_translation(
     text: str, hypothesis: Hypothesis, alignment: list[Link], tokenizer: Any, options: ReturnOptions
 ) -> Translation:
     """Return a hypothesis as text, with its tokens if they are requested."""
-    texts = token_texts(tokenizer, hypothesis.tokens) if options.return_tokens else []
-    tokens = [
-        {"text": token, "log_probability": value}
-        for token, value in zip(texts, hypothesis.token_log_probabilities, strict=bool(texts))
-    ]
+    scored = hypothesis.tokens, hypothesis.token_log_probabilities
+    tokens = token_entries(tokenizer, *scored) if options.return_tokens else []
     return Translation(text, hypothesis.score, hypothesis.log_probability, tokens, alignment)
 
 

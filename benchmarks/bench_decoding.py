@@ -49,10 +49,10 @@ from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.inference import fast_search
-from vanilla_transformer.inference.engine_pool import usual_slots
-from vanilla_transformer.inference.precision import measurable_precisions
+from vanilla_transformer.inference.engine.engine_pool import usual_slots
+from vanilla_transformer.inference.engine.precision import measurable_precisions
 from vanilla_transformer.inference.quantization import quantize_linears
+from vanilla_transformer.inference.search import fast_search
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]

@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 
 from tests.tiny import tiny_model
-from vanilla_transformer.inference import compiled_steps, engine_search, engine_workers
-from vanilla_transformer.inference.engine import Engine
-from vanilla_transformer.inference.engine_pool import EnginePool
-from vanilla_transformer.inference.graphed_steps import GraphedSteps
+from vanilla_transformer.inference import engine_workers
+from vanilla_transformer.inference.engine import compiled_steps, engine_search
+from vanilla_transformer.inference.engine.engine import Engine
+from vanilla_transformer.inference.engine.engine_pool import EnginePool
+from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
 
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 

@@ -12,9 +12,9 @@ import torch
 from tests.devices import DEVICE, needs_gpu
 from tests.tiny import tiny_model
 from vanilla_transformer import PaperGenerationMixin
-from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.engine.engine import Engine
+from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
 from vanilla_transformer.inference.forced_decoding import score_tokens
-from vanilla_transformer.inference.graphed_steps import GraphedSteps
 
 EOS = 2
 # With "auto", steps are captured on a GPU.

@@ -41,11 +41,11 @@ def main(arguments: Sequence[str]) -> None:
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
     from vanilla_transformer.cpu_utils import usable_cores
-    from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
-    from vanilla_transformer.inference.engine import SUPPORTED, Engine
+    from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
+    from vanilla_transformer.inference.engine.engine import SUPPORTED, Engine
+    from vanilla_transformer.inference.engine.precision import AUTO, measurable_precisions
     from vanilla_transformer.inference.engine_workers import threads_of, worker_counts
     from vanilla_transformer.inference.loading import load_config, load_pretrained
-    from vanilla_transformer.inference.precision import AUTO, measurable_precisions
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
@@ -75,8 +75,8 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots:
     """Compile the steps of each precision for a number of threads."""
     import torch
 
-    from vanilla_transformer.inference.engine import Engine
-    from vanilla_transformer.inference.engine_pool import usual_slots
+    from vanilla_transformer.inference.engine.engine import Engine
+    from vanilla_transformer.inference.engine.engine_pool import usual_slots
 
     torch.set_num_threads(threads)
     start = time.perf_counter()
@@ -91,8 +91,8 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots:
 def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> str:
     """Compare the precisions, print a table, and store and return the one that `auto` means on this machine."""
     from vanilla_transformer.evaluation.precisions import MOST_BLEU_LOSS, choose_precision, compare_precisions
+    from vanilla_transformer.inference.engine.precision import save_choice
     from vanilla_transformer.inference.loading import load_tokenizer
-    from vanilla_transformer.inference.precision import save_choice
 
     results = compare_precisions(model, load_tokenizer(name), pairs, num_beams=beams)
     print("\n| precision | sentences a second | BLEU | divergence from float32, nats per token |\n|---|---|---|---|")
@@ -131,7 +131,7 @@ def _choose_workers(
 def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]], list[str]]:
     """Check the flags, and return the numbers of slots, the sentence pairs and the sentences that they name."""
     from vanilla_transformer.data.readers import read_lines, read_text_files
-    from vanilla_transformer.inference.precision import AUTO, check_precision
+    from vanilla_transformer.inference.engine.precision import AUTO, check_precision
 
     check_precision(options.precision)
     parse_workers(options.workers)

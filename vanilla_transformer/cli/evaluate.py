@@ -87,7 +87,7 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     """
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.scores import corpus_metrics
-    from vanilla_transformer.inference.precision import check_precision
+    from vanilla_transformer.inference.engine.precision import check_precision
 
     if options.hypotheses is None:
         require_one_model(words)

@@ -11,7 +11,7 @@ from typing import Any
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.training.environment import limit_onednn_cache

@@ -205,7 +205,7 @@ def _translate(
     translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any], done: int = 0
 ) -> Iterator[tuple[int, str]]:
     """Yield the number of sentences of each block and the text to write for them."""
-    from vanilla_transformer.inference.samples import share_seed
+    from vanilla_transformer.inference.engine.samples import share_seed
 
     settings = share_seed(settings)
     with open_bar(source.total, done, hidden=options.quiet) as bar:
@@ -218,8 +218,8 @@ def _translate(
 
 def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
     """Translate the lines that are typed in a terminal, one by one."""
-    from vanilla_transformer.inference.engine import Engine
-    from vanilla_transformer.inference.samples import share_seed
+    from vanilla_transformer.inference.engine.engine import Engine
+    from vanilla_transformer.inference.engine.samples import share_seed
 
     shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
     settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})

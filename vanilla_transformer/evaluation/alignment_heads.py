@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair
 from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.inference.alignment_heads import check_cross_attention
 from vanilla_transformer.inference.alignments import link_units, linked_words, token_spans
+from vanilla_transformer.inference.engine.alignment_heads import check_cross_attention
 from vanilla_transformer.inference.forced_decoding import cross_attentions
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 

@@ -10,7 +10,7 @@ from torch import nn
 from transformers import DataCollatorForSeq2Seq
 
 from vanilla_transformer.inference import TranslationPipeline
-from vanilla_transformer.inference.precision import INT8, cast, measurable_precisions, round_to_int8
+from vanilla_transformer.inference.engine.precision import INT8, cast, measurable_precisions, round_to_int8
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .scores import score

@@ -3,8 +3,8 @@
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
-from .engine import Engine
-from .engine_search import find_prompt_search, prepare_search
+from .engine.engine import Engine
+from .engine.engine_search import find_prompt_search, prepare_search
 from .quantization import VanillaTransformerInt8Config
 from .transformers_internals import restore_translation_task
 from .translation_pipeline import TranslationPipeline

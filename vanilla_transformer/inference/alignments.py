@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .hypothesis import Hypothesis
+from .engine.hypothesis import Hypothesis
 from .token_texts import token_texts
 
 Span = tuple[int, int]

@@ -24,11 +24,11 @@ from transformers.utils import logging
 
 from vanilla_transformer.cpu_utils import usable_cores
 
-from . import compiled_steps
+from .engine import compiled_steps
+from .engine.measured_choices import load_choice, store_choice
+from .engine.precision import AUTO, precision_of, resolve_precision
+from .engine.samples import split_seeds
 from .loading import load_pipeline
-from .measured_choices import load_choice, store_choice
-from .precision import AUTO, precision_of, resolve_precision
-from .samples import split_seeds
 from .translation_pipeline import TranslationPipeline
 
 logger = logging.get_logger(__name__)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
-from .device_copies import HostCopy, to_device
-from .prefill import reads_padding
+from .engine.device_copies import HostCopy, to_device
+from .engine.prefill import reads_padding
 
 
 @torch.inference_mode()

@@ -24,7 +24,7 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.cpu_utils import usable_cores
 
-from .precision import check_precision
+from .engine.precision import check_precision
 from .translation_pipeline import TranslationPipeline
 
 Model = TypeVar("Model", bound=PreTrainedModel)

@@ -9,12 +9,12 @@ from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline
 
 from .alignments import Link, align, token_spans
 from .ctranslate2 import load_ctranslate2
-from .engine import Engine
-from .engine_pool import EnginePool
-from .hypothesis import Hypothesis
+from .engine.engine import Engine
+from .engine.engine_pool import EnginePool
+from .engine.hypothesis import Hypothesis
+from .engine.samples import share_seed, split_seeds
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
-from .samples import share_seed, split_seeds
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 
 from .alignments import Link
-from .hypothesis import Hypothesis
+from .engine.hypothesis import Hypothesis
 from .token_texts import token_entries
 
 Options = TypeVar("Options")

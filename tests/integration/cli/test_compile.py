@@ -4,7 +4,7 @@ import pytest
 
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm
 from vanilla_transformer.cli import main
-from vanilla_transformer.inference.compiled_steps import find_compiler
+from vanilla_transformer.inference.engine.compiled_steps import find_compiler
 
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 

@@ -8,7 +8,7 @@ from tests.engine_cases import EOS, IMPOSSIBLE, random_case
 from tests.long_engine_cases import random_long_case, random_long_prompt_case, random_prompt_case
 from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.forced_decoding import plan_batches, score_tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")

@@ -17,10 +17,10 @@ from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import Engine, TranslationPipeline, VanillaTransformerInt8Config
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference import compiled_steps, engine_pool, precision
-from vanilla_transformer.inference.engine_pool import EnginePool
+from vanilla_transformer.inference.engine import compiled_steps, engine_pool, precision
+from vanilla_transformer.inference.engine.engine_pool import EnginePool
+from vanilla_transformer.inference.engine.precision import save_choice
 from vanilla_transformer.inference.loading import load_pipeline
-from vanilla_transformer.inference.precision import save_choice
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
 

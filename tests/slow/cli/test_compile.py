@@ -14,8 +14,8 @@ from tests.tiny_engines import have_compiled_steps
 from vanilla_transformer.cli import main
 from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.evaluation.worker_counts import WorkersResult
-from vanilla_transformer.inference.compiled_steps import cache_folder, find_compiler
-from vanilla_transformer.inference.engine import Engine
+from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
+from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.loading import load_pipeline
 

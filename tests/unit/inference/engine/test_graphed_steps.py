@@ -1,0 +1,125 @@
+"""Captured steps, by a recorder instead of CUDA graphs: which sizes are captured, and which buffers they update."""
+
+import logging
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from transformers.utils import logging as transformers_logging
+
+from tests.tiny_engines import engine_of, graphed, translate
+from vanilla_transformer.inference.engine import graphed_steps
+from vanilla_transformer.inference.engine.compiled_steps import CompiledSteps
+from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps, steps_for
+
+
+def copied(tree):
+    return pytree.tree_map(torch.clone, tree)
+
+
+def same(tree, other):
+    pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(first, second) for first, second in pairs)
+
+
+def started(engine):
+    """Return the state and the memory of an engine in which a sentence has entered."""
+    stream = engine.translate_stream([[7, 8, 9, 2], [5, 2]])
+    engine.buffers.state.start(torch.tensor([0]), torch.tensor([6]), torch.tensor([0]), 1)
+    stream.close()
+    return engine.buffers.arguments
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_graphed_steps_give_tokens_of_eager_ones_and_capture_each_size_once(beams):
+    engine, recorder = graphed(beams, slots=3)
+    expected = translate(engine_of(beams, compile=False, slots=3))
+    for _ in range(2):
+        assert translate(engine) == expected
+    long = [[7] * length + [2] for length in (3, 20, 40, 2, 18, 3)]  # the room grows and shrinks
+    for _ in range(2):
+        assert len([*engine.translate_stream(long)]) == len(long)
+    assert len(recorder.sizes) == len(set(recorder.sizes)) >= 4
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("beams", [1, 4])
+def test_graphed_steps_advance_nothing_while_capturing(beams):
+    engine, recorder = graphed(beams)
+    arguments = started(engine)
+    before = copied(arguments)
+    engine.steps.find(arguments)
+    assert len(recorder.sizes) == 1 and same(arguments, before)
+    engine.steps.run(3, *arguments)
+    for _ in range(3):
+        engine.steps.step(*before)
+    assert same(arguments, before) and int(arguments[0].time.max()) > 0
+
+
+@torch.inference_mode()
+def test_graphed_steps_are_captured_again_for_other_buffers_of_a_size():
+    engine, recorder = graphed()
+    first = started(engine)
+    other = copied(first)
+    engine.steps.run(2, *first)
+    assert other[0].time.tolist() != first[0].time.tolist()
+    engine.steps.run(2, *other)
+    assert len(recorder.sizes) == 2 and same(first, other)
+    engine.steps.run(1, *other)
+    assert len(recorder.sizes) == 2 and not same(first, other)
+
+
+@torch.inference_mode()
+def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again():
+    engine, recorder = graphed(slots=1)
+    engine.buffers._spare = 0
+    for source in ([7, 2], [7] * 20 + [2], [7, 2]):
+        engine.translate_tokens([source])
+    assert len(engine.buffers._sizes) == 1
+    assert [size[2] for size in recorder.sizes] == [16, 24, 16]
+
+
+def test_graphed_steps_are_eager_without_compile():
+    engine, recorder = graphed(compile=False)
+    assert translate(engine) == translate(engine_of(1, compile=False))
+    assert len(recorder.sizes) == 0 and not engine.steps.are_cached()
+
+
+def test_graphed_steps_name_unknown_compile():
+    with pytest.raises(ValueError, match="`compile` must be True, False or 'auto', got 'x'."):
+        graphed(compile="x")
+
+
+@pytest.fixture
+def warnings(caplog):
+    """Return the warnings of captured steps, which are logged once in a process."""
+    logger = transformers_logging.get_logger(graphed_steps.__name__)
+    logger.warning_once.__func__.cache_clear()
+    transformers_logging.enable_propagation()
+    with caplog.at_level(logging.WARNING, logger=graphed_steps.__name__):
+        yield lambda: [each.getMessage() for each in caplog.records if each.name == graphed_steps.__name__]
+    transformers_logging.disable_propagation()
+
+
+def test_graphed_steps_are_eager_after_a_failed_capture(warnings):
+    engine, _ = graphed()
+
+    def fail(function, warm_up):
+        raise RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be reported later.")
+
+    engine.steps = GraphedSteps(engine.steps.step, "auto", fail)
+    assert translate(engine) == translate(engine_of(1, compile=False))
+    assert warnings() == ["Capturing a CUDA graph failed, so decoding is not captured: CUDA error: out of memory."]
+
+
+def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    engine, recorder = graphed(compile=True)
+    assert translate(engine) == translate(engine_of(1, compile=False))
+    assert len(recorder.sizes) > 0
+    assert warnings() == ["There is no Triton or no C++ compiler, so decoding is captured but not compiled."]
+
+
+def test_steps_for_a_cpu_are_compiled_ones():
+    engine = engine_of(1)
+    assert isinstance(steps_for(engine.steps.step, "auto", engine.buffers.room_dimensions()), CompiledSteps)

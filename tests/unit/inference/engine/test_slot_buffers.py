@@ -1,0 +1,57 @@
+"""The tensors of an engine's slots: their contents when the size changes, and how many are kept."""
+
+import torch
+from torch.utils import _pytree as pytree
+
+from tests.tiny import tiny_causal_lm, tiny_model
+from vanilla_transformer.inference.engine.slot_buffers import SlotBuffers, SlotSize
+
+
+def fill(buffers):
+    """Give all slots different values, and return copies of some."""
+    state, memory = buffers.arguments
+    state.start(torch.arange(len(state.done)), torch.arange(len(state.done)) + 5, torch.arange(len(state.done)) + 9, 1)
+    for tensor in (state.tokens, memory.layers[0].own.keys, memory.layers[0].source.values):
+        tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
+    return state.tokens.clone(), memory.layers[0].own.keys.clone(), memory.layers[0].source.values.clone()
+
+
+def test_resize_keeps_the_given_slots_and_empties_the_others():
+    buffers = SlotBuffers(tiny_model(), 2, SlotSize(4, 16))
+    tokens, keys, values = fill(buffers)
+    for size, kept in ((SlotSize(4, 32), [0, 1, 2, 3]), (SlotSize(2, 32), [1, 3]), (SlotSize(4, 16), [0, 1])):
+        buffers.resize(size, kept)
+        tokens, keys, values = tokens[kept], keys[kept], values[kept]
+        state, memory = buffers.arguments
+        number = len(kept)
+        assert buffers.size == size and len(state.done) == size.slots and state.tokens.shape[1] == size.room
+        assert torch.equal(state.tokens[:number, :16], tokens)
+        assert torch.equal(memory.layers[0].own.keys[:number, :, :16], keys)
+        assert torch.equal(memory.layers[0].source.values[:number, :, :16], values)
+        assert state.done.tolist() == [False] * number + [True] * (size.slots - number)
+    assert state.limits[:2].tolist() == [6, 8]
+
+
+def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
+    buffers = SlotBuffers(tiny_model(), 1, SlotSize(1, 16))
+    first = buffers.state
+    buffers.resize(SlotSize(1, 32), [0])
+    buffers.resize(SlotSize(1, 16), [0])
+    assert buffers.state is first
+    buffers.resize(SlotSize(64, 1024), [0])
+    buffers.resize(SlotSize(1, 16), [0])
+    assert set(buffers._sizes) == {SlotSize(1, 16)}
+
+
+def test_room_dimensions_name_the_positions_of_every_tensor():
+    buffers = SlotBuffers(tiny_model(decoder_layers=2), 3, SlotSize(2, 7))
+    dimensions = buffers.room_dimensions()
+    for leaf, growths in zip(pytree.tree_leaves(buffers.arguments), dimensions, strict=True):
+        assert growths == {dim: 1 for dim, size in enumerate(leaf.shape) if size == 7}
+    assert sum(map(bool, dimensions)) > 8  # keys and values of two layers, and more
+
+
+def test_room_dimensions_double_for_positions_of_prompt_and_target():
+    buffers = SlotBuffers(tiny_causal_lm(), 1, SlotSize(2, 7))
+    assert len(buffers.memory.positions) == 14
+    assert {0: 2} in buffers.room_dimensions()

@@ -1,0 +1,204 @@
+"""One step of the search: static shapes, no look at a value by the host, and results that stay."""
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from tests.host_reads import GPU, NoHostReads, gpu_stand_in
+from tests.tiny import tiny_model
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.inference.engine.compiled_steps import export_step
+from vanilla_transformer.inference.engine.static_decoder import SlotMemory, StaticDecoder
+from vanilla_transformer.inference.engine.static_search import SearchOptions, SearchState, SearchStep
+from vanilla_transformer.inference.search.sampling import SamplingOptions
+
+SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
+CPU = torch.device("cpu")
+OPTIONS = [
+    SearchOptions(1, (EOS,)),
+    SearchOptions(1, (EOS, 4), min_new_tokens=3),
+    SearchOptions(4, (EOS,), 0.6, "wu", "never"),
+    SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
+    SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
+]
+every_search = pytest.mark.parametrize(
+    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling"]
+)
+
+
+def step_of(options, **changes):
+    model = tiny_model(vocab_size=VOCAB, decoder_layers=2, init_std=0.3, **changes)
+    return SearchStep(StaticDecoder(model), options).eval(), SlotMemory.empty(model, SLOTS, options.num_beams, ROOM)
+
+
+def started(options, memory, limits=(5, 9, 14)):
+    """Return the state of slots in which sentences have entered, with sources of random states."""
+    torch.manual_seed(0)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU)
+    state.done.fill_(False)
+    state.limits.copy_(torch.tensor(limits))
+    state.last_tokens.fill_(START)
+    state.scores[:, 1:] = -1.0e9
+    memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
+    for layer in memory.layers:
+        layer.source.keys.normal_()
+        layer.source.values.normal_()
+    return state
+
+
+def same(tree, other):
+    pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(first, second) for first, second in pairs)
+
+
+def copied(tree):
+    return pytree.tree_map(torch.clone, tree)
+
+
+@every_search
+def test_search_step_never_looks_at_values(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+    with torch.inference_mode(), NoHostReads():
+        for _ in range(ROOM):
+            step(state, memory)
+    assert state.done.all()
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("penalty", [("wu", 0.6), ("power", 1.0), ("power", -0.5), ("power", 0.0)], ids=str)
+@pytest.mark.parametrize("beams", [1, 4])
+@torch.inference_mode()
+def test_search_step_never_waits_for_a_gpu(beams, penalty, early_stopping):
+    kind, alpha = penalty
+    for min_new_tokens, eos in ((0, (EOS,)), (2, (EOS, 4))):
+        options = SearchOptions(beams, eos, alpha, kind, early_stopping, min_new_tokens)
+        step, memory = step_of(options)
+        arguments = pytree.tree_map(lambda tensor: tensor.to(GPU), (started(options, memory), memory))
+        step.to(GPU)
+        with gpu_stand_in() as copies:
+            step(*arguments)
+        assert not copies.arrived
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_updates_its_arguments_in_place(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+
+    def places():
+        return [(leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves(state, memory)]
+
+    before, values = places(), copied((state, memory))
+    for _ in range(ROOM):
+        assert step(state, memory) == ()
+    assert places() == before
+    assert not same(state.finished_tokens, values[0].finished_tokens)
+    assert same(memory.layers[0].source.keys, values[1].layers[0].source.keys)
+
+
+def leaves(*trees) -> Iterable[torch.Tensor]:
+    return pytree.tree_leaves(trees)
+
+
+def results_of(state, slot):
+    """Return everything that the engine reads of a slot that is done."""
+    length = state.finished_lengths[slot].max()
+    names = ("finished_tokens", "finished_lengths", "finished_scores", "is_finished", "time", "done")
+    return [state.tokens[slot, :length], state.finished_ancestors[slot, :, :length]] + [
+        getattr(state, name)[slot] for name in names
+    ]
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_keeps_results_of_done_slots(options):
+    step, memory = step_of(options)
+    state, kept = started(options, memory, limits=(5, 2, 14)), {}
+    for _ in range(2 * ROOM):
+        step(state, memory)
+        for slot in state.done.nonzero()[:, 0].tolist():
+            now = copied(results_of(state, slot))
+            assert same(now, kept.setdefault(slot, now))
+    assert len(kept) == SLOTS and all(int(values[1].shape[1]) for values in kept.values())
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+    other_state, other_memory = copied((state, memory))
+    other_state.done[0] = True  # an empty slot
+    other_state.limits[1] = 2
+    for _ in range(ROOM):
+        step(state, memory)
+        step(other_state, other_memory)
+    assert same(results_of(state, 2)[0], results_of(other_state, 2)[0])
+    assert same(state.finished_tokens[2], other_state.finished_tokens[2])
+    assert state.finished_scores[2].tolist() == pytest.approx(other_state.finished_scores[2].tolist(), rel=1e-5)
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_leaves_empty_slots_alone(options):
+    step, memory = step_of(options)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU)
+    before = copied(state)
+    for _ in range(ROOM):
+        step(state, memory)
+    assert same(state, before)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam", "sampling"])
+def test_search_step_ends_hypotheses_at_limits(options):
+    step, memory = step_of(options, lm_head_bias=True)
+    step.decoder.lm_head.bias[EOS] = -100.0
+    state = started(options, memory, limits=(1, 9, 16))
+    for _ in range(ROOM):
+        step(state, memory)
+    assert state.done.all()
+    assert state.finished_lengths.tolist() == [[length] * options.num_beams for length in (1, 9, 16)]
+    assert not (state.finished_tokens == EOS).any()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", [OPTIONS[1], OPTIONS[3]], ids=["greedy", "beam"])
+def test_search_step_ends_no_hypothesis_before_min_new_tokens(options):
+    step, memory = step_of(options, lm_head_bias=True)
+    step.decoder.lm_head.bias[[EOS, 4]] = 100.0
+    state = started(options, memory)
+    for _ in range(ROOM):
+        step(state, memory)
+    assert (state.finished_lengths[:, 0] == options.min_new_tokens + 1).all()
+    assert torch.isin(state.finished_tokens[:, 0], torch.tensor([EOS, 4])).all()
+
+
+@pytest.mark.parametrize("kind", ["wu", "power"])
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])
+def test_search_options_divide_by_length_penalty(kind, alpha):
+    lengths = torch.tensor([1, 2, 7, 500])
+    expected = [[length_penalty(length, alpha, kind)] for length in lengths.tolist()]
+    torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
+
+
+@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam", "sampling"])
+def test_search_step_exports_as_one_graph(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+    with torch.no_grad():
+        program = export_step(step, (state, memory))
+        exported = program.module()
+        targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+        operations = [target.removeprefix("aten.") for target in targets if target.startswith("aten.")]
+        assert set(targets) - {f"aten.{name}" for name in operations} <= {"<built-in function getitem>"}
+        assert operations and not [name for name in operations if name.startswith(NoHostReads.READS)]
+        shadow_state, shadow_memory = copied((state, memory))
+        for _ in range(ROOM):
+            step(state, memory)
+            exported(pytree.tree_leaves((shadow_state, shadow_memory)))
+    assert state.done.all() and same(shadow_state, state)

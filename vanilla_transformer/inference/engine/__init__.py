@@ -1,0 +1,1 @@
+"""The decoding engine: slots, steps of static shape, compiled steps and CUDA graphs."""

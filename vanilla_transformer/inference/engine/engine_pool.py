@@ -1,0 +1,206 @@
+"""
+The engines of a translation pipeline, and the requests that they serve.
+
+An engine decodes if the caller chose a precision, or if that is faster: with compiled steps. All other requests are
+left to `generate()`.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest, closest_margin
+from vanilla_transformer.inference.search.fast_search import (
+    PLAIN_OPTIONS,
+    SAMPLING_OPTIONS,
+    fits_positions,
+    unfollowed_options,
+)
+
+from .compiled_steps import cache_is_used, check_compile
+from .device_copies import HostCopy
+from .engine import SUPPORTED, Engine, kind_of
+from .precision import cast, check_precision, precision_of, resolve_precision
+
+logger = logging.get_logger(__name__)
+_MOST_ENGINES = 4
+_SLOTS = {"greedy": 64, "beams": 32}
+_FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")
+_USUAL_TOP_K = 50  # of `generate()`
+_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
+_SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens", "eos_token_id")
+
+
+class EnginePool:
+    """
+    Find an engine for a request, and keep the last ones for requests with the same options.
+
+    Args:
+        precision: See [`Engine`]; None for the model's own, if there is a reason to use an engine.
+        compile: See [`Engine`]. With `"auto"` and without a precision, an engine decodes only if the cache has
+            compiled steps of this very model.
+
+    Raises:
+        ValueError: The precision or `compile` is unknown.
+    """
+
+    def __init__(self, precision: str | None = None, compile: bool | str = "auto"):
+        check_compile(compile)
+        if precision is not None:
+            check_precision(precision)
+        self.precision, self.compile = precision, compile
+        # None if the engine would be slower than `generate()`, for want of compiled steps, unless one was required.
+        self._engines = OrderedDict[Any, Engine | None]()
+        self._slower = set[Any]()
+        self._places: Any = None  # of the weights in memory, with their versions
+        self._first: list[torch.Tensor] = []  # views of their first values
+        self._values: list[float] | None = None
+        self._precision = "float32"
+        self._model: Any = None
+        self._lock = threading.Lock()
+
+    def find(
+        self, model: Any, options: Mapping[str, Any], required_by: str | None = None, alignments: bool = False
+    ) -> Engine | None:
+        """Return an engine for a request, or None if `generate()` decodes it.
+
+        Args:
+            options: Keyword arguments of the request, as for `generate()`.
+            required_by: The name of an option that only an engine follows, if there is one.
+            alignments: See [`Engine`].
+
+        Raises:
+            ValueError: No engine can decode the request, and there is a precision or an engine is required.
+        """
+        return self.find_for(model, _levels(model, options), required_by, alignments)
+
+    def find_for(
+        self,
+        model: Any,
+        levels: Sequence[Mapping[str, Any]],
+        required_by: str | None = None,
+        alignments: bool = False,
+    ) -> Engine | None:
+        """Return what [`find`] returns, given the options of each level, closest to the call first."""
+        is_required = self.precision is not None or required_by is not None
+        if not is_required and (not self.compile or (self.compile == "auto" and not cache_is_used())):
+            return None
+        resolved = engine_options(levels)
+        problem = find_problem(model, levels, resolved)
+        precision = self.precision or precision_of(model)
+        if problem is None and precision is not None:
+            with self._lock:
+                return self._find(model, precision, resolved | {"alignments": alignments}, is_required)
+        if required_by is not None:
+            problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
+            raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
+        if self.precision is not None:
+            raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
+        if self.compile is True:
+            logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
+        return None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
+
+    def _find(self, model: Any, precision: str, options: dict[str, Any], is_required: bool) -> Engine | None:
+        self._follow(model, precision)
+        key = repr(options)
+        if key not in self._engines or (is_required and self._engines[key] is None):
+            slots = usual_slots(options["num_beams"])
+            engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
+            is_chosen = self.precision is not None or self.compile is True or engine.steps.are_cached()
+            self._engines[key] = engine if is_chosen or is_required else None
+            (self._slower.discard if is_chosen else self._slower.add)(key)
+        self._engines.move_to_end(key)
+        while len(self._engines) > _MOST_ENGINES:
+            self._engines.popitem(last=False)
+        return self._engines[key] if is_required or key not in self._slower else None
+
+    def _follow(self, model: Any, precision: str) -> None:
+        """Forget the engines of other weights, since engines copy some or all of them."""
+        weights = list(model.parameters())
+        places = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+        if (model, places) != self._places:
+            self._places, self._values = (model, places), None
+            self._first = [weight.detach().flatten()[:1] for weight in weights]
+        # Optimizers raise the version of a weight, or at least change its first value.
+        (values,) = HostCopy(torch.cat(self._first)).wait()
+        if values != self._values:
+            self._engines.clear()
+            self._values, self._precision = values, resolve_precision(model, precision)
+            self._model = cast(model, self._precision)
+
+
+def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapping[str, Any]) -> str | None:
+    """Return why no engine decodes a request, as the end of a sentence, or None if one does.
+
+    Args:
+        levels, resolved: Arguments and result of [`engine_options`].
+    """
+    if not Engine.supports(model):
+        return f"the model must be {SUPPORTED}, got {kind_of(model)}."
+    penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
+    check_parameters(penalty_type, margin, closest(levels, "num_beams"))
+    unknown = [name for name in levels[0] if not _is_option(model, name)]
+    samples = resolved["do_sample"]
+    followed, search = (SAMPLING_OPTIONS, "sampling") if samples else (PLAIN_OPTIONS, "greedy and beam search")
+    others = sorted({*unfollowed_options(levels, followed), *unknown})
+    if others:
+        return f"{search} must do without {', '.join(f'`{name}`' for name in others)}."
+    if samples and resolved["num_beams"] != 1:
+        return f"sampling needs `num_beams=1`, got {resolved['num_beams']}."
+    starts = not model.config.is_encoder_decoder or resolved["decoder_start_token_id"] is not None
+    if not starts or all(resolved[name] is None for name in _LIMITS):
+        return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
+    if margin is None and not fits_positions(model.config, [resolved]):
+        return f"the limit of the length must fit the model's {model.config.max_position_embeddings} positions."
+    return None
+
+
+def engine_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options of an [`Engine`] that decodes as `generate()` does.
+
+    Args:
+        levels: Keyword arguments of the call, options of its generation config and of the model's.
+    """
+    margin, start = closest_margin(levels), closest(levels, "decoder_start_token_id")
+    new_tokens = closest(levels, "max_new_tokens") if margin is None else None
+    limits = dict(zip(_LIMITS, (margin, new_tokens, closest(levels, "max_length")), strict=True))
+    return limits | {
+        "num_beams": closest(levels, "num_beams") or 1,
+        "decoder_start_token_id": closest(levels, "bos_token_id") if start is None else start,
+        **{name: closest(levels, name) for name in _SEARCH_OPTIONS},
+        **_sampling_options(levels),
+    }
+
+
+def _sampling_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the options of sampling, with the defaults of `generate()`."""
+    if not closest(levels, "do_sample"):
+        return {"do_sample": False}
+    options = {"do_sample": True, **{name: closest(levels, name) for name in _FILTERS}}
+    return options | ({"top_k": _USUAL_TOP_K} if options["top_k"] is None else {})
+
+
+def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the options of a request, closest to the call first."""
+    config = options.get("generation_config")
+    call = {name: value for name, value in options.items() if name != "generation_config"}
+    return [call, {} if config is None else vars(config), vars(model.generation_config)]
+
+
+def _is_option(model: Any, name: str) -> bool:
+    return hasattr(model.generation_config, name) or name in getattr(model, "paper_parameters", ())
+
+
+def usual_slots(beams: int) -> int:
+    """Return the number of slots of a pipeline's engines."""
+    return _SLOTS["greedy" if beams == 1 else "beams"]
+
+
+__all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]

@@ -1,0 +1,1 @@
+"""Searches over the vocabulary, and the fast search of `generate()`."""

@@ -1,7 +1,9 @@
 """The text of each token of a sentence."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
 
 
 def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -10,18 +12,25 @@ def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
 
     A character whose bytes are in several tokens is part of the last one.
     """
-    special, texts, kept, done = {*tokenizer.all_special_ids}, list[str](), list[int](), 0
-    for position, token in enumerate(ids):
-        if token in special:
-            texts.append(tokenizer.convert_ids_to_tokens(token))
-            continue
-        kept.append(token)
-        longer = tokenizer.decode(kept, skip_special_tokens=True)
-        if any(each not in special for each in ids[position + 1 :]):
-            longer = longer.rstrip("\N{REPLACEMENT CHARACTER}")  # bytes that the next token may complete
-        texts.append(longer[done:])
-        done = max(done, len(longer))
-    return texts
+    special = {*tokenizer.all_special_ids}
+    texts = _texts(tokenizer, [token for token in ids if token not in special])
+    return [tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids]
+
+
+def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
+    """Yield what each token adds to the text of the tokens before it.
+
+    The text of a few tokens is enough to find this: they begin before the last token that ends with a whole character.
+    """
+    start, whole, done = 0, 0, 0  # places in `ids`, and how many characters of the text from `start` are known
+    for end in range(1, len(ids) + 1):
+        longer = tokenizer.decode(ids[start:end], skip_special_tokens=True)
+        kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
+        yield kept[done:]
+        done = max(done, len(kept))
+        if kept == longer:
+            start, whole = whole, end
+            done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
 
 
 def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:

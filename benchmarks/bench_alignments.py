@@ -113,7 +113,7 @@ def _ibm_model_2(pairs: Sequence[SentencePair], iterations: int, count: int) -> 
 def _load(folder: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM
 
-    from vanilla_transformer.inference.loading import load_pretrained, load_tokenizer
+    from vanilla_transformer.inference.pretrained import load_pretrained, load_tokenizer
 
     progress(f"Aligning with {folder}")
     return load_pretrained(AutoModelForSeq2SeqLM, folder), load_tokenizer(folder)

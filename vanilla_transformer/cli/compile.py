@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     from vanilla_transformer.inference.engine.engine import SUPPORTED, Engine
     from vanilla_transformer.inference.engine.precision import AUTO, measurable_precisions
     from vanilla_transformer.inference.engine_workers import threads_of, worker_counts
-    from vanilla_transformer.inference.loading import load_config, load_pretrained
+    from vanilla_transformer.inference.pretrained import load_config, load_pretrained
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
@@ -92,7 +92,7 @@ def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams
     """Compare the precisions, print a table, and store and return the one that `auto` means on this machine."""
     from vanilla_transformer.evaluation.precisions import MOST_BLEU_LOSS, choose_precision, compare_precisions
     from vanilla_transformer.inference.engine.precision import save_choice
-    from vanilla_transformer.inference.loading import load_tokenizer
+    from vanilla_transformer.inference.pretrained import load_tokenizer
 
     results = compare_precisions(model, load_tokenizer(name), pairs, num_beams=beams)
     print("\n| precision | sentences a second | BLEU | divergence from float32, nats per token |\n|---|---|---|---|")

@@ -145,7 +145,7 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
     from vanilla_transformer.inference.engine_workers import open_pipeline
-    from vanilla_transformer.inference.loading import load_pretrained, load_tokenizer
+    from vanilla_transformer.inference.pretrained import load_pretrained, load_tokenizer
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)

@@ -52,7 +52,7 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.pair_scores import score_pairs
-    from vanilla_transformer.inference.loading import load_tokenizer
+    from vanilla_transformer.inference.pretrained import load_tokenizer
     from vanilla_transformer.inference.token_texts import token_entries
 
     model, tokenizer = _load(name).to(process_state().device), load_tokenizer(name)
@@ -70,7 +70,7 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
 def _load(name: str) -> Any:
     from transformers import AutoModelForSeq2SeqLM
 
-    from vanilla_transformer.inference.loading import load_config, load_pretrained
+    from vanilla_transformer.inference.pretrained import load_config, load_pretrained
 
     config = load_config(name)
     if not config.is_encoder_decoder:

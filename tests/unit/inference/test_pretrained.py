@@ -9,8 +9,8 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion import utils
-from vanilla_transformer.inference import loading
-from vanilla_transformer.inference.loading import load_pretrained
+from vanilla_transformer.inference import pretrained
+from vanilla_transformer.inference.pretrained import load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 WEIGHTS = "model.safetensors"
@@ -114,7 +114,7 @@ def test_load_model_refuses_another_type(folder):
 @pytest.mark.parametrize(("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)])
 def test_loading_uses_no_more_threads_than_cores(monkeypatch, folder, threads, cores, variable, used):
     given = [threads]
-    monkeypatch.setattr(loading, "usable_cores", lambda: cores)
+    monkeypatch.setattr(pretrained, "usable_cores", lambda: cores)
     monkeypatch.setattr(torch, "get_num_threads", lambda: given[-1])
     monkeypatch.setattr(torch, "set_num_threads", given.append)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)

@@ -1,0 +1,151 @@
+"""Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import StrictDataclassError
+from huggingface_hub.utils import HFValidationError, validate_repo_id
+from safetensors import SafetensorError
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
+from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
+
+from vanilla_transformer.cpu_utils import usable_cores
+
+Model = TypeVar("Model", bound=PreTrainedModel)
+# Options of a generation config that transformers does not validate.
+_COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", "max_new_tokens_beyond_source"}
+_MOST_LAYERS, _LARGEST_SIZE = 1_000, 10**7
+# What transformers raises for values of a wrong type.
+_INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
+_AGAIN = "Copy or download the model again."
+
+
+def load_config(name: str | Path) -> PreTrainedConfig:
+    """Load the configuration of a folder or of a name on the Hub, without running code of its folder.
+
+    Raises:
+        OSError: there is no such folder, and the Hub gives no such model.
+        ValueError: the configuration is invalid.
+    """
+    if Path(name).is_dir():
+        _check_config_file(Path(name) / CONFIG_NAME)
+    try:
+        if not Path(name).is_dir():
+            validate_repo_id(str(name))
+        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except HFValidationError as error:
+        raise FileNotFoundError(f"There is no model folder {name}, and the Hub has no such names.") from error
+    except _INVALID_CONFIG as error:
+        raise ValueError(f"The configuration of {name} is invalid: {error}") from error
+    except OSError as error:
+        if Path(name).is_dir():
+            raise
+        raise FileNotFoundError(
+            f"There is no model folder {name}, and the Hub gives no such model: {error}"
+        ) from error
+
+
+def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:
+    """Load a model for inference, without running code of its folder, and use no more threads than cores.
+
+    Args:
+        model_class: A class of models, or an Auto class.
+        name: A folder, or a name on the Hub.
+        kwargs: Passed to `from_pretrained`.
+
+    Raises:
+        OSError: there is no such model, or a file of it is damaged or lacks weights.
+        ValueError: its configuration or generation config is invalid.
+    """
+    load_config(name)
+    _check_generation_config(name)
+    if "OMP_NUM_THREADS" not in os.environ:  # torch does not know the quotas of containers
+        torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
+    try:
+        model, found = model_class.from_pretrained(name, trust_remote_code=False, output_loading_info=True, **kwargs)
+    except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
+    except _INVALID_CONFIG as error:
+        raise ValueError(f"The configuration of {name} is invalid: {error}") from error
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise OSError(f"The weights of {name} lack {len(missing)} tensors, such as {missing[0]}. {_AGAIN}")
+    _check_numbers(model, name)
+    _check_generation_config(name)  # now that the files of a name on the Hub are here
+    return model.eval()
+
+
+def load_tokenizer(name: str | Path) -> Any:
+    """Load the tokenizer of a folder or of a name on the Hub, without running code of its folder.
+
+    Raises:
+        OSError: there is no such tokenizer, or a file of it is damaged.
+    """
+    try:
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except Exception as error:  # the tokenizers library raises no other type
+        if isinstance(error, ValueError | OSError) and not isinstance(error, json.JSONDecodeError):
+            raise
+        raise OSError(f"The tokenizer of {name} is damaged ({error}). {_AGAIN}") from error
+
+
+def _check_config_file(path: Path) -> None:
+    """Refuse values that transformers does not check before it uses them."""
+    if not path.is_file():
+        raise FileNotFoundError(f"The model folder {path.parent} must have a {path.name}, but it has none.")
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} must hold a JSON object, got {type(config).__name__}.")
+    model_type, code = config.get("model_type"), config.get("auto_map", {})
+    if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
+        raise ValueError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}.")
+    for field, value in config.items():
+        limit = _MOST_LAYERS if field.endswith("layers") else _LARGEST_SIZE
+        if isinstance(value, int) and value > limit:  # building the model would take all memory or hours
+            raise ValueError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
+    if not isinstance(code, dict):
+        raise ValueError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
+
+
+def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:
+    for weight, values in model.state_dict().items():
+        if values.is_floating_point() and not (values < torch.inf).all():  # a bias of -inf bans a token
+            raise OSError(f"The weights of {name} hold NaN or infinity, such as in {weight}. {_AGAIN}")
+
+
+def _check_generation_config(name: str | Path) -> None:
+    """Refuse a damaged file, which `from_pretrained` replaces by the settings of the model's configuration."""
+    path = _find_generation_config(name)
+    if path is None:
+        return
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        GenerationConfig.from_dict(content).validate()
+        for option in _COUNTS & content.keys():
+            if content[option] is not None and (type(content[option]) is not int or content[option] < 1):
+                raise ValueError(f"`{option}` must be an integer of 1 or more, got {content[option]!r}")
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
+
+
+def _find_generation_config(name: str | Path) -> Path | None:
+    if Path(name).is_dir():
+        path = Path(name) / GENERATION_CONFIG_NAME
+        return path if path.exists() else None
+    cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
+    return Path(cached) if isinstance(cached, str) else None

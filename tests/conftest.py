@@ -4,6 +4,7 @@ import datasets
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from huggingface_hub import constants
 from hypothesis import settings
 from transformers.utils import logging
 
@@ -33,6 +34,15 @@ def _cache_of_the_tests(tmp_path_factory):
         patch.setenv("HF_DATASETS_CACHE", str(folder))
         patch.setenv("VANILLA_TRANSFORMER_CACHE", str(folder / "vanilla_transformer"))
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_hub():
+    """Let this process and others refuse to reach the Hub; `tests/hub_client.py` reaches the local one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setattr(constants, "HF_HUB_OFFLINE", True)
         yield
 
 

@@ -39,6 +39,7 @@ def read_answer(process):
 def use_hub_in_this_process(hub, monkeypatch):
     """Point the client of this process to the local Hub."""
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
     return hub

@@ -144,6 +144,7 @@ def test_push_folder_keeps_the_old_model_if_the_connection_breaks(folder, hub_wi
 
 def test_push_folder_without_a_network_says_so(folder, monkeypatch):
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(push, "check_folder", lambda folder, trust_remote_code: [])
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with pytest.raises(OSError, match="could not be reached"):

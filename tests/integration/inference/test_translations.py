@@ -9,7 +9,8 @@ from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference.engine import engine_pool, engine_workers
+from vanilla_transformer.inference import engine_workers
+from vanilla_transformer.inference.engine import engine_pool
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.forced_decoding import score_tokens
 from vanilla_transformer.inference.token_texts import token_texts

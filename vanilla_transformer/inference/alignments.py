@@ -9,7 +9,6 @@ Letters in shapes: T target tokens, S source tokens.
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
@@ -18,14 +17,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vanilla_transformer.text_units import Span, split_units
+
 from .engine.hypothesis import Hypothesis
 from .token_texts import token_texts
 
-Span = tuple[int, int]
 _LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
 _SHARE_OF_BEST = 0.5
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_UNIT = re.compile(rf"[{_CJK}]|[^\W{_CJK}]+|[^\w\s]")
 
 
 class Link(NamedTuple):
@@ -73,12 +71,6 @@ def link_units(
         Link._make((*source_units[there], *target_units[here], weights[here, there].item()))
         for here, there in linked.nonzero().tolist()
     ]
-
-
-def split_units(text: str) -> list[Span]:
-    """Return the start and the end of each unit of a text."""
-    joined = "".join("a" if unicodedata.category(each)[0] == "M" else each for each in text)  # marks are of their word
-    return [match.span() for match in _UNIT.finditer(joined)]
 
 
 def linked_words(source: str, target: str, links: Sequence[Sequence[float]]) -> set[tuple[int, int]]:
@@ -152,5 +144,5 @@ def _words_of_units(text: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["Link", "align", "link_units", "linked_words", "moses_pairs", "split_units", "token_spans"]
+__all__ = ["Link", "align", "link_units", "linked_words", "moses_pairs", "token_spans"]
 __all__ += ["words_of_tokens"]

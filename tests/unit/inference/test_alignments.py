@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from vanilla_transformer.inference.alignments import link_units, moses_pairs, split_units, token_spans
+from vanilla_transformer.inference.alignments import link_units, moses_pairs, token_spans
+from vanilla_transformer.text_units import split_units
 
 
 def words(text):

@@ -1,0 +1,95 @@
+"""Warnings about translations: each rule by examples, and limits measured on text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vanilla_transformer.translation_warnings import (
+    WARNINGS,
+    WarningLimits,
+    count_scripts,
+    find_warnings,
+    length_ratio,
+    measure_limits,
+    most_repeats,
+)
+
+ANY = WarningLimits(scripts=("LATIN",))
+
+
+@pytest.mark.parametrize(
+    "source, translation, expected",
+    [
+        ("The dog sleeps on the sofa.", "Der Hund schläft auf dem Sofa.", []),
+        ("", "", []),
+        # copies, of a whole sentence or half of one, but not of names
+        ("The dog sleeps on the sofa.", "The dog sleeps on the sofa.", ["copy"]),
+        ("The dog sleeps on the sofa.", "THE DOG SLEEPS ON the Sofa", ["copy"]),
+        ("The dog sleeps on the sofa all day.", "Der Hund sleeps on the sofa all Tag.", ["copy"]),
+        ("He lives in New York.", "Er lebt in New York.", []),
+        ("Tom Smith!", "Tom Smith!", []),
+        ("Call 1 2 3 4 5 6.", "1 2 3 4 5 6", []),
+        ("我们今天去公园玩。", "我们今天去公园。", ["copy", "script"]),
+        # repetitions, unless the source has them
+        ("A man runs.", "Ein Mann Mann läuft.", []),
+        ("A man runs.", "Ein Mann Mann Mann läuft.", ["repetition"]),
+        ("A man runs.", "Ein Mann und ein Mann und ein Mann läuft.", ["repetition"]),
+        ("It is very, very, very good.", "Es ist sehr, sehr, sehr gut.", []),
+        ("It costs 15 billion.", "Es kostet 15 000 000 000.", ["numbers"]),
+        # numbers, in the format of any language
+        ("It weighs 1,250.5 kg.", "Es wiegt 1.250,5 kg.", []),
+        ("In 1999 we met.", "1999 trafen wir uns.", []),
+        ("In 1999 we met.", "1989 trafen wir uns.", ["numbers"]),
+        ("In 1999 we met.", "Damals trafen wir uns.", ["numbers"]),
+        ("We met then.", "Wir trafen uns 1999.", ["numbers"]),
+        ("Gate 5 is open.", "Tor fünf ist offen.", []),
+        ("Gate 5 is open.", "Tor 6 ist offen.", ["numbers"]),
+        ("From 20 to 20.", "Von 20.", ["numbers"]),
+        ("٤٢ كتابا", "42 Bücher", []),
+        # scripts, but not a sign in a long sentence
+        ("The dog sleeps.", "Der Hund спит.", ["script"]),
+        ("A resistor of 5 kΩ is in a long line.", "Ein Widerstand von 5 kΩ ist in einer langen Zeile.", []),
+        # lengths
+        ("Yes.", "Ja, " * 2 + "das ist eine sehr lange Antwort auf eine kurze Frage, die keiner stellte.", ["length"]),
+        ("A man in a red shirt stands on a ladder and cleans a window.", "Ei", ["length"]),
+    ],
+)
+def test_find_warnings(source, translation, expected):
+    assert find_warnings(source, translation, ANY) == expected
+
+
+def test_find_warnings_names_scripts_only_if_the_usual_ones_are_known():
+    assert find_warnings("The dog sleeps.", "Der Hund спит.", WarningLimits()) == []
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_find_warnings_accepts_any_text(source, translation):
+    found = find_warnings(source, translation, ANY)
+    assert [name for name in WARNINGS if name in found] == found
+
+
+@given(st.lists(st.sampled_from("ab"), min_size=1, max_size=9), st.integers(1, 3))
+def test_most_repeats_counts_phrases_in_a_row(words, size):
+    def repeats(start):
+        phrase, count = words[start : start + size], 0
+        while len(phrase) == size and words[start + count * size : start + (count + 1) * size] == phrase:
+            count += 1
+        return count
+
+    assert most_repeats(words, size) == max(1, *map(repeats, range(len(words))))
+
+
+def test_count_scripts_counts_letters_only():
+    counts = count_scripts("Ab 12 – Ωю ｗ 漢")
+    assert counts == {"LATIN": 3, "GREEK": 1, "CYRILLIC": 1, "CJK": 1}
+
+
+def test_measure_limits_covers_the_usual_lengths_and_scripts():
+    sources, translations = ["a" * 10] * 2000, ["b" * 10] * 1000 + ["b" * 20] * 1000
+    sources[7], translations[7] = "a" * 10, "b" * 9990
+    translations[8] = "Ω"
+    limits = measure_limits(sources, translations)
+    assert (limits.shortest, limits.longest) == (1.0, 1.5)
+    assert limits.scripts == ("LATIN",)
+    assert find_warnings(sources[7], translations[7], limits) == ["length"]
+    assert length_ratio("", "") == 1.0

@@ -1,0 +1,139 @@
+"""
+Find signs of a bad translation in its text: copies, repetitions, other numbers, other scripts, another length.
+
+The rules are pure functions of a source and its translation. They need neither a model nor a reference, and apply to
+the pairs of a corpus as well.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import numpy as np
+
+from .text_units import split_words
+
+WARNINGS = ("copy", "repetition", "numbers", "script", "length")
+_COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter
+_COPIED_SHARE = 0.5  # of the words of the translation
+_REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical
+_REPEATED_PHRASE = 2  # times in a row, with at least so many words:
+_PHRASE_WORDS = 2
+_LONGEST_PHRASE = 8
+_SPELLED_OUT = 12  # numbers up to this one are often written as words
+_FOREIGN_SHARE = 0.05  # of the letters of the translation
+_USED_SHARE = 0.001  # of the letters of a text, from which on it uses a script
+_SMOOTHING = 10  # characters added to both sides, since ratios of short texts vary more
+_LENGTH_QUANTILES = (0.001, 0.999)
+_NUMBER = re.compile(r"\d+(?:[.,:'\u2019\u00a0\u202f]\d+)*")
+
+
+@dataclass(frozen=True)
+class WarningLimits:
+    """
+    Usual lengths and scripts in the languages of a model, see [`measure_limits`].
+
+    Attributes:
+        shortest, longest: Range of the length of a translation divided by that of its source. Both lengths count
+            characters, and 10 more.
+        scripts: Names of Unicode, such as LATIN, of the scripts in which translations are written. Without any, no
+            script is a reason for a warning.
+    """
+
+    shortest: float = 0.2
+    longest: float = 5.0
+    scripts: tuple[str, ...] = ()
+
+
+def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[str]:
+    """Return the [`WARNINGS`] that apply to a translation.
+
+    - "copy": half of the words of the translation, and at least 4, are copied from the source in one piece.
+    - "repetition": a word comes 3 times in a row, or a phrase of 2 to 8 words twice, unless the source repeats one.
+    - "numbers": one side has a number in digits that the other side lacks. Numbers up to 12 may be written as words.
+    - "script": more than 5 % of the letters are of scripts that `limits` does not have.
+    - "length": the length divided by that of the source is out of the range of `limits`.
+    """
+    found = {
+        "copy": is_copy(source, translation),
+        "repetition": has_repetition(source, translation),
+        "numbers": has_other_numbers(source, translation),
+        "script": bool(limits.scripts) and foreign_share(translation, limits.scripts) > _FOREIGN_SHARE,
+        "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
+    }
+    return [name for name in WARNINGS if found[name]]
+
+
+def is_copy(source: str, translation: str) -> bool:
+    """Return whether a long run of the words of the source is at least half of the translation."""
+    words, others = split_words(source.casefold()), split_words(translation.casefold())
+    run = SequenceMatcher(None, words, others, autojunk=False).find_longest_match()
+    copied = [word for word in words[run.a : run.a + run.size] if not word.isdigit()]
+    return len(copied) >= _COPIED_WORDS and run.size >= _COPIED_SHARE * len(others)
+
+
+def has_repetition(source: str, translation: str) -> bool:
+    """Return whether the translation repeats a word or a phrase at once, more often than the source repeats one."""
+    words = [[each for each in split_words(text.casefold()) if not each.isdigit()] for text in (source, translation)]
+    for size in range(1, _LONGEST_PHRASE + 1):
+        least = _REPEATED_WORD if size < _PHRASE_WORDS else _REPEATED_PHRASE
+        before, after = (most_repeats(each, size) for each in words)
+        if after >= least and after > before:
+            return True
+    return False
+
+
+def most_repeats(words: Sequence[str], size: int) -> int:
+    """Return how many times in a row a phrase of `size` words comes, for the phrase with the longest row."""
+    most = equal = 0
+    for here, there in zip(words, words[size:], strict=False):
+        equal = equal + 1 if here == there else 0
+        most = max(most, equal)
+    return 1 + most // size
+
+
+def has_other_numbers(source: str, translation: str) -> bool:
+    """Return whether one side has a number that the other side neither has nor may have written as a word."""
+    here, there = (Counter(_numbers(text)) for text in (source, translation))
+    missing, added = here - there, there - here
+    if missing and added:
+        return True
+    return any(len(number) > 2 or int(number) > _SPELLED_OUT for number in missing + added)
+
+
+def foreign_share(text: str, scripts: Sequence[str]) -> float:
+    """Return the share of the letters of a text that are not of some scripts."""
+    counts = count_scripts(text)
+    return 1 - sum(counts[script] for script in scripts) / counts.total() if counts else 0.0
+
+
+def count_scripts(text: str) -> Counter[str]:
+    """Count the letters of a text by script, the first word of their names in Unicode."""
+    letters = [each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each)[0] == "L"]
+    return Counter(unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters)
+
+
+def length_ratio(source: str, translation: str) -> float:
+    """Return the length of a translation divided by that of its source, in characters and 10 more."""
+    return (len(translation) + _SMOOTHING) / (len(source) + _SMOOTHING)
+
+
+def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> WarningLimits:
+    """Return limits from good translations: 99.8 % of the lengths, and scripts with 0.1 % of the letters."""
+    ratios = [length_ratio(*pair) for pair in zip(sources, translations, strict=True)]
+    shortest, longest = np.quantile(ratios, _LENGTH_QUANTILES)
+    counts = count_scripts("".join(translations))
+    scripts = sorted(name for name, count in counts.items() if count >= _USED_SHARE * counts.total())
+    return WarningLimits(float(shortest), float(longest), tuple(scripts))
+
+
+def _numbers(text: str) -> list[str]:
+    """Return the digits of each number, without separators, which differ among languages."""
+    return ["".join(str(int(each)) for each in number[0] if each.isdecimal()) for number in _NUMBER.finditer(text)]
+
+
+__all__ = ["WARNINGS", "WarningLimits", "count_scripts", "find_warnings", "length_ratio", "measure_limits"]
+__all__ += ["most_repeats"]

@@ -42,8 +42,9 @@ def main(arguments: Sequence[str]) -> None:
 
     from vanilla_transformer.cpu_utils import usable_cores
     from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
-    from vanilla_transformer.inference.engine.engine import SUPPORTED, Engine
+    from vanilla_transformer.inference.engine.engine import Engine
     from vanilla_transformer.inference.engine.precision import AUTO, measurable_precisions
+    from vanilla_transformer.inference.engine.supported_models import SUPPORTED
     from vanilla_transformer.inference.engine_workers import threads_of, worker_counts
     from vanilla_transformer.inference.pretrained import load_config, load_pretrained
 

@@ -23,8 +23,9 @@ from vanilla_transformer.inference.search.fast_search import (
 
 from .compiled_steps import cache_is_used, check_compile
 from .device_copies import HostCopy
-from .engine import SUPPORTED, Engine, kind_of
+from .engine import Engine
 from .precision import cast, check_precision, precision_of, resolve_precision
+from .supported_models import SUPPORTED, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4

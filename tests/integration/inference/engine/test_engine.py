@@ -103,7 +103,7 @@ def test_engine_sets_a_few_long_sentences_aside(beams):
 
 
 def test_engine_returns_long_sentences_to_endless_streams(monkeypatch):
-    monkeypatch.setattr("vanilla_transformer.inference.engine.engine._PATIENCE", 20)
+    monkeypatch.setattr("vanilla_transformer.inference.engine.slot_schedule._PATIENCE", 20)
     engine = engine_of(slots=20)
     endless = ([7] * (60 if position == 5 else 1) + [EOS] for position in count())
     for number, (position, _) in enumerate(engine.translate_stream(endless)):
@@ -221,7 +221,7 @@ def test_translate_stream_reads_as_many_sources_ahead_as_there_are_slots(slots):
     def reading():
         for source in sources:
             # In slots, or yielded: all that were read and are not waiting.
-            ahead.append(len(engine._waiting) + len(engine._prefilled))
+            ahead.append(len(engine._queue))
             read[0] += 1
             yield source
 

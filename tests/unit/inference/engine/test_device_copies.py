@@ -45,7 +45,7 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
         results = engine.translate_tokens(sources(12), beams)
     assert [len(hypotheses) for hypotheses in results] == [beams] * 12
     looks = [copy for copy in copies.arrived if copy.dtype is torch.bool]
-    assert len(looks) == engine._steps_run / engine._look_every > 3
+    assert len(looks) == engine._schedule.steps_run / engine._look_every > 3
     assert len(copies.arrived) <= 5 * len(looks)  # a look, or also tokens, their log-probabilities, lengths and scores
 
 

@@ -2,7 +2,7 @@
 
 import re
 
-from vanilla_transformer.documents.protection import find_protected
+from vanilla_transformer.text.protection import find_protected
 
 _WORD = re.compile(r"\S+")
 

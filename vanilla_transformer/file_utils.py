@@ -132,6 +132,19 @@ def _write_text(path: Path, pieces: Iterable[str]) -> None:
         file.writelines(pieces)
 
 
+def decode_text(content: bytes, name: str) -> str:
+    """Decode UTF-8, with or without a byte order mark.
+
+    Raises:
+        ValueError: It is not UTF-8; the message gives `name` and the line.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{name} must be UTF-8, but line {line} is not (byte {error.start}).") from None
+
+
 def hash_file(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:

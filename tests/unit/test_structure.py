@@ -34,9 +34,9 @@ CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_lo
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
 
-# Who may import whom: cli → the six that do the work → data and inference → Hub modules. The six meet in files on
-# disk and do not import each other.
-FOUNDATIONS = {"data", "inference", "hub"} | UTILITIES
+# Who may import whom: cli → the six that do the work → data and inference → text and Hub modules. The six meet in
+# files on disk and do not import each other.
+FOUNDATIONS = {"data", "inference", "text", "hub"} | UTILITIES
 WORKERS = {"training", "evaluation", "conversion", "publishing", "serving", "documents"}
 ALLOWED = {
     "hub": {"hub"},
@@ -47,8 +47,9 @@ ALLOWED = {
     "text_units": set(),
     "translation_warnings": {"text_units"},
     "yaml_utils": set(),
-    "inference": {"inference", "hub"} | UTILITIES,
-    "data": {"data", "hub"} | UTILITIES,
+    "text": {"text"} | UTILITIES,
+    "inference": {"inference", "text", "hub"} | UTILITIES,
+    "data": {"data", "text", "hub"} | UTILITIES,
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
     "cli": {"cli", "package"} | WORKERS | FOUNDATIONS,
     "__main__": {"cli"},

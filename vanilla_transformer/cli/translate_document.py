@@ -46,9 +46,9 @@ def translate_document(
         ValueError: The format or the splitter is unknown, or the document is malformed.
     """
     from vanilla_transformer.documents import BlockTranslator, parse_document, read_document, translate_by
-    from vanilla_transformer.documents.protection import find_masks
     from vanilla_transformer.documents.sentence_splitter import find_splitter
     from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.text.protection import find_masks
 
     source, output = files
     splitter = find_splitter(options.sentence_splitter, options.source_language)

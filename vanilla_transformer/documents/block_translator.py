@@ -7,10 +7,10 @@ from itertools import pairwise
 import regex
 
 from vanilla_transformer.inference.alignments import Link
+from vanilla_transformer.text.protection import Range, find_protected, locate, mask, merge
 
 from .blocks import Block
 from .projection import CrossingSpansError, project, proportional_links
-from .protection import Range, find_protected, locate, mask, merge
 from .sentence_splitter import SentenceSplitter, sentence_ranges
 
 # Return the translation of each text, and its alignment or None.

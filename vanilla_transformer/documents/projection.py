@@ -6,9 +6,9 @@ from dataclasses import replace
 import regex
 
 from vanilla_transformer.inference.alignments import Link
+from vanilla_transformer.text.protection import Range
 
 from .blocks import Span
-from .protection import Range
 
 # Words, single characters of scripts without spaces, and single punctuation marks: markup begins and ends at these.
 _UNIT = regex.compile(

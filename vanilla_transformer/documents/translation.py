@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.file_utils import decode_text
+
 from .block_translator import BlockTranslator, Translate
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
@@ -60,10 +62,7 @@ def read_document(path: str | None) -> str:
         OSError: The file cannot be read.
     """
     content = sys.stdin.buffer.read() if path is None else Path(path).read_bytes()
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path or 'Standard input'} must be UTF-8, but is not at byte {error.start}.") from None
+    return decode_text(content, path or "Standard input")
 
 
 def translate_by(pipeline: Any, **options: Any) -> Translate:

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
+from vanilla_transformer.text.xml_tree import parse_xml
+
 from .blocks import Block
 from .tree import Markup, build_block, content, fill, has_text, render_block
-from .xml_format import is_untranslatable, parse_xml, write_xml
+from .xml_format import is_untranslatable, write_xml
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code
 

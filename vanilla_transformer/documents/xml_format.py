@@ -4,38 +4,21 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml
 
 from .blocks import Block
 from .tree import Markup, build_block, content, fill, has_text, render_block
 
-_DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
 _ENCODING = re.compile(r"(encoding\s*=\s*[\"'])[^\"']*([\"'])")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _ITS = "{http://www.w3.org/2005/11/its}translate"
-
-
-def parse_xml(text: str) -> Any:
-    """Return the tree of an XML text. Entities are left as they are, and nothing outside of the text is read.
-
-    Raises:
-        ValueError: The text is not well-formed XML.
-        OSError: lxml is not installed.
-    """
-    with requires_extra("documents", "Translating XML"):
-        from lxml import etree
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False)
-    try:
-        return etree.fromstring(_DECLARATION.sub("", text, count=1), parser).getroottree()
-    except (etree.XMLSyntaxError, ValueError) as error:
-        raise ValueError(f"The text must be well-formed XML: {error}.") from None
 
 
 def write_xml(tree: Any, text: str) -> str:
     """Return a tree as text, with the XML declaration of the text from which it was parsed, but the encoding UTF-8."""
     from lxml import etree
 
-    declaration = _DECLARATION.match(text)
+    declaration = DECLARATION.match(text)
     heading = _ENCODING.sub(r"\g<1>UTF-8\g<2>", declaration[0]) if declaration else ""
     return heading + etree.tostring(tree, encoding="unicode")
 
@@ -86,4 +69,4 @@ def _role_of(element: Any) -> str:
     return "fixed" if is_untranslatable(element) else "inline"
 
 
-__all__ = ["XmlDocument", "is_untranslatable", "parse_xml", "write_xml"]
+__all__ = ["XmlDocument", "is_untranslatable", "write_xml"]

@@ -4,8 +4,8 @@ import pytest
 
 from tests.fake_translation import reverse, shout, without_alignment
 from vanilla_transformer.documents import translate_document
-from vanilla_transformer.documents.protection import find_masks, find_protected
 from vanilla_transformer.documents.sentence_splitter import AbbreviationSplitter, find_splitter, sentence_ranges
+from vanilla_transformer.text.protection import find_masks, find_protected
 
 SPLIT = AbbreviationSplitter()
 XLIFF = """<xliff version="1.2"><file source-language="en" target-language="de" original="x"><body>

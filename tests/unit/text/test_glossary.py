@@ -1,0 +1,125 @@
+"""Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in texts."""
+
+import pytest
+
+from vanilla_transformer.text.glossary import Glossary, as_glossary, read_glossary
+
+TBX_2 = """<?xml version="1.0" encoding="UTF-8"?>
+<martif type="TBX" xml:lang="en"><text><body>
+<termEntry id="1">
+  <langSet xml:lang="en-US"><tig><term>dog</term></tig><ntig><termGrp><term>hound</term></termGrp></ntig></langSet>
+  <langSet xml:lang="de"><tig><term>Töle</term>
+    <termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></tig>
+    <tig><term>Köter</term></tig></langSet>
+</termEntry>
+<termEntry id="2"><langSet xml:lang="en"><tig><term>cat</term></tig></langSet></termEntry>
+</body></text></martif>"""
+TBX_3 = """<tbx style="dca" type="TBX-Basic" xml:lang="en" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
+<conceptEntry id="1">
+  <langSec xml:lang="de"><termSec><term>Köter</term></termSec></langSec>
+  <langSec xml:lang="en"><termSec><term>dog</term></termSec><termSec><term>hound</term></termSec></langSec>
+</conceptEntry></body></text></tbx>"""
+
+
+def write(folder, name, content):
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def pairs(glossary):
+    return [term[:2] for term in glossary.terms]
+
+
+def found(glossary, text):
+    return [(text[start:end], target) for start, end, target in glossary.find(text)]
+
+
+@pytest.mark.parametrize("header", ["", "\ufeff", "Source\tTarget\r\n"])
+def test_read_glossary_reads_tsv(tmp_path, header):
+    path = write(tmp_path, "terms.tsv", f"{header}dog\tKöter\r\n\nsteam  engine\tDampfmaschine")
+    assert pairs(read_glossary(path)) == [("dog", "Köter"), ("steam engine", "Dampfmaschine")]
+
+
+@pytest.mark.parametrize("text", [TBX_2, TBX_3])
+def test_read_glossary_reads_both_versions_of_tbx(tmp_path, text):
+    glossary = read_glossary(write(tmp_path, "terms.tbx", text), "en", "de")
+    assert pairs(glossary) == [("dog", "Köter"), ("hound", "Köter")]
+
+
+def test_read_glossary_reads_tbx_in_its_encoding(tmp_path):
+    path = write(tmp_path, "terms.tbx", TBX_2.replace("UTF-8", "UTF-16").encode("utf-16"))
+    assert pairs(read_glossary(path, "en", "de"))[0] == ("dog", "Köter")
+
+
+def test_read_glossary_expands_no_entities_of_tbx(tmp_path):
+    bomb = '<!DOCTYPE martif [<!ENTITY a "ha"><!ENTITY b SYSTEM "file:///etc/hostname">]>\n'
+    text = TBX_2.split("\n", 1)[1].replace("Köter", "&a;&b;x")
+    glossary = read_glossary(write(tmp_path, "terms.tbx", bomb + text), "en", "de")
+    assert pairs(glossary)[0] == ("dog", "&a;&b;x")
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.tsv", "", "terms.*a.tsv must have a term with its translation, but it is empty"),
+        ("a.tsv", "source\ttarget\n", "must have a term with its translation, but it is empty"),
+        ("a.tsv", "dog\tHund\ncat\n", "a term, a tab and its translation, got 'cat' in line 2"),
+        ("a.tsv", "dog\tHund\ncat\t\n", "got 'cat' in line 2"),
+        ("a.tsv", "a\tb\tc", r"got 'a\\tb\\tc' in line 1"),
+        ("a.tsv", "dog\tHund\ncat\tK\xf6ter\n".encode("latin-1"), r"must be UTF-8, but line 2 is not \(byte 14\)"),
+        ("a.tsv", "dog\tHund\n".encode("utf-16"), "must be UTF-8, but line 1 is not"),
+        ("a.tsv", "dog\tHund\n...\tPunkt", None),
+        ("a.tsv", "dog\tHund\ncat\tKatze\nDog\tKöter\ndog\tKöter", "of 'dog', got 'Hund' in line 1 and 'Köter' in"),
+        ("a.tbx", TBX_2[:300], "a.tbx must be TBX. The text must be well-formed XML: .*line 6"),
+        ("a.tbx", "<xliff/>", "got none in <xliff>"),
+        ("a.tbx", TBX_2.replace(' xml:lang="de"', ""), "must have the attribute xml:lang, got none in line 5"),
+        ("a.tbx", TBX_3.replace("<term>hound</term>", ""), "must have a <term> with text, got none in line 4"),
+        ("a.tbx", TBX_3.encode("latin-1"), "must be TBX"),
+        ("a.tbx", TBX_3.replace("de", "fr"), "`target_language` must name .* has en, fr; got de"),
+    ],
+)
+def test_read_glossary_names_the_mistake(tmp_path, name, content, message):
+    folder = tmp_path / "terms"
+    folder.mkdir()
+    path = write(folder, name, content)
+    if message is None:
+        assert len(read_glossary(path)) == 2
+        return
+    with pytest.raises(ValueError, match=f"^[^\n]*{message}[^\n]*$"):
+        read_glossary(path, "en", "de")
+
+
+def test_read_glossary_asks_for_the_languages_of_tbx(tmp_path):
+    path = write(tmp_path, "terms.tbx", TBX_3)
+    with pytest.raises(ValueError, match="`source_language` must name the source language of .* has de, en; got None"):
+        read_glossary(path)
+
+
+def test_glossary_finds_the_longest_whole_words():
+    glossary = Glossary(
+        [("engine", "Motor"), ("steam engine", "Dampfmaschine"), ("IT", "EDV"), ("café", "Kaffeehaus")]
+    )
+    assert found(glossary, "A Steam\u00a0engine, engines and an ENGINE.") == [
+        ("Steam\u00a0engine", "Dampfmaschine"),
+        ("ENGINE", "Motor"),
+    ]
+    assert found(glossary, "It is IT.") == [("IT", "EDV")]
+    assert found(glossary, "Cafe\u0301!") == [("Cafe\u0301", "Kaffeehaus")]
+
+
+def test_glossary_folds_case_by_unicode_if_asked():
+    terms = [("STRASSE", "street"), ("ΌΔΟΣ", "way")]
+    assert found(Glossary(terms), "Die Straße, όδος") == []
+    assert found(Glossary(terms, casefold=True), "Die Straße, όδος") == [("Straße", "street"), ("όδος", "way")]
+
+
+def test_glossary_finds_terms_of_scripts_without_spaces():
+    assert found(Glossary([("東京", "Tokyo")]), "私は東京にいる") == [("東京", "Tokyo")]
+
+
+def test_as_glossary_takes_pairs_and_mappings():
+    assert pairs(as_glossary({"dog": "Hund"})) == pairs(as_glossary([["dog", "Hund"]])) == [("dog", "Hund")]
+    for wrong in (3, [("dog",)], [("dog", 3)], {"dog": None}, {}, [["dog", "Hund"], ["Dog", "x"], ["dog", "Köter"]]):
+        with pytest.raises(ValueError, match="^[^\n]*$"):
+            as_glossary(wrong)

@@ -1,0 +1,1 @@
+"""Text before it becomes tokens: glossaries, and what must survive a translation."""

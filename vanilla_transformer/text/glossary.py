@@ -1,0 +1,166 @@
+"""Glossaries: the translations that a user wants for some terms, read from TSV or TBX, and found in texts."""
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from vanilla_transformer.file_utils import decode_text
+from vanilla_transformer.text_units import split_units
+
+from .tbx import parse_tbx
+
+_TBX = (".tbx", ".xml")
+_HEADER = ["source", "target"]
+
+
+class Term(NamedTuple):
+    """A term, its translation, and the place in a file that gives it, such as `line 3`."""
+
+    source: str
+    target: str
+    place: str = ""
+
+
+class Match(NamedTuple):
+    """Where a term begins and ends in a text, and the translation wanted for it."""
+
+    start: int
+    end: int
+    target: str
+
+
+class Glossary:
+    """
+    Terms with the translations that are wanted for them.
+
+    A term is found where its words are, in a row and whole. A term in lower case is found in any case, so `dog` finds
+    `Dog` at the start of a sentence; a term with capitals, such as `IT`, is found as it is. Of terms that overlap, the
+    first and then the longest is found.
+
+    Args:
+        terms: Pairs of a term and its translation, or [`Term`]s.
+        casefold (`bool`): Find every term in any case.
+        name (`str`): What messages call the glossary.
+
+    Raises:
+        ValueError: There are no terms, one is blank, or one has two translations.
+    """
+
+    def __init__(self, terms: Iterable[tuple[str, ...]], casefold: bool = False, name: str = "The glossary"):
+        self.terms = [Term(*map(_one_line, term[:2]), *term[2:]) for term in terms]
+        self._exact, self._folded = dict[tuple[str, ...], Term](), dict[tuple[str, ...], Term]()
+        if not self.terms:
+            raise ValueError(f"{name} must have a term with its translation, but it is empty.")
+        for term in self.terms:
+            for side, text in zip(_HEADER, term[:2], strict=True):
+                if not split_units(text):
+                    raise ValueError(f"Each {side} of {name} must have a word, got {text!r}{_at(term)}.")
+            folded = casefold or term.source == term.source.lower()
+            known = (self._folded if folded else self._exact).setdefault(_key(term.source, folded), term)
+            if known.target != term.target:
+                both = f"{known.target!r}{_at(known)} and {term.target!r}{_at(term)}"
+                raise ValueError(f"{name} must have one translation of {term.source!r}, got {both}. Keep one.")
+        self._longest = max(map(len, [*self._exact, *self._folded]))
+
+    def __len__(self) -> int:
+        return len(self._exact) + len(self._folded)
+
+    def find(self, text: str) -> list[Match]:
+        """Return the terms of a text, in order and without overlaps."""
+        return list(self._find(text))
+
+    def _find(self, text: str) -> Iterator[Match]:
+        units = split_units(text)
+        exact = [_normalize(text[start:end]) for start, end in units]
+        folded = [unit.casefold() for unit in exact]
+        first = 0
+        while first < len(units):
+            longest = min(len(units), first + self._longest)
+            for last in range(longest, first, -1):
+                term = self._exact.get(tuple(exact[first:last])) or self._folded.get(tuple(folded[first:last]))
+                if term is not None:
+                    yield Match(units[first][0], units[last - 1][1], term.target)
+                    first = last
+                    break
+            else:
+                first += 1
+
+
+def read_glossary(
+    path: str | Path, source_language: str | None = None, target_language: str | None = None, casefold: bool = False
+) -> Glossary:
+    """
+    Read a glossary from a file.
+
+    Args:
+        path: TBX (version 2 or 3) if its name ends in .tbx or .xml. Otherwise each line has a term, a tab and its
+            translation; the first line may be `source`, a tab and `target`. UTF-8.
+        source_language, target_language: Codes of the languages of TBX, such as `en` or `de-AT`.
+        casefold: See [`Glossary`].
+
+    Raises:
+        OSError: There is no such file, or lxml is not installed, which TBX needs.
+        ValueError: The file is empty, not UTF-8 or malformed, or gives a term two translations.
+    """
+    content = Path(path).read_bytes()
+    if not content.strip():
+        raise ValueError(f"The glossary {path} must have a term with its translation, but it is empty.")
+    if Path(path).suffix.lower() in _TBX:
+        entries: Iterable[tuple[str, str, int]] = parse_tbx(content, str(path), source_language, target_language)
+    else:
+        entries = _parse_tsv(decode_text(content, str(path)), str(path))
+    terms = [Term(source, target, f"line {number}") for source, target, number in entries]
+    return Glossary(terms, casefold, f"The glossary {path}")
+
+
+def as_glossary(value: object) -> Glossary:
+    """Return a glossary, given one, the path of its file, a mapping of terms, or pairs.
+
+    Raises:
+        OSError, ValueError: See [`read_glossary`] and [`Glossary`].
+    """
+    if isinstance(value, Glossary):
+        return value
+    if isinstance(value, str | Path):
+        return read_glossary(value)
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(pairs, list | tuple):
+        kinds = "a path, a mapping of terms to translations, or a list of pairs"
+        raise ValueError(f"`glossary` must be {kinds}, got {type(value).__name__}.")
+    for pair in pairs:
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(text, str) for text in pair)):
+            raise ValueError(f"`glossary` must have pairs of a term and its translation, got {pair!r}.")
+    return Glossary(map(tuple, pairs))
+
+
+def _parse_tsv(text: str, path: str) -> Iterator[tuple[str, str, int]]:
+    """Yield each term, its translation and its line."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        if not line.strip() or (number == 1 and [cell.lower() for cell in cells] == _HEADER):
+            continue
+        if len(cells) != 2 or not all(cells):
+            rule = "a term, a tab and its translation"
+            raise ValueError(f"Each line of {path} must have {rule}, got {line.strip()[:60]!r} in line {number}.")
+        yield cells[0], cells[1], number
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _normalize(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def _key(term: str, folded: bool) -> tuple[str, ...]:
+    units = [_normalize(term[start:end]) for start, end in split_units(term)]
+    return tuple(unit.casefold() if folded else unit for unit in units)
+
+
+def _at(term: Term) -> str:
+    return f" in {term.place}" if term.place else ""
+
+
+__all__ = ["Glossary", "Match", "Term", "as_glossary", "read_glossary"]

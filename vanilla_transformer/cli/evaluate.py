@@ -5,11 +5,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers, require_one_model
+from .search_arguments import SearchArguments, check_search, search_settings
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
@@ -18,8 +19,8 @@ _USAGE = "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hy
 
 
 @dataclass
-class EvaluateArguments:
-    """Flags of `evaluate`. All text files are aligned line by line."""
+class _TextArguments:
+    """Flags of the text, and of the scores. All text files are aligned line by line."""
 
     target: str = field(metadata={"help": "Reference translations, one sentence per line."})
     source: str | None = field(
@@ -51,11 +52,13 @@ class EvaluateArguments:
             "name, for its card."
         },
     )
-    num_beams: int | None = field(
-        default=None, metadata={"help": "Beam size; by default the checkpoint's (4 in the paper)."}
-    )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
+
+
+@dataclass
+class EvaluateArguments(SearchArguments, _TextArguments):
+    """Flags of `evaluate`."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -89,6 +92,7 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.inference.engine.precision import check_precision
 
+    check_search(options)
     if options.hypotheses is None:
         require_one_model(words)
         if options.source is None:
@@ -149,14 +153,14 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)
-    beams: dict[str, Any] = {} if options.num_beams is None else {"num_beams": options.num_beams}
+    search = search_settings(options)
     if workers != 1:
         with open_pipeline(name, workers, options.precision, options.num_beams) as translate:
-            return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **beams)]
+            return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **search)]
     model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name)
     model = model.to(process_state().device)
     return translate_on_all_processes(
-        model, tokenizer, sentences, progress_bar=True, precision=options.precision, **beams
+        model, tokenizer, sentences, progress_bar=True, precision=options.precision, **search
     )
 
 

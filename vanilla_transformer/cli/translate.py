@@ -1,10 +1,9 @@
 """Translate sentences given as arguments, a document, a file, or lines of standard input: piped or typed ones."""
 
 import json
-import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from .line_reader import Source, file_blocks, file_source, given_source, is_inte
 from .model_arguments import ModelArguments, open_model
 from .output import open_bar, print_until_reader_ends, quiet
 from .partial_output import PartialOutput, hash_model
+from .search_arguments import SearchArguments, check_search, search_settings
 from .translate_document import DocumentArguments, translate_document
 
 
@@ -38,6 +38,9 @@ class TextArguments:
         default=False,
         metadata={"help": "Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."},
     )
+    num_return_sequences: int | None = field(
+        default=None, metadata={"help": "Number of translations to print per sentence, best first."}
+    )
     n_best: int | None = field(
         default=None,
         metadata={"help": "Number of translations to print per sentence, best first, each after its score and a tab."},
@@ -47,37 +50,8 @@ class TextArguments:
 
 
 @dataclass
-class TranslateArguments(ModelArguments, DocumentArguments, TextArguments):
-    """Flags of `translate`. By default the checkpoint's generation config decides, which is the paper's decoding."""
-
-    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
-    num_return_sequences: int | None = field(
-        default=None, metadata={"help": "Number of translations to print per sentence, best first."}
-    )
-    max_new_tokens: int | None = field(
-        default=None, metadata={"help": "Maximum number of tokens per translation; by default source length + 50."}
-    )
-    length_penalty: float | None = field(
-        default=None,
-        metadata={"help": "Exponent of the length by which beam search divides log-probabilities; more is longer."},
-    )
-    do_sample: bool = field(default=False, metadata={"help": "Sample, by default with one beam."})
-    temperature: float | None = field(default=None, metadata={"help": "Divisor of the logits in sampling."})
-    top_k: int | None = field(
-        default=None, metadata={"help": "Sample from so many most likely tokens; by default 50, and 0 means all."}
-    )
-    top_p: float | None = field(default=None, metadata={"help": "Sample from the tokens with so much probability."})
-    epsilon_cutoff: float | None = field(
-        default=None, metadata={"help": "Sample tokens of at least this probability."}
-    )
-    seed: int | None = field(
-        default=None, metadata={"help": "Seed from which each sentence gets one that does not depend on its batch."}
-    )
-    mbr: str | None = field(
-        default=None,
-        metadata={"help": "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."},
-    )
-    mbr_samples: int | None = field(default=None, metadata={"help": "Samples to choose from; by default 32."})
+class TranslateArguments(ModelArguments, SearchArguments, DocumentArguments, TextArguments):
+    """Flags of `translate`."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -113,21 +87,20 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         count = getattr(options, name)
         if count is not None and count < 1:
             raise ValueError(f"`{name}` must be 1 or more, got {count}.")
-    if options.length_penalty is not None and not math.isfinite(options.length_penalty):
-        raise ValueError(f"`length_penalty` must be a finite number, got {options.length_penalty}.")
+    check_search(options)
     if options.n_best is not None and options.num_return_sequences is not None:
         raise ValueError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
     if sentences and (options.input is not None or options.format != "text"):
         hint = "`--input` and `--format` are for files and standard input."
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
-    several = several or options.do_sample or options.seed is not None or options.mbr is not None
+    several = several or options.samples or options.seed is not None
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
-    if options.resume and (options.do_sample or options.mbr is not None):
+    if options.resume and options.samples:
         raise ValueError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
     if options.output is not None:
         _check_output(Path(options.output), options)
@@ -144,13 +117,8 @@ def _check_output(output: Path, options: TranslateArguments) -> None:
 
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
-    others = {each.name for group in (ModelArguments, DocumentArguments, TextArguments) for each in fields(group)}
-    settings = {name: value for name, value in vars(options).items() if name not in others and value is not None}
-    if options.do_sample:
-        settings.setdefault("num_beams", 1)
-    else:
-        del settings["do_sample"]  # the checkpoint decides
-    return settings if options.n_best is None else settings | {"num_return_sequences": options.n_best}
+    count = options.num_return_sequences if options.n_best is None else options.n_best
+    return search_settings(options) | ({} if count is None else {"num_return_sequences": count})
 
 
 def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:

@@ -73,6 +73,17 @@ def test_evaluate_output_file_keeps_blank_lines_and_can_be_scored_again(folder, 
     assert capsys.readouterr().out == decoded
 
 
+def test_evaluate_decodes_by_the_search_that_flags_name(folder, texts):
+    search = ["--do_sample", "--seed", "3", "--max_new_tokens", "5"]
+    files = flags(texts, source=texts / "a.en", output_file=texts / "out.de")
+    assert main(["evaluate", folder, *files, *search]) == 0
+    assert main(["translate", folder, "--input", f"{texts}/a.en", "--output", f"{texts}/same.de", *search]) in (
+        0,
+        None,
+    )
+    assert (texts / "out.de").read_text() == (texts / "same.de").read_text()
+
+
 def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys):
     given = flags(texts, source=texts / "a.en", compare_with=texts / "theirs.de")
     assert main(["evaluate", folder, *given, "--output_file", f"{texts}/one.de", "--json", f"{texts}/one.json"]) == 0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vanilla_transformer.conversion import READERS, WRITERS, Converter
+from vanilla_transformer.conversion import LANGUAGES, READERS, WRITERS, Converter
 
 from .arguments import parse
 
@@ -24,7 +24,8 @@ class ConvertArguments:
     languages: list[str] | None = field(
         default=None,
         metadata={
-            "help": "fairseq: source and target language, such as `--languages en de`, if the checkpoint names none."
+            "help": "Source and target language. fairseq: such as `--languages en de`, if the checkpoint names none; "
+            "m2m_100: codes of its tokenizer, such as `--languages eng_Latn deu_Latn`."
         },
     )
     sentences: str | None = field(
@@ -50,8 +51,9 @@ def _select_languages(options: ConvertArguments) -> dict[str, list[str]]:
     """Return the converter's argument `languages`, if it is given."""
     if options.languages is None:
         return {}
-    if options.source_format != "fairseq":
-        raise ValueError("`--languages` needs `--source_format fairseq`: other formats name their languages.")
+    if options.source_format not in LANGUAGES:
+        formats = " or ".join(LANGUAGES)
+        raise ValueError(f"`--languages` needs `--source_format {formats}`: other formats name their languages.")
     if len(options.languages) != 2:
         raise ValueError(
             f"`--languages` must be the source and the target language, such as `--languages en de`, got "

@@ -10,7 +10,7 @@ from vanilla_transformer.import_utils import requires_extra
 from .comparison import Comparison
 
 # A converter takes the model to convert, the folder to write, and the sentences to translate with both. It returns
-# None if the other toolkit cannot run here. fairseq's takes `languages` too.
+# None if the other toolkit cannot run here. The readers in `LANGUAGES` take `languages` too.
 Converter = Callable[..., Comparison | None]
 
 
@@ -28,12 +28,14 @@ def _lazy(module: str, function: str, extra: str | None = None, **options: str) 
 READERS: dict[str, Converter] = {
     "marian": _lazy("marian", "from_marian"),
     "marian-npz": _lazy("marian_npz", "from_marian_npz"),
+    "m2m_100": _lazy("m2m_100", "from_m2m_100"),
     "fsmt": _lazy("fairseq", "from_fsmt"),
     "fairseq": _lazy("fairseq", "from_fairseq"),
     "joeynmt": _lazy("joeynmt", "from_joeynmt"),
     "opennmt-py": _lazy("opennmt", "from_opennmt_py"),
     "eole": _lazy("opennmt", "from_eole"),
 }
+LANGUAGES = ("fairseq", "m2m_100")
 WRITERS: dict[str, Converter] = {
     "marian": _lazy("marian", "to_marian"),
     "ctranslate2": _lazy("ctranslate2", "to_ctranslate2", "ctranslate2", quantization="float32"),
@@ -42,4 +44,4 @@ WRITERS: dict[str, Converter] = {
     "onnx": _lazy("onnx", "to_onnx", "onnx"),
 }
 
-__all__ = ["READERS", "WRITERS", "Converter"]
+__all__ = ["LANGUAGES", "READERS", "WRITERS", "Converter"]

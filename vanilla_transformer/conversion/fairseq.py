@@ -40,15 +40,15 @@ from .utils import (
 Weights = Mapping[str, torch.Tensor]
 _LAYER_NORM_EPS = 1e-5  # the default of torch's LayerNorm, which both use
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")  # ids 0 to 3 of every fairseq dictionary
-_BOS, _PAD, _EOS, _ = range(len(_SPECIAL_TOKENS))
-_TOKEN_IDS = {"pad_token_id": _PAD, "bos_token_id": _BOS, "eos_token_id": _EOS, "decoder_start_token_id": _EOS}
-_SHARED_FIELDS = (
+_BOS, PAD, _EOS, _ = range(len(_SPECIAL_TOKENS))
+_TOKEN_IDS = {"pad_token_id": PAD, "bos_token_id": _BOS, "eos_token_id": _EOS, "decoder_start_token_id": _EOS}
+SHARED_FIELDS = (
     *("d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"),
     *("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "dropout", "attention_dropout"),
     *("activation_dropout", "scale_embedding", "max_position_embeddings"),
     *("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id"),
 )
-_FIXED_FIELDS = {"attention_bias": True, "position_embedding_type": "learned", "layer_norm_eps": _LAYER_NORM_EPS}
+FIXED_FIELDS = {"attention_bias": True, "position_embedding_type": "learned", "layer_norm_eps": _LAYER_NORM_EPS}
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "tanh": "tanh"}
 _PROJECTION, _OLD_PROJECTION = "decoder.output_projection.weight", "decoder.embed_out"
 # Constants, and parameters of fairseq 0.12's own fast path (`encoder.layers.0.in_proj_weight`), which training does
@@ -82,17 +82,17 @@ def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransforme
         ValueError: the padding id is not fairseq's, which the first position depends on.
     """
     theirs = original.config
-    check_supported("This package", {f"its padding id is not {_PAD}": theirs.pad_token_id != _PAD})
+    check_supported("This package", {f"its padding id is not {PAD}": theirs.pad_token_id != PAD})
     config = VanillaTransformerConfig(
         vocab_size=theirs.src_vocab_size,
         decoder_vocab_size=theirs.tgt_vocab_size,
         share_encoder_decoder_embeddings=theirs.tie_word_embeddings,
         tie_word_embeddings=theirs.tie_word_embeddings,
-        **{name: getattr(theirs, name) for name in _SHARED_FIELDS},
-        **_FIXED_FIELDS,
+        **{name: getattr(theirs, name) for name in SHARED_FIELDS},
+        **FIXED_FIELDS,
     )
     weights = {name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()}
-    model = _build_model(config, weights)
+    model = load_fairseq_weights(config, weights)
     model.generation_config = copy.deepcopy(original.generation_config)
     return model
 
@@ -222,12 +222,12 @@ def model_from_fairseq(checkpoint: FairseqCheckpoint) -> VanillaTransformerForCo
         scale_embedding=not given.get("no_scale_embedding"),
         max_position_embeddings=min(given.get(f"max_{side}_positions") or 1024 for side in ("source", "target")),
         **_TOKEN_IDS,
-        **_FIXED_FIELDS,
+        **FIXED_FIELDS,
     )
-    model = _build_model(config, checkpoint.weights, learned)
+    model = load_fairseq_weights(config, checkpoint.weights, learned)
     # The defaults of `fairseq-generate`: a sentence ends with its fifth finished hypothesis, and none is empty.
     search = {"num_beams": 5, "length_penalty": 1.0, "early_stopping": True}
-    limits = {"min_new_tokens": 1, "max_new_tokens": 200, "suppress_tokens": [_PAD]}
+    limits = {"min_new_tokens": 1, "max_new_tokens": 200, "suppress_tokens": [PAD]}
     model.generation_config = GenerationConfig(**search, **limits, **_TOKEN_IDS)
     return model
 
@@ -252,7 +252,7 @@ def _check_arguments(given: Mapping[str, Any]) -> None:
     )
 
 
-def _build_model(
+def load_fairseq_weights(
     config: VanillaTransformerConfig, weights: Weights, learned: bool = False
 ) -> VanillaTransformerForConditionalGeneration:
     """Build a model and load weights that have fairseq's names.
@@ -283,8 +283,8 @@ def _find_weight(name: str, weights: Weights, config: VanillaTransformerConfig, 
     if theirs.endswith("embed_positions.weight"):
         count = config.max_position_embeddings
         if learned:
-            return weights[theirs][_PAD + 1 :][:count]
-        return fairseq_sinusoids(count, config.d_model, first_position=_PAD + 1)
+            return weights[theirs][PAD + 1 :][:count]
+        return fairseq_sinusoids(count, config.d_model, first_position=PAD + 1)
     return weights.get(theirs)
 
 
@@ -330,7 +330,7 @@ def _build_fsmt_reference(
             tgt_vocab_size=config.decoder_vocab_size,
             tie_word_embeddings=False,  # each weight is loaded below
             forced_eos_token_id=None,
-            **{name: getattr(config, name) for name in _SHARED_FIELDS},
+            **{name: getattr(config, name) for name in SHARED_FIELDS},
         )
     ).eval()
     reference.generation_config = GenerationConfig(**_TOKEN_IDS)

@@ -87,4 +87,4 @@ def test_convert_takes_languages(tmp_path, capsys):
 
 def test_convert_refuses_languages_of_other_formats(capsys):
     assert main(["convert", "a", "b", "--source_format", "eole", "--languages", "en", "de"]) == 2
-    assert "`--languages` needs `--source_format fairseq`" in capsys.readouterr().err
+    assert "`--languages` needs `--source_format fairseq or m2m_100`" in capsys.readouterr().err

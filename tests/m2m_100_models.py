@@ -1,0 +1,43 @@
+"""Random models and tokenizers of transformers' M2M-100 and NLLB."""
+
+import json
+
+import sentencepiece
+import torch
+from transformers import M2M100Config, M2M100ForConditionalGeneration, M2M100Tokenizer, NllbTokenizer
+
+M2M_SENTENCES = ["A man is sleeping.", "Two dogs run across the green grass.", "Grass"]
+_SIZES = {"encoder_layers": 2, "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 4}
+_SIZES |= {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 24, "max_position_embeddings": 256}
+_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
+
+
+def build_nllb_tokenizer(former_layout=False):
+    """Build a tokenizer of single characters and the languages of NLLB; in the former layout they come last."""
+    characters = sorted(set("".join(M2M_SENTENCES)) - {" "} | {"▁"})
+    vocabulary = {token: index for index, token in enumerate([*_SPECIAL, *characters])}
+    return NllbTokenizer(vocab=vocabulary, merges=[], **{"legacy_behaviour": former_layout})
+
+
+def build_m2m_tokenizer(folder):
+    """Build a tokenizer of a SentencePiece model, and of the languages of M2M-100."""
+    text = folder / "text"
+    text.write_text("\n".join(M2M_SENTENCES * 3))
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(text), model_prefix=str(folder / "spm"), vocab_size=40, hard_vocab_limit=False, minloglevel=2
+    )
+    model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "spm.model"))
+    pieces = [*_SPECIAL, *(model.id_to_piece(index) for index in range(3, len(model)))]
+    (folder / "vocab.json").write_text(json.dumps({piece: index for index, piece in enumerate(pieces)}))
+    return M2M100Tokenizer(str(folder / "vocab.json"), str(folder / "spm.model"))
+
+
+def m2m_100(vocab_size, **changes):
+    """Return a random model whose vectors are no constants."""
+    torch.manual_seed(0)
+    config = M2M100Config(vocab_size=vocab_size, init_std=0.3, **_SIZES, **changes)
+    model = M2M100ForConditionalGeneration(config).eval()
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias") or "norm" in name:
+            torch.nn.init.normal_(parameter, mean=float(name.endswith("norm.weight")), std=0.1)
+    return model

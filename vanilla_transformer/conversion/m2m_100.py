@@ -1,0 +1,94 @@
+"""Convert from `M2M100ForConditionalGeneration` of transformers, the class of M2M-100 and NLLB-200.
+
+It is the Transformer of the paper with pre-norm, biases in its attention, and the positional encodings of fairseq. The
+first token of a source names its language. The first token of a translation, which decoding forces, names the other.
+"""
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+
+from transformers import AutoTokenizer, M2M100ForConditionalGeneration, M2M100Tokenizer, PreTrainedTokenizerBase
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from .comparison import Comparison, compare_models
+from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
+from .utils import check_output_dir_is_empty, check_supported, load_model
+
+
+def from_m2m_100(
+    name: str | Path, output_dir: str | Path, sentences: Sequence[str], languages: Sequence[str] | None = None
+) -> Comparison:
+    """Convert an M2M-100 or NLLB model, such as `facebook/nllb-200-distilled-600M`, to a model folder of this package.
+
+    The tokenizer, with its language codes, and the generation configuration stay the same.
+
+    Args:
+        name: A folder, or a name on the Hub.
+        sentences: Sentences to translate with both models.
+        languages: The codes of the source and the target language that the folder translates by default, such as
+            `("eng_Latn", "deu_Latn")`. Without them, the folder has the tokenizer's source language, and the model
+            chooses the target language.
+
+    Raises:
+        ValueError: the model is of another type, or the tokenizer has no such language.
+        OSError: there is no such model, or `output_dir` is not empty.
+    """
+    check_output_dir_is_empty(output_dir)
+    original = load_model(M2M100ForConditionalGeneration, name)
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
+    check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
+    if languages is not None:
+        _set_languages(original, tokenizer, *languages)
+    model = model_from_m2m_100(original)
+    comparison = compare_models(original, model, tokenizer, sentences)
+    save_model_folder(model, tokenizer, output_dir)
+    return comparison
+
+
+def model_from_m2m_100(original: M2M100ForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:
+    """Return the same model with copies of the parameters.
+
+    Raises:
+        ValueError: the padding id is not fairseq's, which the first position depends on, or embeddings are not tied.
+    """
+    theirs = original.config
+    reasons = {f"its padding id is not {PAD}": theirs.pad_token_id != PAD}
+    reasons["its embeddings are not tied"] = not theirs.tie_word_embeddings
+    check_supported("This package", reasons)
+    config = VanillaTransformerConfig(
+        vocab_size=theirs.vocab_size,
+        normalize_before=True,
+        init_std=theirs.init_std,
+        **{name: getattr(theirs, name) for name in SHARED_FIELDS},
+        **FIXED_FIELDS,
+    )
+    weights = {name.removeprefix("model."): tensor for name, tensor in original.state_dict().items()}
+    del weights["shared.weight"], weights["lm_head.weight"]  # the embedding, which is tied
+    model = load_fairseq_weights(config, weights)
+    model.generation_config = copy.deepcopy(original.generation_config)
+    return model
+
+
+def _set_languages(
+    model: M2M100ForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, source: str, target: str
+) -> None:
+    """Let a model translate between two languages by default."""
+    codes = {language: _language_token(tokenizer, language) for language in (source, target)}
+    unknown = [language for language, token in codes.items() if token is None]
+    if unknown:
+        raise ValueError(f"`languages` must be codes that the tokenizer knows, got {unknown[0]!r}.")
+    tokenizer.src_lang, tokenizer.tgt_lang = source, target
+    model.generation_config.forced_bos_token_id = codes[target]
+
+
+def _language_token(tokenizer: PreTrainedTokenizerBase, language: str) -> int | None:
+    """Return the token of a language code: `deu_Latn` itself in NLLB, `__de__` for `de` in M2M-100."""
+    if isinstance(tokenizer, M2M100Tokenizer):
+        return tokenizer.lang_code_to_id.get(language)
+    token = tokenizer.convert_tokens_to_ids(language)
+    return None if token == tokenizer.unk_token_id else token

@@ -104,7 +104,7 @@ class TranslationPipeline(Pipeline):
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
-        segments = self._split(texts)
+        segments = self._split(texts, options)
         sentences = [segment.text for text_segments in segments for segment in text_segments]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
         was_training = self.model.training
@@ -129,7 +129,7 @@ class TranslationPipeline(Pipeline):
         pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
         return {"translation_text": "".join(pieces).removesuffix(" ")}
 
-    def _split(self, texts: list[str]) -> list[list[Segment]]:
+    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
         """Return the segments of each text: lines, or sentences of lines that are too long; none for blank text."""
         split_texts = [list(split_lines(text)) for text in texts]
         longest = getattr(self.model.config, "max_source_length", None)

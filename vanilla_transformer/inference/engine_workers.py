@@ -29,7 +29,9 @@ from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
 from .engine.samples import split_seeds
 from .loading import load_pipeline
+from .sentence_splitter import SentenceOptions
 from .translation_pipeline import TranslationPipeline
+from .translations import split_options
 
 logger = logging.get_logger(__name__)
 _LEAST, _MOST = 64, 512  # sentences that a worker gets at once
@@ -79,6 +81,7 @@ class WorkerPipeline(TranslationPipeline):
         translations = dict[int, list[Any]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         futures = dict[Future, list[int]]()
+        _, options = split_options(SentenceOptions, options)
         options, seeds = split_seeds(options, sentences)
         try:
             for chunk in _split(order, self.workers):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from vanilla_transformer.generation_vanilla_transformer import closest
-from vanilla_transformer.pipeline_vanilla_transformer import Segment
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
 from .alignments import Link, align, token_spans
@@ -15,6 +15,7 @@ from .engine.hypothesis import Hypothesis
 from .engine.samples import share_seed, split_seeds
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
+from .sentence_splitter import SentenceOptions, split_line
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
 
@@ -41,6 +42,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
     A call with `do_sample=True`, `num_beams=1` and a `seed` returns samples that depend on the text and the seed only:
     a text has the same ones alone and in any batch, and others where it is repeated in the call. An [`Engine`]
     decodes these calls, too.
+
+    A call with `split_sentences=True` translates each sentence of a line by itself and puts them together with the
+    white space between them. `sentence_splitter` replaces sentencex, which knows abbreviations: a function that
+    returns the sentences of a text in order, or the name of one. See [`SentenceOptions`].
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
@@ -86,7 +91,14 @@ class TranslationPipeline(CarriedTranslationPipeline):
         seeded = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
         return super().__call__(inputs, *args, **kwargs | seeded)
 
+    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
+        splitter = split_options(SentenceOptions, options)[0].splitter()
+        if splitter is None:
+            return super()._split(texts, options)
+        return [[part for line in split_lines(text) for part in split_line(line, splitter)] for text in texts]
+
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        _, options = split_options(SentenceOptions, options)
         risk, options = split_options(RiskOptions, options)
         if risk.mbr is not None:
             return self._decode_by_risk(risk, sentences, batch_size, options, report)

@@ -182,7 +182,8 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
 
     names = ("precision", "dtype", "backend", "json", "n_best", "alignments")
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
-    return {"input": hash_file(Path(text)), "model": hash_model(model), "options": chosen}
+    others = [] if options.rerank_reverse is None else [options.rerank_reverse]
+    return {"input": hash_file(Path(text)), "model": [*map(hash_model, [model, *others])], "options": chosen}
 
 
 def _translate(

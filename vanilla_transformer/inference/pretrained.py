@@ -58,11 +58,12 @@ def load_config(name: str | Path) -> PreTrainedConfig:
         ) from error
 
 
-def load_seq2seq(name: str | Path, purpose: str) -> Any:
+def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
     """Load a model with an encoder and a decoder, as [`load_pretrained`] does.
 
     Args:
         purpose: What only such a model does, for the error: `"scores translations"`.
+        kwargs: Passed to `from_pretrained`.
 
     Raises:
         ValueError: It is another model.
@@ -71,7 +72,7 @@ def load_seq2seq(name: str | Path, purpose: str) -> Any:
     if not config.is_encoder_decoder:
         found = f"{name} is a {config.model_type} model"
         raise ValueError(f"A model with an encoder and a decoder {purpose}, but {found}.")
-    return load_pretrained(AutoModelForSeq2SeqLM, name)
+    return load_pretrained(AutoModelForSeq2SeqLM, name, **kwargs)
 
 
 def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:

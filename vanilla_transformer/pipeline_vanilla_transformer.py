@@ -171,9 +171,9 @@ class TranslationPipeline(Pipeline):
         return next((level["num_return_sequences"] for level in levels if level.get("num_return_sequences")), 1)
 
 
-def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = False) -> list[list[int]]:
     """
-    Return the token ids of each text with exactly one EOS, at the end; the tokenizer must have an `eos_token`.
+    Return the token ids of each source (or target) with exactly one EOS, at its end; the tokenizer must have one.
 
     Many tokenizers add no EOS, some add one at the start, and most take an EOS written in a text for the symbol.
     """
@@ -183,7 +183,8 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
         raise ValueError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
     if not texts:
         return []
-    sentences = tokenizer(list(texts), add_special_tokens=True, return_attention_mask=False)["input_ids"]
+    given = {"text_target" if as_target else "text": list(texts)}
+    sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
     return [[*(token for token in sentence if token != eos), eos] for sentence in sentences]
 
 

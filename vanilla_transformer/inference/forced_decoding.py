@@ -54,7 +54,7 @@ def encode_pairs(
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return the token ids of sources and targets, as the model was trained with them."""
     if hasattr(model.config, "source_eos"):
-        return encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets)
+        return encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
     if not sources:
         return [], []
     return tokenizer(list(sources))["input_ids"], tokenizer(text_target=list(targets))["input_ids"]

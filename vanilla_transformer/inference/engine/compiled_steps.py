@@ -37,6 +37,7 @@ from vanilla_transformer.file_utils import cached_folder, find_damage
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.search.counter_random import gumbel_noise
 from vanilla_transformer.inference.search.finished_hypotheses import pick
+from vanilla_transformer.inference.search.lexical_constraints import PhraseTokens
 from vanilla_transformer.inference.search.sampling import sample
 from vanilla_transformer.inference.search.top_k import top_continuations
 from vanilla_transformer.linear_attention import feature_map
@@ -62,7 +63,7 @@ _one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
 _CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, StaticLinearAttention, StaticLSHAttention]
 _CODE += [VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
-_CODE += [length_penalty, pick, top_continuations, sample, gumbel_noise, TopPLogitsWarper]
+_CODE += [length_penalty, pick, top_continuations, PhraseTokens, sample, gumbel_noise, TopPLogitsWarper]
 # Read at import: an installation may replace the files while the process runs.
 _SOURCES = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
 

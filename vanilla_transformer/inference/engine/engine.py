@@ -8,6 +8,7 @@ import copy
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
+from vanilla_transformer.inference.search.lexical_constraints import Phrases, check_phrases
 from vanilla_transformer.inference.search.sampling import SamplingOptions
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
@@ -103,9 +105,12 @@ class Engine:
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
+        self._phrase_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self.options.eos_token_ids}
         self._queue = SourceQueue(self.model, self._rules, slots)
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
-        self._schedule = SlotSchedule(self.model, slots, self.options.num_beams, start, self._alignment_heads)
+        self._schedule = SlotSchedule(
+            self.model, slots, self.options.num_beams, start, self._alignment_heads, self.options.constraint_tokens
+        )
         self.steps = steps_for(step, compile, self.buffers.room_dimensions())
 
     @property
@@ -119,12 +124,16 @@ class Engine:
         return is_supported(model) and model.device.type in ("cpu", "cuda")
 
     def translate_tokens(
-        self, sources: Sequence[Sequence[int]], num_return_sequences: int = 1, seed: Seeds = None
+        self,
+        sources: Sequence[Sequence[int]],
+        num_return_sequences: int = 1,
+        seed: Seeds = None,
+        phrases: Sequence[Phrases] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source, best first, or its samples; sources of translations end in EOS.
 
         Args:
-            seed: See [`translate_stream`].
+            seed, phrases: See [`translate_stream`].
         """
         by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
         if seed is not None and not isinstance(seed, int | str):
@@ -132,12 +141,17 @@ class Engine:
             if len(seeds) != len(sources):
                 raise ValueError(f"There must be a seed for each of {len(sources)} sources, got {len(seeds)}.")
             seed = [seeds[index] for index in by_length]
-        ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences, seed)
+        given = None if phrases is None else [phrases[index] for index in by_length]
+        ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences, seed, given)
         results = {by_length[position]: hypotheses for position, hypotheses in ordered}
         return [results[index] for index in range(len(sources))]
 
     def translate_stream(
-        self, sources: Iterable[Sequence[int]], num_return_sequences: int = 1, seed: Seeds = None
+        self,
+        sources: Iterable[Sequence[int]],
+        num_return_sequences: int = 1,
+        seed: Seeds = None,
+        phrases: Iterable[Phrases] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield each source's position in the stream and its best hypotheses, in the order in which they finish.
 
@@ -149,6 +163,8 @@ class Engine:
         Args:
             seed: An integer, from which each source gets another seed, which depends on its tokens and on how often
                 they came before in this stream. Or the seed of each source. By default drawn from torch's generator.
+            phrases: Token ids of each phrase that every hypothesis must contain, for each source. An engine with
+                `constraint_tokens` searches for them.
 
         Raises:
             ValueError: A source is empty, too long, or has unknown token ids, or a seed is not an integer.
@@ -156,9 +172,13 @@ class Engine:
         """
         output = self._output(num_return_sequences, seed)
         with self._reading():
-            for position, source in enumerate(sources):
+            every: Iterable[Phrases] = repeat(()) if phrases is None else phrases
+            for position, (source, wanted) in enumerate(zip(sources, every, strict=phrases is not None)):
                 self._rules.check(position, source)
-                self._queue.add(output.request(position, source), source)
+                limit = self._rules.limit(len(self._rules.seen(source)))
+                check_phrases(wanted, self.options.constraint_tokens, limit, self._phrase_tokens)
+                requests = [each._replace(phrases=wanted) for each in output.request(position, source)]
+                self._queue.add(requests, source)
                 while len(self._queue) >= self.slots:
                     yield from output.gather(self._advance(output.beams))
             yield from self._finish(output)
@@ -290,6 +310,7 @@ def search_options(config: GenerationConfig) -> SearchOptions:
         early_stopping=config.early_stopping or False,
         min_new_tokens=config.min_new_tokens or 0,
         sampling=SamplingOptions.from_options(vars(config)) if config.do_sample else None,
+        constraint_tokens=getattr(config, "constraint_tokens", None) or 0,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from vanilla_transformer.inference.search.counter_random import LARGEST_SEED
+from vanilla_transformer.inference.search.lexical_constraints import Phrases
 
 from .hypothesis import Hypothesis
 
@@ -22,11 +23,13 @@ class Request(NamedTuple):
         position: Of the sentence in its stream.
         number: Of the sample, from 0.
         seed: Of the sample.
+        phrases: Token ids of each phrase that the translation must contain.
     """
 
     position: int
     number: int = 0
     seed: int = 0
+    phrases: Phrases = ()
 
 
 class Answers:

@@ -33,10 +33,19 @@ class SlotBuffers:
         beams: Beams of each slot.
         size: The first size.
         alignment_heads: Heads of cross-attention whose queries are kept.
+        constraint_tokens: See [`SearchOptions`].
     """
 
-    def __init__(self, model: Any, beams: int, size: SlotSize, alignment_heads: AlignmentHeads = ()):
+    def __init__(
+        self,
+        model: Any,
+        beams: int,
+        size: SlotSize,
+        alignment_heads: AlignmentHeads = (),
+        constraint_tokens: int = 0,
+    ):
         self._model, self._beams, self._alignment_heads = model, beams, alignment_heads
+        self._constraint_tokens = constraint_tokens
         self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, SlotMemory]]()
         self.size = size
@@ -92,13 +101,14 @@ class SlotBuffers:
         return self._sizes[size]
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
-        state = SearchState.empty(size.slots, self._beams, size.room, self._model.device)
+        sizes = size.slots, self._beams, size.room
+        state = SearchState.empty(*sizes, self._model.device, self._constraint_tokens)
         return state, SlotMemory.empty(self._model, size.slots, self._beams, size.room, self._alignment_heads)
 
 
 def _rows(state: SearchState, memory: SlotMemory) -> Iterator[Tensor]:
     """Yield the tensors that have a row for each slot."""
-    yield from state
+    yield from pytree.tree_leaves(state)
     yield from memory.rows()
 
 

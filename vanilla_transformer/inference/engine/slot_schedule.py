@@ -51,7 +51,7 @@ class SlotSchedule:
         slots: Sentences that are decoded at once, at most.
         beams: Beams of each slot.
         start_token: The first token of each target.
-        alignment_heads: See [`SlotBuffers`].
+        alignment_heads, constraint_tokens: See [`SlotBuffers`].
 
     Attributes:
         buffers: The tensors of the slots.
@@ -59,10 +59,19 @@ class SlotSchedule:
         steps_run: The steps so far.
     """
 
-    def __init__(self, model: Any, slots: int, beams: int, start_token: int, alignment_heads: AlignmentHeads = ()):
+    def __init__(
+        self,
+        model: Any,
+        slots: int,
+        beams: int,
+        start_token: int,
+        alignment_heads: AlignmentHeads = (),
+        constraint_tokens: int = 0,
+    ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
         self.sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
-        self.buffers = SlotBuffers(model, beams, SlotSize(self.sizes[0], _LEAST_ROOM), alignment_heads)
+        first = SlotSize(self.sizes[0], _LEAST_ROOM)
+        self.buffers = SlotBuffers(model, beams, first, alignment_heads, constraint_tokens)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
         self._aside: deque[_Aside] = deque()
@@ -161,7 +170,8 @@ class SlotSchedule:
         index, rows, sizes, limits = (to_device(column, self._device) for column in columns)
         seeds = to_device([source.request.seed for source in sources], self._device)
         self.buffers.enter(index, sources[0].batch, rows, sizes)
-        self.buffers.state.start(index, limits, seeds, self._start_token)
+        phrases = [source.request.phrases for source in sources]
+        self.buffers.state.start(index, limits, seeds, self._start_token, phrases)
         for slot, source in zip(slots, sources, strict=True):
             self._entries[slot] = Entry(source.request, source.length, self.steps_run)
 

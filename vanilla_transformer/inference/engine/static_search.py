@@ -9,6 +9,7 @@ are kept, and when a sentence is done. A slot that is done stays as it is until 
 Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,9 +18,17 @@ from torch import Tensor, nn
 
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY, pick
+from vanilla_transformer.inference.search.lexical_constraints import (
+    Candidates,
+    Phrases,
+    PhraseTokens,
+    Progress,
+    phrase_rows,
+)
 from vanilla_transformer.inference.search.sampling import SamplingOptions, sample
 from vanilla_transformer.inference.search.top_k import argmax, top_continuations
 
+from .device_copies import to_device
 from .static_decoder import SlotMemory, StaticDecoder
 
 
@@ -34,6 +43,7 @@ class SearchOptions:
         early_stopping: As in a generation config: True, False or `"never"`.
         min_new_tokens: EOS may end a hypothesis only after so many other tokens.
         sampling: How to draw tokens, or None to take the most likely ones.
+        constraint_tokens: Room for the tokens of the phrases that the hypotheses of a sentence must contain.
     """
 
     num_beams: int
@@ -43,8 +53,11 @@ class SearchOptions:
     early_stopping: bool | str = False
     min_new_tokens: int = 0
     sampling: SamplingOptions | None = None
+    constraint_tokens: int = 0
 
     def __post_init__(self) -> None:
+        if self.constraint_tokens and self.num_beams == 1:
+            raise ValueError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
         if self.sampling is not None and self.num_beams != 1:
             raise ValueError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
 
@@ -69,6 +82,7 @@ class SearchState(NamedTuple):
         finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
         finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
             with the length penalty, and whether there are so many, each `(B, N)`.
+        phrases, progress: Phrases that hypotheses must contain, and what the running ones contain of them; or nothing.
     """
 
     done: Tensor
@@ -85,10 +99,15 @@ class SearchState(NamedTuple):
     finished_lengths: Tensor
     finished_scores: Tensor
     is_finished: Tensor
+    phrases: PhraseTokens | tuple[()] = ()
+    progress: Progress | tuple[()] = ()
 
     @classmethod
-    def empty(cls, slots: int, beams: int, room: int, device: torch.device) -> "SearchState":
+    def empty(
+        cls, slots: int, beams: int, room: int, device: torch.device, constraint_tokens: int = 0
+    ) -> "SearchState":
         """Return a state in which all slots are empty."""
+        phrases = PhraseTokens.empty(slots, constraint_tokens, device) if constraint_tokens else ()
 
         def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.full((slots, *shape), value, dtype=dtype, device=device)
@@ -108,9 +127,13 @@ class SearchState(NamedTuple):
             finished_lengths=full(0, beams),
             finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
             is_finished=full(False, beams, dtype=torch.bool),
+            phrases=phrases,
+            progress=phrases.begin(beams) if phrases else (),
         )
 
-    def start(self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int) -> None:
+    def start(
+        self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int, phrases: Sequence[Phrases] = ()
+    ) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
         self.done[slots] = False
         self.limits[slots] = limits
@@ -121,6 +144,12 @@ class SearchState(NamedTuple):
         self.finished_scores[slots] = UNLIKELY
         self.finished_lengths[slots] = 0
         self.is_finished[slots] = False
+        if self.phrases and self.progress:
+            rows = zip(*(phrase_rows(each, self.phrases.tokens.shape[1]) for each in phrases), strict=True)
+            for tensor, values in zip(self.phrases, rows, strict=True):
+                tensor[slots] = to_device(values, tensor.device)
+            for tensor, first in zip(self.progress, self.phrases.begin(self.scores.shape[1]), strict=True):
+                tensor[slots] = first[slots]
 
     def stop(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to time 0, which any room can hold."""
@@ -155,13 +184,18 @@ class SearchStep(nn.Module):
         logits = self.decoder(state.last_tokens, state.time, state.done, ancestors, memory)  # (B, N, V)
         log_scale = state.scores - logits.logsumexp(dim=-1)  # (B, N): from logits to log-probabilities of hypotheses
         if self.options.min_new_tokens:
-            is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
-            logits = torch.where(too_short & is_eos, -torch.inf, logits)
+            logits = torch.where(too_short & self._is_eos(logits), -torch.inf, logits)
+        if state.phrases and state.progress:
+            is_incomplete = (state.phrases.missing(state.progress) > 0)[:, :, None]
+            logits = torch.where(is_incomplete & self._is_eos(logits), -torch.inf, logits)
         advance = self._advance_one if self.beams == 1 else self._advance_beams
         advance(state, logits, log_scale, ancestors)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
         return ()
+
+    def _is_eos(self, logits: Tensor) -> Tensor:
+        return _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)  # (V,)
 
     def _advance_one(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
         length = state.time + 1
@@ -190,12 +224,15 @@ class SearchStep(nn.Module):
     def _advance_beams(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
         length = state.time + 1
         candidates = max(2, 1 + len(self.options.eos_token_ids)) * self.beams
-        scores, parents, tokens = top_continuations(logits, log_scale, candidates)  # (B, C) each
+        best = Candidates(*top_continuations(logits, log_scale, candidates))
+        (scores, parents, tokens), progress = self._constrain(state, best, logits, log_scale)
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
 
         # Candidates that end, of the best N, replace worse finished hypotheses.
         order = torch.arange(candidates, device=ends.device)
         finishes = ends & (order < self.beams)
+        if progress is not None:
+            finishes = finishes & (scores > UNLIKELY / 2)  # the others lack phrases
         final = scores / self.options.divisor(length) + ~finishes * UNLIKELY
         finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(self.beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
@@ -213,8 +250,11 @@ class SearchStep(nn.Module):
         )
 
         # The others continue, unless the sentence is done.
-        running, chosen = (scores + ends * UNLIKELY).topk(self.beams)
-        can_improve = self._can_improve(running[:, :1], finished_scores, is_finished, state.limits, length)
+        scores = scores + ends * UNLIKELY
+        chosen = (scores if progress is None else -(order + ends * candidates)).topk(self.beams)[1]
+        running = scores.gather(1, chosen)
+        best_running = running.amax(dim=1, keepdim=True)
+        can_improve = self._can_improve(best_running, finished_scores, is_finished, state.limits, length)
         now_done = ~can_improve | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
@@ -226,6 +266,20 @@ class SearchStep(nn.Module):
             scores=running,
             last_tokens=tokens.gather(1, chosen),
         )
+        if progress is not None:
+            for old, new in zip(state.progress, progress, strict=True):
+                old.copy_(torch.where(state.done[:, None, None], old, pick(new, chosen)))
+
+    def _constrain(
+        self, state: SearchState, best: Candidates, logits: Tensor, log_scale: Tensor
+    ) -> tuple[Candidates, Progress | None]:
+        """Return the candidates that get beams, in order, and what they contain of the phrases."""
+        if not state.phrases or not state.progress:
+            return best, None
+        every = state.phrases.add_candidates(best, logits, log_scale, state.progress)
+        ordered, progress = state.phrases.allocate(every, state.progress, state.limits - state.time - 1)
+        count = best.scores.shape[1]
+        return Candidates(*(each[:, :count] for each in ordered)), Progress(*(each[:, :count] for each in progress))
 
     def _can_improve(
         self, best: Tensor, finished_scores: Tensor, is_finished: Tensor, limits: Tensor, length: Tensor

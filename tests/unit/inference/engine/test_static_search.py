@@ -22,9 +22,10 @@ OPTIONS = [
     SearchOptions(4, (EOS,), 0.6, "wu", "never"),
     SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
     SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
+    SearchOptions(3, (EOS,), constraint_tokens=4),
 ]
 every_search = pytest.mark.parametrize(
-    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling"]
+    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints"]
 )
 
 
@@ -36,11 +37,9 @@ def step_of(options, **changes):
 def started(options, memory, limits=(5, 9, 14)):
     """Return the state of slots in which sentences have entered, with sources of random states."""
     torch.manual_seed(0)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU)
-    state.done.fill_(False)
-    state.limits.copy_(torch.tensor(limits))
-    state.last_tokens.fill_(START)
-    state.scores[:, 1:] = -1.0e9
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens)
+    phrases = [[(7, 8)], [(9,), (9,)], []]
+    state.start(torch.arange(SLOTS), torch.tensor(limits), torch.zeros(SLOTS, dtype=torch.long), START, phrases)
     memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory.layers:
         layer.source.keys.normal_()
@@ -146,7 +145,7 @@ def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
 @torch.inference_mode()
 def test_search_step_leaves_empty_slots_alone(options):
     step, memory = step_of(options)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens)
     before = copied(state)
     for _ in range(ROOM):
         step(state, memory)
@@ -186,7 +185,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 
-@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam", "sampling"])
+@pytest.mark.parametrize("options", [*OPTIONS[::2], OPTIONS[5]], ids=["greedy", "beam", "sampling", "constraints"])
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)

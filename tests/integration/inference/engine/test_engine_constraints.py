@@ -1,0 +1,70 @@
+"""The engine finds the constrained hypotheses of a literal definition."""
+
+import random
+import re
+
+import pytest
+import torch
+
+from tests.constrained_reference import ConstrainedBeamSearch, occurrences
+from tests.engine_cases import EOS, START
+from tests.tiny import tiny_model
+from vanilla_transformer.inference.engine.engine import Engine
+
+VOCAB = 24
+
+
+def random_case(seed):
+    """Return a model, options of an engine, sources, and the phrases of each."""
+    draw = random.Random(seed)
+    model = tiny_model(seed, vocab_size=VOCAB, init_std=0.4, lm_head_bias=True, source_eos=True)
+    with torch.no_grad():
+        model.lm_head.bias[EOS] = draw.choice([0.0, 2.0, 4.0])
+    options = {"num_beams": draw.randint(2, 5), "early_stopping": draw.choice([True, False, "never"])}
+    options |= {"length_penalty": draw.choice([0.0, 0.6, 1.0]), "length_penalty_type": draw.choice(["wu", "power"])}
+    options |= {"max_new_tokens": draw.randint(9, 14), "min_new_tokens": draw.choice([0, 0, 3])}
+    sources = [[*draw.choices(range(5, VOCAB), k=draw.randint(1, 6)), EOS] for _ in range(5)]
+    return model, options, sources, [random_phrases(draw) for _ in sources]
+
+
+def random_phrases(draw):
+    few = draw.sample(range(5, VOCAB), k=2)  # so that phrases overlap and begin alike
+    phrases = [tuple(draw.choices(few, k=draw.randint(1, 3))) for _ in range(draw.randint(0, 2))]
+    return phrases + phrases[:1] * draw.randint(0, 1)
+
+
+@pytest.mark.parametrize(
+    "phrases, message",
+    [
+        ([[]], "A constraint must have a token, got none."),
+        ([[EOS]], "A constraint must have tokens of the vocabulary besides EOS, got 2."),
+        ([[VOCAB]], "A constraint must have tokens of the vocabulary besides EOS, got 24."),
+        ([[5, 6], [7, 8]], "A translation may have 3 tokens, but its constraints have 4."),
+        ([[5, 6, 7]], "Constraints need an engine with `constraint_tokens=3` or more, got 2."),
+    ],
+)
+def test_engine_refuses_constraints_that_it_cannot_follow(phrases, message):
+    engine = Engine(tiny_model(vocab_size=VOCAB), num_beams=2, compile=False, max_new_tokens=3, constraint_tokens=2)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        engine.translate_tokens([[5, EOS]], phrases=[phrases])
+
+
+def test_engine_with_constraints_needs_beams():
+    with pytest.raises(ValueError, match="Constraints need beam search: `num_beams` must be 2 or more, got 1"):
+        Engine(tiny_model(), num_beams=1, constraint_tokens=2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_engine_finds_constrained_hypotheses_of_definition(seed):
+    model, options, sources, phrases = random_case(seed)
+    engine = Engine(model, slots=3, compile=False, constraint_tokens=9, **options)
+    found = engine.translate_tokens(sources, 2, phrases=phrases)
+    names = {"num_beams": "beams", "max_new_tokens": "limit", "length_penalty": "penalty"}
+    names |= {"length_penalty_type": "penalty_type"}
+    settings = {names.get(name, name): value for name, value in options.items()}
+    for source, wanted, ours in zip(sources, phrases, found, strict=True):
+        definition = ConstrainedBeamSearch(model, source, wanted, start=START, eos=(EOS,), **settings)()
+        assert [each.tokens for each in ours] == [tokens for _, tokens in definition[:2]]
+        assert [each.score for each in ours] == pytest.approx([score for score, _ in definition[:2]], abs=1e-4)
+        for each in ours:
+            assert all(occurrences(each.tokens, phrase)[0] >= wanted.count(phrase) for phrase in wanted)

@@ -1,0 +1,103 @@
+"""Lexical constraints of a request: the words and phrases that translations must contain, and their tokens."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, repeat
+from typing import Any
+
+from .search.lexical_constraints import Phrases
+
+_RULE = "`constraints` must be a list of phrases, or a list of phrases for each text"
+
+
+@dataclass(frozen=True)
+class ConstraintOptions:
+    """
+    Options of a request that constrain its translations.
+
+    Args:
+        constraints: A list of phrases that each translation must contain, or an iterable of such a list for each text.
+        force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
+    """
+
+    constraints: Any = None
+    force_words_ids: Any = None
+
+
+class TextConstraints:
+    """
+    Tokenize the phrases of each text of a request, in the order of the texts.
+
+    Args:
+        options: See [`ConstraintOptions`].
+        tokenizer: Of the translations.
+
+    Raises:
+        ValueError: A phrase is not a string, is empty, or has unknown tokens.
+    """
+
+    def __init__(self, options: ConstraintOptions, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self._forced = _check_token_ids(options.force_words_ids)
+        given = options.constraints
+        if given is None:
+            given = []
+        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+            raise ValueError(f"{_RULE}, got {given!r}.")
+        are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
+        self._each: Iterator[Phrases] = repeat(self._tokenize(given)) if are_shared else map(self._tokenize, given)
+
+    def take(self, count: int) -> list[Phrases]:
+        """Return the phrases of the next texts.
+
+        Raises:
+            ValueError: There are none for a text, or as the constructor raises it.
+        """
+        phrases = list(islice(self._each, count))
+        if len(phrases) < count:
+            raise ValueError(f"{_RULE}, but there are lists for {len(phrases)} of {count} texts.")
+        return phrases
+
+    def _tokenize(self, phrases: Any) -> Phrases:
+        if isinstance(phrases, str) or not isinstance(phrases, Sequence):
+            raise ValueError(f"{_RULE}, got {phrases!r} for a text.")
+        return [*(tokenize_phrase(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+
+
+def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
+    """
+    Return the tokens of a phrase, as in running text.
+
+    Raises:
+        ValueError: It is not a string, is empty, or has unknown or special tokens.
+    """
+    if not isinstance(phrase, str):
+        raise ValueError(f"A constraint must be a string, got {phrase!r}.")
+    words = phrase.split()
+    if not words:
+        raise ValueError(f"A constraint must have a word, got {phrase!r}.")
+    tokens = tokenizer(text_target=[" ".join(words)], add_special_tokens=False)["input_ids"][0]
+    wrong = [token for token in tokens if token in tokenizer.all_special_ids]
+    if wrong or not tokens:
+        found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
+        raise ValueError(f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}.")
+    return list(tokens)
+
+
+def _check_token_ids(phrases: Any) -> Phrases:
+    """Check `force_words_ids`.
+
+    Raises:
+        ValueError: It is not a list with lists of token ids.
+    """
+    if phrases is None:
+        return []
+    lists = phrases if isinstance(phrases, list | tuple) else [phrases]
+    for each in lists:
+        if not isinstance(each, list | tuple) or not each or any(type(token) is not int for token in each):
+            hint = " Alternatives are not supported." if isinstance(each, list | tuple) and each else ""
+            raise ValueError(f"`force_words_ids` must be a list with a list of token ids each, got {each!r}.{hint}")
+    return [list(each) for each in lists]
+
+
+__all__ = ["ConstraintOptions", "TextConstraints", "tokenize_phrase"]

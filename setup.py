@@ -38,7 +38,7 @@ setup(
     ],
     package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
     package_data={
-        "vanilla_transformer": ["py.typed", "data/demo_corpus/*.gz"],
+        "vanilla_transformer": ["py.typed", "data/demo_corpus/*.gz", "evaluation/explanation/page.[chj]*"],
         "vanilla_transformer.recipes": ["*.yaml"],
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
     },

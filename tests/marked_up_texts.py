@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.fake_translation import copy_kept, reverse, shout, without_alignment
 from vanilla_transformer.documents import translate_document
-from vanilla_transformer.documents.sentence_splitter import split_simply
+from vanilla_transformer.inference.sentence_splitter import split_simply
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PLACEHOLDERS = [

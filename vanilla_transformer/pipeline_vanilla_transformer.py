@@ -104,7 +104,7 @@ class TranslationPipeline(Pipeline):
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
-        segments = self._split(texts)
+        segments = self._split(texts, options)
         sentences = [segment.text for text_segments in segments for segment in text_segments]
         hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
         was_training = self.model.training
@@ -129,7 +129,7 @@ class TranslationPipeline(Pipeline):
         pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
         return {"translation_text": "".join(pieces).removesuffix(" ")}
 
-    def _split(self, texts: list[str]) -> list[list[Segment]]:
+    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
         """Return the segments of each text: lines, or sentences of lines that are too long; none for blank text."""
         split_texts = [list(split_lines(text)) for text in texts]
         longest = getattr(self.model.config, "max_source_length", None)
@@ -171,9 +171,9 @@ class TranslationPipeline(Pipeline):
         return next((level["num_return_sequences"] for level in levels if level.get("num_return_sequences")), 1)
 
 
-def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
+def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = False) -> list[list[int]]:
     """
-    Return the token ids of each text with exactly one EOS, at the end; the tokenizer must have an `eos_token`.
+    Return the token ids of each source (or target) with exactly one EOS, at its end; the tokenizer must have one.
 
     Many tokenizers add no EOS, some add one at the start, and most take an EOS written in a text for the symbol.
     """
@@ -183,7 +183,8 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str]) -> list[list[int]]:
         raise ValueError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
     if not texts:
         return []
-    sentences = tokenizer(list(texts), add_special_tokens=True, return_attention_mask=False)["input_ids"]
+    given = {"text_target" if as_target else "text": list(texts)}
+    sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
     return [[*(token for token in sentence if token != eos), eos] for sentence in sentences]
 
 

@@ -13,6 +13,7 @@ import vanilla_transformer
 from tests.wheel import build_wheel
 
 ROOT = Path(__file__).parents[2]
+_PACKAGED = ("*.py", "*.tsv.gz", "*.html", "*.css", "*.js")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def run(wheel, tmp_path):
 
 def test_wheel_contains_every_module_and_resource(wheel):
     names = set(wheel.namelist())
-    files = {path for ending in ("*.py", "*.tsv.gz") for path in (ROOT / "vanilla_transformer").rglob(ending)}
+    files = {path for ending in _PACKAGED for path in (ROOT / "vanilla_transformer").rglob(ending)}
     expected = {path.relative_to(ROOT).as_posix() for path in files}
     expected |= {f"vanilla_transformer/{path.relative_to(ROOT)}" for path in (ROOT / "recipes").glob("*.yaml")}
     expected |= {f"vanilla_transformer/{path.relative_to(ROOT)}" for path in (ROOT / "model_card").glob("*")}

@@ -20,6 +20,7 @@ COMMANDS = {
     "compile": "compile the decoding steps of a model for this machine",
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
     "score": "compute the log-probability of given translations",
+    "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
     "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     "evaluate-alignments": "compute the alignment error rate of a file of alignments",
     "average-checkpoints": "average the weights of several checkpoints or models",

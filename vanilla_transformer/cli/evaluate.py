@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers, require_one_model
+from .model_arguments import FurtherModelArguments, further_models
 from .search_arguments import SearchArguments, check_search, search_settings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class _TextArguments:
 
 
 @dataclass
-class EvaluateArguments(SearchArguments, _TextArguments):
+class EvaluateArguments(SearchArguments, FurtherModelArguments, _TextArguments):
     """Flags of `evaluate`."""
 
 
@@ -144,23 +145,21 @@ def _read_aligned(path: str, references: Sequence[str], options: EvaluateArgumen
 
 
 def _translate(name: str, options: EvaluateArguments) -> list[str]:
-    from transformers import AutoModelForSeq2SeqLM
-
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
     from vanilla_transformer.inference.engine_workers import open_pipeline
-    from vanilla_transformer.inference.pretrained import load_pretrained, load_tokenizer
+    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)
-    search = search_settings(options)
+    search, further = search_settings(options), further_models(options)
     if workers != 1:
-        with open_pipeline(name, workers, options.precision, options.num_beams) as translate:
+        with open_pipeline(name, workers, options.precision, options.num_beams, **further) as translate:
             return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **search)]
-    model, tokenizer = load_pretrained(AutoModelForSeq2SeqLM, name), load_tokenizer(name)
+    model, tokenizer = load_seq2seq(name, "translates"), load_tokenizer(name)
     model = model.to(process_state().device)
     return translate_on_all_processes(
-        model, tokenizer, sentences, progress_bar=True, precision=options.precision, **search
+        model, tokenizer, sentences, progress_bar=True, precision=options.precision, further_models=further, **search
     )
 
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from .arguments import PRECISION_HELP, WORKERS_HELP, parse_workers
 
@@ -12,7 +12,23 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ModelArguments:
+class FurtherModelArguments:
+    """Flags of models that decide about translations beside the first one."""
+
+    rerank_reverse: str | None = field(
+        default=None,
+        metadata={"help": "Model of the other direction, by which the n-best list of --num_beams is reranked."},
+    )
+
+
+def further_models(options: FurtherModelArguments) -> dict[str, Any]:
+    """Return the arguments of the pipeline that the flags give."""
+    given = {each.name: getattr(options, each.name) for each in fields(FurtherModelArguments)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass
+class ModelArguments(FurtherModelArguments):
     """Flags of the model: where and in which numbers it computes."""
 
     backend: str | None = field(
@@ -45,8 +61,8 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
         _set_threads(options.threads, options.backend)
     from vanilla_transformer.inference.engine_workers import open_pipeline
 
-    loading = {"backend": options.backend, "device": options.device, "dtype": options.dtype}
-    with open_pipeline(name, workers, options.precision, num_beams, **loading) as translate:
+    loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
+    with open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options)) as translate:
         yield translate
 
 

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
@@ -52,10 +51,10 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.pair_scores import score_pairs
-    from vanilla_transformer.inference.pretrained import load_tokenizer
+    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.inference.token_texts import token_entries
 
-    model, tokenizer = _load(name).to(process_state().device), load_tokenizer(name)
+    model, tokenizer = load_seq2seq(name, "scores translations").to(process_state().device), load_tokenizer(name)
     texts = stream_text_files(options.source, options.target)
     pairs = stream_text_files(options.source, options.target)
     for text, pair in zip(texts, score_pairs(model, tokenizer, pairs, options.max_tokens, total), strict=True):
@@ -65,15 +64,3 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
         tokens = token_entries(tokenizer, pair.tokens, pair.token_log_probabilities)
         entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
         yield json.dumps(entry, ensure_ascii=False) + "\n"
-
-
-def _load(name: str) -> Any:
-    from transformers import AutoModelForSeq2SeqLM
-
-    from vanilla_transformer.inference.pretrained import load_config, load_pretrained
-
-    config = load_config(name)
-    if not config.is_encoder_decoder:
-        found = f"{name} is a {config.model_type} model"
-        raise ValueError(f"A model with an encoder and a decoder scores translations, but {found}.")
-    return load_pretrained(AutoModelForSeq2SeqLM, name)

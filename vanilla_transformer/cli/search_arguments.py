@@ -34,6 +34,12 @@ class SearchArguments:
         metadata={"help": "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu."},
     )
     mbr_samples: int | None = field(default=None, metadata={"help": "Samples to choose from; by default 32."})
+    rerank_reverse_weight: float | None = field(
+        default=None, metadata={"help": "With --rerank_reverse: factor of its log-probability; by default 0.5."}
+    )
+    rerank_length_weight: float | None = field(
+        default=None, metadata={"help": "With --rerank_reverse: what each token adds to the score; by default 0.5."}
+    )
 
     @property
     def samples(self) -> bool:

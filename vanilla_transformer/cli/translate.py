@@ -26,6 +26,10 @@ class TextArguments:
     output: str | None = field(
         default=None, metadata={"help": "Write to this file, once it is complete, instead of standard output."}
     )
+    split_sentences: bool = field(
+        default=False,
+        metadata={"help": "Translate each sentence of a line by itself, and keep the white space between them."},
+    )
     resume: bool = field(default=False, metadata={"help": "Continue an interrupted `--output`."})
     json: bool = field(
         default=False,
@@ -68,6 +72,8 @@ def main(arguments: Sequence[str]) -> None:
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed else _source(sentences, options)
+    if options.split_sentences:
+        _check_splitter(options)
     with open_model(model, options, options.num_beams) as translate:
         settings = _decoding(options) | _returned(options, translate.model)
         if source is None:
@@ -106,6 +112,12 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         _check_output(Path(options.output), options)
 
 
+def _check_splitter(options: TranslateArguments) -> None:
+    from vanilla_transformer.inference.sentence_splitter import find_splitter
+
+    find_splitter(options.sentence_splitter, options.source_language)
+
+
 def _check_output(output: Path, options: TranslateArguments) -> None:
     if output.is_dir():
         raise ValueError(f"Translations must go to a file, but {output} is a folder.")
@@ -118,7 +130,11 @@ def _check_output(output: Path, options: TranslateArguments) -> None:
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
     count = options.num_return_sequences if options.n_best is None else options.n_best
-    return search_settings(options) | ({} if count is None else {"num_return_sequences": count})
+    settings = search_settings(options) | ({} if count is None else {"num_return_sequences": count})
+    if options.split_sentences and options.format == "text":
+        names = ("split_sentences", "sentence_splitter", "source_language")
+        settings |= {name: getattr(options, name) for name in names}
+    return settings
 
 
 def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
@@ -166,7 +182,8 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
 
     names = ("precision", "dtype", "backend", "json", "n_best", "alignments")
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
-    return {"input": hash_file(Path(text)), "model": hash_model(model), "options": chosen}
+    others = [] if options.rerank_reverse is None else [options.rerank_reverse]
+    return {"input": hash_file(Path(text)), "model": [*map(hash_model, [model, *others])], "options": chosen}
 
 
 def _translate(

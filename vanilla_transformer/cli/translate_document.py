@@ -10,7 +10,7 @@ from .model_arguments import ModelArguments, open_model
 
 @dataclass
 class DocumentArguments:
-    """Flags of documents."""
+    """Flags of documents, and of the sentences in them or in lines of text."""
 
     format: str = field(
         default="text",
@@ -19,12 +19,12 @@ class DocumentArguments:
     sentence_splitter: str = field(
         default="abbreviations",
         metadata={
-            "help": "How documents are split: abbreviations (by sentencex), simple (after each period), or your own "
-            "function, such as my_module:split."
+            "help": "How documents and, with --split_sentences, lines of text are split: abbreviations (sentencex), "
+            "simple (after each period), or your own function, such as my_module:split."
         },
     )
     source_language: str = field(
-        default="en", metadata={"help": "ISO 639-1 code of a document's language, for its abbreviations."}
+        default="en", metadata={"help": "ISO 639-1 code of the language of the text, for its abbreviations."}
     )
 
 
@@ -46,8 +46,8 @@ def translate_document(
         ValueError: The format or the splitter is unknown, or the document is malformed.
     """
     from vanilla_transformer.documents import BlockTranslator, parse_document, read_document, translate_by
-    from vanilla_transformer.documents.sentence_splitter import find_splitter
     from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.inference.sentence_splitter import find_splitter
     from vanilla_transformer.text.protection import find_masks
 
     source, output = files

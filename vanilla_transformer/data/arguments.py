@@ -61,6 +61,14 @@ class DataArguments:
         default=0.0,
         metadata={"help": "Probability in [0, 1) of dropping a merge, drawn again in each epoch. Not in the paper."},
     )
+    augment: dict[str, float] | str | None = field(
+        default=None,
+        metadata={
+            "help": "Shares of training pairs to augment, drawn again in each epoch: `inline_terms` (wanted "
+            "translations in the source) and `placeholders` (for numbers, URLs and names), such as "
+            "{inline_terms: 0.05, placeholders: 0.05}. Not in the paper."
+        },
+    )
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
     max_tokens: int = field(
         default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
@@ -105,7 +113,9 @@ class DataArguments:
 
     def __post_init__(self) -> None:
         if isinstance(self.corpora, str):
-            self.corpora = _parse_corpora(self.corpora)
+            self.corpora = _parse_section(self.corpora, "corpora", "a list")
+        if isinstance(self.augment, str):
+            self.augment = _parse_section(self.augment, "augment", "a mapping")
 
     @property
     def languages(self) -> dict[str, Any]:
@@ -113,12 +123,38 @@ class DataArguments:
         return {"source_language": self.source_language, "target_language": self.target_language}
 
 
-def _parse_corpora(text: str) -> list[dict[str, Any]]:
-    """Parse the value of `--corpora`: YAML, which includes JSON."""
+@dataclass(frozen=True)
+class Augmentations:
+    """The section `augment` of a recipe: the share of training pairs for which each augmentation is drawn."""
+
+    inline_terms: float = 0.0
+    placeholders: float = 0.0
+
+
+def _parse_section(text: str, name: str, kind: str) -> Any:
+    """Parse the value of `--corpora` or `--augment`: YAML, which includes JSON."""
     try:
         return load_yaml(text)
     except ValueError as error:
-        raise ValueError(f"`corpora` must be a list in YAML or JSON: {error}") from error
+        raise ValueError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
+
+
+def augmentations(data: DataArguments) -> Augmentations:
+    """Return the section `augment` of a recipe.
+
+    Raises:
+        ValueError: it is no mapping, has an unknown key (the message names the nearest one), or a share is not in
+            [0, 1].
+    """
+    shares = {} if data.augment is None else data.augment
+    if not isinstance(shares, dict):
+        raise ValueError(f"`augment` must be a mapping, such as {{inline_terms: 0.05}}, got {shares!r}.")
+    known = {item.name for item in fields(Augmentations)}
+    check_names([str(name) for name in shares], known, "key of `augment`", exactly=True)
+    for name, share in shares.items():
+        if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
+            raise ValueError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
+    return Augmentations(**shares)
 
 
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
@@ -166,6 +202,7 @@ def check_data_arguments(data: DataArguments) -> None:
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
             raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
     corpus_specs(data)
+    augmentations(data)
     _check_alignments(data)
     _check_cleaning(data)
     _check_tokenizer(data)
@@ -176,7 +213,9 @@ def _check_alignments(data: DataArguments) -> None:
     if data.train_alignments is None:
         return
     rules = [item.name for item in fields(data) if item.name.startswith("drop_")]
-    given = [name for name in ("corpora", "dataset", "stream", "bpe_dropout", *rules) if getattr(data, name)]
+    given = [
+        name for name in ("corpora", "dataset", "stream", "bpe_dropout", "augment", *rules) if getattr(data, name)
+    ]
     if given:
         raise ValueError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "

@@ -21,7 +21,8 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
-from .arguments import DataArguments, corpus_specs
+from .arguments import DataArguments, augmentations, corpus_specs
+from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
 from .cleaning import (
     CleaningReport,
@@ -141,10 +142,10 @@ def tokenize(
     encode: Encode | None = None,
 ) -> Corpus:
     """
-    Tokenize the training text, with BPE-dropout if the recipe requests it.
+    Tokenize the training text, with the augmentations and the BPE-dropout that the recipe requests.
 
     Args:
-        seed (`int`): Seed of BPE-dropout, and of the sampling of pairs if a weight is not an integer.
+        seed (`int`): Seed of augmentation, BPE-dropout, and the sampling of pairs if a weight is not an integer.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         encode: Used instead of `encode_sentences` with `tokenizer`. The cache identifies both by `tokenizer`.
 
@@ -161,6 +162,10 @@ def tokenize(
             texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
         )
         corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed)
+    first = texts.training.first_window()
+    augment = find_augmentations(augmentations(data), first, texts.training.key, texts.cache_dir)
+    if augment:
+        corpus = AugmentedCorpus(corpus, augment, encode, seed, data.max_tokens)
     return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens) if data.bpe_dropout else corpus
 
 

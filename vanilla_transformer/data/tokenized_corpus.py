@@ -22,8 +22,8 @@ from .micro_batch import IGNORED_LABEL, Batch, round_up
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 
-# Token ids of each text, every one ending with EOS.
-Encode = Callable[[list[str]], list[list[int]]]
+# (texts, as_target=False) -> token ids of each text, every one ending with EOS.
+Encode = Callable[..., list[list[int]]]
 
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
 _FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
@@ -173,7 +173,7 @@ def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> 
 def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
     """Return the token ids of each pair, both sides ending with EOS."""
     sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
-    targets = encode_sentences(tokenizer, [pair.target for pair in pairs])
+    targets = encode_sentences(tokenizer, [pair.target for pair in pairs], as_target=True)
     return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 
@@ -191,7 +191,7 @@ def encode_texts(
     Tokenize the columns `source` and `target`, row by row.
 
     Args:
-        encode: A picklable function that returns the token ids of texts.
+        encode: A picklable function that returns the token ids of texts, with `as_target=True` of targets.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         file (`Path`): Write to this file, or to several files of similar names. By default nothing is written.
     """
@@ -224,7 +224,7 @@ def map_texts(
 
 
 def _encode_batch(batch: dict[str, list[str]], encode: Encode) -> dict[str, list[list[int]]]:
-    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"])}
+    return {"input_ids": encode(batch["source"]), "labels": encode(batch["target"], as_target=True)}
 
 
 def encode_texts_cached(
@@ -264,4 +264,6 @@ def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
             return hash_json(symbol, [path.name for path in files], [*map(hash_file, files)])
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     # Padding and truncation are settings of the last call, not of the tokenizer.
-    return hash_json(symbol, {name: value for name, value in state.items() if name not in ("padding", "truncation")})
+    settings = {name: value for name, value in state.items() if name not in ("padding", "truncation")}
+    target_language = getattr(tokenizer, "tgt_lang", None)
+    return hash_json(symbol, settings, *([] if target_language is None else [target_language]))

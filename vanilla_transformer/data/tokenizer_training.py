@@ -16,7 +16,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .arguments import TOKENIZER_MODELS
+from .arguments import TOKENIZER_MODELS, augmentations
+from .augmentation import add_augmentation_tokens
 from .prepare_data import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
 
@@ -261,7 +262,8 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
     """
     Load the tokenizer that the recipe names, or train a joint one on its text.
 
-    A trained tokenizer is cached by its text and options, so all processes and later runs share it.
+    A trained tokenizer is cached by its text and options, so all processes and later runs share it. The tokens of
+    augmented text are added to either.
 
     Args:
         name (`str`): Used instead of the recipe's `tokenizer`.
@@ -272,10 +274,10 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
         OSError: there is no such tokenizer.
     """
     name = name or texts.data.tokenizer
-    if name is not None:
-        return _load(name)
-    tokenizer = _load(_train_cached(texts))
-    _check_same_on_all_processes(tokenizer)
+    tokenizer = _load(_train_cached(texts) if name is None else name)
+    add_augmentation_tokens(tokenizer, augmentations(texts.data))
+    if name is None:
+        _check_same_on_all_processes(tokenizer)
     return tokenizer
 
 

@@ -7,11 +7,11 @@ from itertools import pairwise
 import regex
 
 from vanilla_transformer.inference.alignments import Link
+from vanilla_transformer.inference.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.text.protection import Range, find_protected, locate, mask, merge
 
 from .blocks import Block
 from .projection import CrossingSpansError, project, proportional_links
-from .sentence_splitter import SentenceSplitter, sentence_ranges
 
 # Return the translation of each text, and its alignment or None.
 Translate = Callable[[list[str]], Sequence[tuple[str, Sequence[tuple[int, int, int, int, float]] | None]]]

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.file_utils import decode_text
+from vanilla_transformer.inference.sentence_splitter import SentenceSplitter
 
 from .block_translator import BlockTranslator, Translate
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
-from .sentence_splitter import SentenceSplitter
 from .srt_format import SrtDocument
 from .xliff_format import XliffDocument
 from .xml_format import XmlDocument

@@ -58,7 +58,7 @@ def align_given(
     """Yield the words that each head aligns, for each pair in order, by forced decoding of its target."""
     sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
     spans = token_spans(tokenizer, sources), token_spans(tokenizer, targets)
-    encoded = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets)
+    encoded = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
     attentions = cross_attentions(model, *encoded, heads)
     for source, target, source_spans, target_spans, rows in zip(sources, targets, *spans, attentions, strict=True):
         links = [link_units(source, source_spans, target, target_spans, attention) for attention in rows]

@@ -1,6 +1,6 @@
 """Translate a corpus on one process, or on all processes that Accelerate started."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import torch
@@ -20,16 +20,19 @@ def translate_on_all_processes(
     progress_bar: bool | None = None,
     precision: str | None = None,
     compile: bool | str = "auto",
+    further_models: Mapping[str, Any] | None = None,
     **generate_kwargs: Any,
 ) -> list[str]:
     """Return the translations of all sentences, in order, on every process.
 
     Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
     sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
-    main process. See [`TranslationPipeline`] for `precision` and `compile`.
+    main process. See [`TranslationPipeline`] for `precision` and `compile`, and for `rerank_reverse`, which
+    `further_models` may hold.
     """
     state = process_state()
-    translate = TranslationPipeline(model, tokenizer, device=model.device, precision=precision, compile=compile)
+    options = {"precision": precision, "compile": compile, **(further_models or {})}
+    translate = TranslationPipeline(model, tokenizer, device=model.device, **options)
     answers = translate(
         list(sentences[state.process_index :: state.num_processes]),
         progress_bar=progress_bar if state.is_main_process else False,

@@ -8,8 +8,7 @@ from accelerate.utils import gather_object
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.inference.forced_decoding import score_tokens
-from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.inference.forced_decoding import encode_pairs, score_tokens
 
 from .decoding import interleave, process_state
 
@@ -56,15 +55,6 @@ def score_pairs(
 
 
 def _score(model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int) -> list[ScoredPair]:
-    sources, targets = _encode(model, tokenizer, pairs)
+    texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    sources, targets = encode_pairs(model, tokenizer, *texts)
     return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
-
-
-def _encode(model: Any, tokenizer: Any, pairs: Sequence[SentencePair]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the token ids of sources and targets, as the model was trained with them."""
-    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    if hasattr(model.config, "source_eos"):
-        return encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets)
-    if not pairs:
-        return [], []
-    return tokenizer(sources)["input_ids"], tokenizer(text_target=targets)["input_ids"]

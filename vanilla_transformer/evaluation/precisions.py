@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from transformers import DataCollatorForSeq2Seq
 
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenized_corpus import encode_pairs
 from vanilla_transformer.inference import TranslationPipeline
 from vanilla_transformer.inference.engine.precision import INT8, cast, measurable_precisions, round_to_int8
-from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .scores import score
 
@@ -88,8 +89,8 @@ def _divergence(model: Any, precision: str, tokenizer: Any, pairs: Sequence[tupl
     if precision == INT8:
         rounded = round_to_int8(rounded)
         rounded.model.encoder = exact.model.encoder  # as in the engine
-    sources, targets = (encode_sentences(tokenizer, side) for side in zip(*pairs, strict=True))
-    rows = [{"input_ids": source, "labels": target} for source, target in zip(sources, targets, strict=True)]
+    encoded = encode_pairs(tokenizer, [SentencePair(*pair) for pair in pairs])
+    rows = [{"input_ids": source, "labels": target} for source, target in encoded]
     total, count = 0.0, 0
     collate = DataCollatorForSeq2Seq(tokenizer)
     for start in range(0, len(rows), _BATCH_SIZE):

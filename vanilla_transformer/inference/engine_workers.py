@@ -29,9 +29,12 @@ from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
 from .engine.samples import split_seeds
 from .loading import load_pipeline
+from .sentence_splitter import SentenceOptions
 from .translation_pipeline import TranslationPipeline
+from .translations import split_options
 
 logger = logging.get_logger(__name__)
+Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name
 _LEAST, _MOST = 64, 512  # sentences that a worker gets at once
 
 
@@ -47,7 +50,7 @@ class WorkerPipeline(TranslationPipeline):
         loaded: A pipeline with the same model.
         workers: Processes, at most as many as the cores that this process may use.
         precision: See [`TranslationPipeline`].
-        dtype: See [`load_pipeline`].
+        loading: `dtype` and other arguments of [`load_pipeline`].
 
     Raises:
         ValueError: `workers` is out of range, or the precision is unknown.
@@ -60,7 +63,7 @@ class WorkerPipeline(TranslationPipeline):
         loaded: TranslationPipeline,
         workers: int,
         precision: str | None = None,
-        dtype: str | None = None,
+        **loading: Any,
     ):
         check_workers(workers)
         super().__init__(loaded.model, loaded.tokenizer, device="cpu", precision=precision)
@@ -68,7 +71,7 @@ class WorkerPipeline(TranslationPipeline):
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
-        self._task = partial(_translate_chunk, str(name), precision, dtype)
+        self._task = partial(_translate_chunk, str(name), precision, tuple(loading.items()))
 
     def close(self) -> None:
         """End the workers, even while they translate."""
@@ -79,6 +82,7 @@ class WorkerPipeline(TranslationPipeline):
         translations = dict[int, list[Any]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         futures = dict[Future, list[int]]()
+        _, options = split_options(SentenceOptions, options)
         options, seeds = split_seeds(options, sentences)
         try:
             for chunk in _split(order, self.workers):
@@ -111,7 +115,7 @@ def open_pipeline(
     workers: int | str = 1,
     precision: str | None = None,
     num_beams: int | None = None,
-    **loading: str | None,
+    **loading: Any,
 ) -> Iterator[TranslationPipeline]:
     """
     Yield the pipeline of a model: for one worker as [`load_pipeline`] returns it, else a [`WorkerPipeline`].
@@ -122,7 +126,7 @@ def open_pipeline(
     Args:
         workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
         num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
-        loading: `backend`, `device` and `dtype`, see [`load_pipeline`].
+        loading: `backend`, `device`, `dtype` and `rerank_reverse`, see [`load_pipeline`].
 
     Raises:
         ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU or not PyTorch's.
@@ -142,7 +146,8 @@ def open_pipeline(
     elif not on_cpu:
         raise ValueError(f"Workers translate on the CPU, but this process uses {model.device}. Use one worker.")
     else:
-        with closing(WorkerPipeline(name, translate, int(workers), precision, loading.get("dtype"))) as parallel:
+        of_workers = {key: value for key, value in loading.items() if key not in ("backend", "device")}
+        with closing(WorkerPipeline(name, translate, int(workers), precision, **of_workers)) as parallel:
             del translate
             yield parallel
 
@@ -224,14 +229,14 @@ def _end_with(lifeline: Connection) -> None:
 
 
 def _translate_chunk(
-    name: str, precision: str | None, dtype: str | None, sentences: list[str], batch_size: int, options: dict
+    name: str, precision: str | None, loading: Loading, sentences: list[str], batch_size: int, options: dict
 ) -> list[list[Any]]:
-    return _load(name, precision, dtype)._generate(sentences, batch_size, options, lambda count: None)
+    return _load(name, precision, loading)._generate(sentences, batch_size, options, lambda count: None)
 
 
 @lru_cache(maxsize=1)
-def _load(name: str, precision: str | None, dtype: str | None) -> TranslationPipeline:
-    return load_pipeline(name, precision=precision, device="cpu", dtype=dtype)
+def _load(name: str, precision: str | None, loading: Loading = ()) -> TranslationPipeline:
+    return load_pipeline(name, precision=precision, device="cpu", **dict(loading))
 
 
 __all__ = ["WorkerPipeline", "check_workers", "open_pipeline", "resolve_workers", "save_workers", "threads_of"]

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
 from .engine.device_copies import HostCopy, to_device
 from .engine.prefill import reads_padding
 
@@ -45,6 +47,17 @@ def score_tokens(
         (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
         results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
     return [results[index] for index in range(len(sizes))]
+
+
+def encode_pairs(
+    model: Any, tokenizer: Any, sources: Sequence[str], targets: Sequence[str]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the token ids of sources and targets, as the model was trained with them."""
+    if hasattr(model.config, "source_eos"):
+        return encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
+    if not sources:
+        return [], []
+    return tokenizer(list(sources))["input_ids"], tokenizer(text_target=list(targets))["input_ids"]
 
 
 @torch.inference_mode()
@@ -99,12 +112,12 @@ def plan_batches(
 def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
     """Return the log-probability of each label, `(B, T)`, given `(B, S)`, `(B, S)` and `(B, T)`."""
     previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
-    logits = _logits(model, ids, seen.long(), previous).float()  # (B, T, V)
+    logits = decoder_logits(model, ids, seen.long(), previous).float()  # (B, T, V)
     return logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2)
 
 
-def _logits(model: Any, ids: Tensor, mask: Tensor, previous: Tensor) -> Tensor:
-    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`."""
+def decoder_logits(model: Any, ids: Tensor, mask: Tensor | None, previous: Tensor) -> Tensor:
+    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in decoding."""
     if not reads_padding(model):
         return model(input_ids=ids, attention_mask=mask, decoder_input_ids=previous, use_cache=False).logits
     # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes step by step.
@@ -134,4 +147,4 @@ def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-__all__ = ["cross_attentions", "plan_batches", "score_tokens"]
+__all__ = ["cross_attentions", "decoder_logits", "encode_pairs", "plan_batches", "score_tokens"]

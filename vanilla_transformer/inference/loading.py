@@ -1,12 +1,12 @@
 """Load the translation pipeline of a model."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForSeq2SeqLM
 
 from .engine.precision import check_precision
-from .pretrained import load_pretrained, load_tokenizer
+from .pretrained import load_seq2seq, load_tokenizer
 from .translation_pipeline import TranslationPipeline
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -18,11 +18,12 @@ def load_pipeline(
     precision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
+    rerank_reverse: str | Path | None = None,
 ) -> TranslationPipeline:
     """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
 
     Args:
-        backend, precision: See [`TranslationPipeline`].
+        backend, precision, rerank_reverse: See [`TranslationPipeline`].
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: See [`check_dtype`]; by default the checkpoint's.
 
@@ -35,11 +36,12 @@ def load_pipeline(
         check_device(device)
     if dtype is not None:
         check_dtype(dtype, backend, precision)
+    options: dict[str, Any] = {"precision": precision, "device": device, "rerank_reverse": rerank_reverse}
     if backend is not None:
-        translate = TranslationPipeline(name, backend=backend, precision=precision, device=device)
+        translate = TranslationPipeline(name, backend=backend, **options)
     else:
-        model = load_pretrained(AutoModelForSeq2SeqLM, name, **({} if dtype is None else {"dtype": dtype}))
-        translate = TranslationPipeline(model, load_tokenizer(name), precision=precision, device=device)
+        model = load_seq2seq(name, "translates", **({} if dtype is None else {"dtype": dtype}))
+        translate = TranslationPipeline(model, load_tokenizer(name), **options)
     if precision is not None:
         translate([])  # fails now, not at the first text, if the model cannot decode with this precision
     return translate

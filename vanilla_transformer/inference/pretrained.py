@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
+    AutoModelForSeq2SeqLM,
     AutoTokenizer,
     GenerationConfig,
     PreTrainedConfig,
@@ -55,6 +56,23 @@ def load_config(name: str | Path) -> PreTrainedConfig:
         raise FileNotFoundError(
             f"There is no model folder {name}, and the Hub gives no such model: {error}"
         ) from error
+
+
+def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:
+    """Load a model with an encoder and a decoder, as [`load_pretrained`] does.
+
+    Args:
+        purpose: What only such a model does, for the error: `"scores translations"`.
+        kwargs: Passed to `from_pretrained`.
+
+    Raises:
+        ValueError: It is another model.
+    """
+    config = load_config(name)
+    if not config.is_encoder_decoder:
+        found = f"{name} is a {config.model_type} model"
+        raise ValueError(f"A model with an encoder and a decoder {purpose}, but {found}.")
+    return load_pretrained(AutoModelForSeq2SeqLM, name, **kwargs)
 
 
 def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -> Model:

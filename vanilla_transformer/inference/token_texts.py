@@ -33,10 +33,18 @@ def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
             done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
 
 
+def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
+    """Return the text that a token adds to the tokens before it: empty if it has only a part of a character."""
+    if token in tokenizer.all_special_ids:
+        return tokenizer.convert_ids_to_tokens(token)
+    shorter, longer = (tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token]))
+    return longer.rstrip("\N{REPLACEMENT CHARACTER}")[len(shorter.rstrip("\N{REPLACEMENT CHARACTER}")) :]
+
+
 def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:
     """Return `{"text": …, "log_probability": …}` for each token."""
     rows = zip(token_texts(tokenizer, ids), log_probabilities, strict=True)
     return [{"text": text, "log_probability": value} for text, value in rows]
 
 
-__all__ = ["token_entries", "token_texts"]
+__all__ = ["next_token_text", "token_entries", "token_texts"]

@@ -1,10 +1,12 @@
 """The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.generation_vanilla_transformer import closest
-from vanilla_transformer.pipeline_vanilla_transformer import Segment
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
 from .alignments import Link, align, token_spans
@@ -15,6 +17,8 @@ from .engine.hypothesis import Hypothesis
 from .engine.samples import share_seed, split_seeds
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
+from .reranking import Reranker, RerankOptions
+from .sentence_splitter import SentenceOptions, split_line
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
 
@@ -42,8 +46,15 @@ class TranslationPipeline(CarriedTranslationPipeline):
     a text has the same ones alone and in any batch, and others where it is repeated in the call. An [`Engine`]
     decodes these calls, too.
 
+    A call with `split_sentences=True` translates each sentence of a line by itself and puts them together with the
+    white space between them. `sentence_splitter` replaces sentencex, which knows abbreviations: a function that
+    returns the sentences of a text in order, or the name of one. See [`SentenceOptions`].
+
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
+
+    With `rerank_reverse`, the n-best list of `num_beams` is ordered by a score to which a model of the other direction
+    and the length contribute, by `rerank_reverse_weight` and `rerank_length_weight`. See [`reranking`].
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
@@ -51,6 +62,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             `"int8"` (by torchao) or `"auto"` (the fastest that was measured to be accurate enough), see [`Engine`].
             Requests that the engine does not decode, such as a repetition penalty, raise a `ValueError`.
         compile (`bool` or `str`): See [`Engine`].
+        rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction.
 
     Raises:
         ValueError: The backend, the precision or `compile` is unknown.
@@ -69,16 +81,21 @@ class TranslationPipeline(CarriedTranslationPipeline):
         backend: str | None = None,
         precision: str | None = None,
         compile: bool | str = "auto",
+        rerank_reverse: str | Path | None = None,
         **kwargs: Any,
     ):
         self._engines = EnginePool(precision, compile)
         if backend is not None:
+            if rerank_reverse is not None:
+                hint = f"but `backend` is {backend!r}. Leave one of them out."
+                raise ValueError(f"Reranking by `rerank_reverse` needs the scores of PyTorch's engine, {hint}")
             if backend not in self.backends:
                 known = ", ".join(["None", *map(repr, self.backends)])
                 raise ValueError(f"`backend` must be one of {known}, got {backend!r}.")
             model, tokenizer = self.backends[backend](model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
+        self._reranker = None if rerank_reverse is None else Reranker.load(rerank_reverse, self.model.device)
 
     def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
         defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
@@ -86,10 +103,27 @@ class TranslationPipeline(CarriedTranslationPipeline):
         seeded = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
         return super().__call__(inputs, *args, **kwargs | seeded)
 
+    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
+        splitter = split_options(SentenceOptions, options)[0].splitter()
+        if splitter is None:
+            return super()._split(texts, options)
+        return [[part for line in split_lines(text) for part in split_line(line, splitter)] for text in texts]
+
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        _, options = split_options(SentenceOptions, options)
         risk, options = split_options(RiskOptions, options)
+        rerank, options = split_options(RerankOptions, options)
+        if self._reranker is not None:
+            if risk.mbr is not None:
+                raise ValueError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
+            decode = partial(self._decode, sentences, batch_size, report=report)
+            return self._rerank(self._reranker, rerank, sentences, options, decode)
+        rerank.check_unused()
         if risk.mbr is not None:
             return self._decode_by_risk(risk, sentences, batch_size, options, report)
+        return self._decode(sentences, batch_size, options, report)
+
+    def _decode(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
         required_by = returned.requested() or ("seed" if seeds else None)
@@ -103,11 +137,27 @@ class TranslationPipeline(CarriedTranslationPipeline):
     ) -> list[list[Any]]:
         """Return the translation of each sentence with the highest expected utility among candidates."""
         wanted = risk.candidate_options(options)
-        found = self._generate(sentences, batch_size, wanted, report)
+        found = self._decode(sentences, batch_size, wanted, report)
         chosen = [choose(candidates, str(risk.mbr), not wanted.get("do_sample")) for candidates in found]
         if not split_options(ReturnOptions, options)[0].requested():
             chosen = [each.text if isinstance(each, Translation) else each for each in chosen]
         return [[each] for each in chosen]
+
+    def _rerank(
+        self, reranker: Reranker, rerank: RerankOptions, sentences: list[str], options: dict, decode: Callable
+    ) -> list[list[Any]]:
+        """Return the best translations of each sentence, by the score of [`reranking`].
+
+        Args:
+            decode: Returns the candidates of each sentence, given the options of a request.
+        """
+        configs = options.get("generation_config"), self.model.generation_config
+        levels = [options, *(vars(config) for config in configs if config is not None)]
+        count, beams = self._num_return_sequences(options), closest(levels, "num_beams") or 1
+        found = decode(rerank.candidate_options(options, beams, count))
+        best = [ranked[:count] for ranked in reranker.rerank(sentences, found, rerank.weights)]
+        is_detailed = split_options(ReturnOptions, options)[0].requested()
+        return best if is_detailed else [[each.text for each in ranked] for ranked in best]
 
     def _generate_by(
         self,

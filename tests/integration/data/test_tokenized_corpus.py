@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from transformers import PreTrainedTokenizer
 
+from tests.m2m_100_models import build_nllb_tokenizer
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import (
     EncodedPairs,
@@ -83,9 +84,9 @@ def test_encoded_pairs_pickle_without_their_tokens(texts, encode, tmp_path):
 def test_encode_texts_cached_tokenizes_once(texts, encode, tmp_path):
     calls = []
 
-    def counted(sentences):
+    def counted(sentences, as_target=False):
         calls.append(len(sentences))
-        return encode(sentences)
+        return encode(sentences, as_target)
 
     first = encode_texts_cached(texts, "text", counted, "tokenizer", tmp_path, 1)
     assert calls == [len(PAIRS)] * 2  # both sides
@@ -142,3 +143,13 @@ def test_hash_file_depends_on_the_content_alone(tmp_path):
 
 def test_hash_json_ignores_the_order_of_keys():
     assert hash_json({"a": 1, "b": [None]}) == hash_json({"b": [None], "a": 1}) != hash_json({"a": 1, "b": []})
+
+
+def test_encode_pairs_marks_each_side_with_its_language():
+    tokenizer = build_nllb_tokenizer()
+    before = hash_tokenizer(tokenizer)
+    tokenizer.src_lang, tokenizer.tgt_lang = "eng_Latn", "deu_Latn"
+    (pair,) = encode_pairs(tokenizer, [SentencePair("Grass", "Grass")])
+    assert tokenizer.convert_ids_to_tokens([pair.source[0], pair.target[0]]) == ["eng_Latn", "deu_Latn"]
+    assert pair.source[1:] == pair.target[1:] and pair.target[-1] == tokenizer.eos_token_id
+    assert hash_tokenizer(tokenizer) != before

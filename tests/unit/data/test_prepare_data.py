@@ -41,9 +41,9 @@ def prepare(tiny_tokenizer, monkeypatch):
     def call(data, tokenizer=tiny_tokenizer, cache_dir=None):
         calls = []
 
-        def encode(texts):
+        def encode(texts, as_target=False):
             calls.append(len(texts))
-            return encode_sentences(tokenizer, texts)
+            return encode_sentences(tokenizer, texts, as_target)
 
         corpus = tokenize(load_texts(data, cache_dir), tokenizer, seed=0, encode=encode)
         return corpus, bool(calls)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.fake_translation import reverse, shout, without_alignment
 from vanilla_transformer.documents import translate_document
-from vanilla_transformer.documents.sentence_splitter import AbbreviationSplitter, find_splitter, sentence_ranges
+from vanilla_transformer.inference.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.text.protection import find_masks, find_protected
 
 SPLIT = AbbreviationSplitter()
@@ -89,21 +89,6 @@ def test_translate_document_names_the_mistake(format, text, message):
     with pytest.raises(ValueError, match="^[^\n]*$") as caught:
         translate_document(text, format, shout, SPLIT)
     assert message in str(caught.value)
-
-
-def test_abbreviation_splitter_keeps_titles_together():
-    assert SPLIT("Dr. Smith slept. He woke up.") == ["Dr. Smith slept.", "He woke up."]
-    assert find_splitter("simple")("Dr. Smith slept.") == ["Dr.", "Smith slept."]
-    assert find_splitter("textwrap:wrap")("One. Two.") == ["One. Two."]
-    with pytest.raises(ValueError, match="sentence_splitter"):
-        find_splitter("nowhere:split")
-
-
-def test_sentence_ranges_rejects_a_splitter_that_changes_text():
-    assert sentence_ranges(" a. b.", lambda text: ["a.", "b."]) == [(1, 3), (4, 6)]
-    for wrong in (["b.", "a."], ["a."], ["a.", "B."]):
-        with pytest.raises(ValueError, match="in order and unchanged"):
-            sentence_ranges(" a. b.", lambda text, wrong=wrong: wrong)
 
 
 def test_find_protected_finds_what_models_break():

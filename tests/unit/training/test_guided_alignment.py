@@ -73,6 +73,7 @@ def recipe_words(**changes):
     ("changes", "text"),
     [
         ({"bpe_dropout": 0.1}, "without `bpe_dropout`"),
+        ({"augment": "{inline_terms: 0.1}"}, "without `augment`"),
         ({"stream": True}, "without `stream`"),
         ({"drop_empty": True}, "without `drop_empty`"),
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),

@@ -1,0 +1,77 @@
+"""`explain` writes a page, or one line for each mistake and no file."""
+
+import pytest
+
+from tests.tiny import tiny_causal_lm, tiny_masked_lm
+from vanilla_transformer.cli import main
+from vanilla_transformer.evaluation.explanation import explanation
+from vanilla_transformer.file_utils import save_model_folder
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    return str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+def test_explain_writes_a_page_and_prints_the_translation(folder, tmp_path, capsys):
+    output = tmp_path / "new" / "page.html"
+    assert main(["translate", folder, "Two dogs.", "--num_beams", "2"]) == 0
+    translation = capsys.readouterr().out
+    for _ in range(2):  # as other commands, it replaces its file
+        assert main(["explain", folder, "Two dogs.", "--output", str(output), "--num_beams", "2"]) == 0
+        assert capsys.readouterr().out == f"{translation}The page is {output}.\n"
+    page = output.read_text()
+    assert page.startswith("<!doctype html>") and "<title>model: a translation explained</title>" in page
+    assert [path.name for path in output.parent.iterdir()] == ["page.html"]
+
+
+def refusal(arguments, capsys):
+    assert main(["explain", *arguments]) == 2
+    output = capsys.readouterr()
+    (error,) = [line for line in output.err.splitlines() if line.startswith("error: ")]
+    assert output.out == ""
+    return error
+
+
+@pytest.mark.parametrize("model", [tiny_causal_lm, tiny_masked_lm])
+def test_explain_refuses_models_without_encoder_and_decoder(model, tiny_tokenizer, tmp_path, capsys):
+    other = str(save_model_folder(model(), tiny_tokenizer, tmp_path / "other"))
+    error = refusal([other, "A man.", "--output", f"{tmp_path}/page.html"], capsys)
+    assert "A model with an encoder and a decoder can be explained, but" in error
+
+
+@pytest.mark.parametrize(
+    ("words", "flags", "message"),
+    [
+        ([], [], "Give the folder (or Hub name) of a model and one sentence in quotes, got 1 words."),
+        (["A", "man."], [], "one sentence in quotes, got 3 words."),
+        ([""], [], "The text must have a word at least, but it is empty."),
+        (["A man."], ["--output", "."], "The page must go to a file, but . is a folder."),
+        (["A man."], ["--output", "setup.py/page.html"], "setup.py"),
+        (["A man."], ["--num_beams", "0"], "`num_beams` must be an integer of 1 or more, got 0."),
+        (["A man."], ["--max_new_tokens", "0"], "`max_new_tokens` must be"),
+        (["A man."], ["--device", "toaster"], "`device` must be one that this machine has"),
+        (["A man."], ["--translation", " "], "The translation must have a word at least"),
+    ],
+)
+def test_explain_names_a_mistake(words, flags, message, folder, tmp_path, capsys):
+    output = tmp_path / "page.html"
+    assert message in refusal([folder, *words, "--output", str(output), *flags], capsys)
+    assert not output.exists()
+
+
+def test_explain_needs_an_output(folder, capsys):
+    assert "output" in refusal([folder, "A man."], capsys)
+
+
+def test_explain_leaves_the_old_page_if_it_is_interrupted(folder, tmp_path, capsys, monkeypatch):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(explanation, "record_search", interrupt)
+    output = tmp_path / "pages" / "page.html"
+    output.parent.mkdir()
+    output.write_text("old")
+    assert main(["explain", folder, "A man.", "--output", str(output)]) == 130
+    assert output.read_text() == "old" and [path.name for path in output.parent.iterdir()] == ["page.html"]
+    assert "Interrupted." in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""Training pairs are augmented with inline terms and placeholders, as translation uses them."""
+
+from random import Random
+
+import pytest
+
+from tests.tiny import tiny_tokenizer
+from vanilla_transformer.data.arguments import Augmentations
+from vanilla_transformer.data.augmentation import (
+    MASKS,
+    add_augmentation_tokens,
+    insert_inline_terms,
+    insert_placeholders,
+)
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.data.lexicon import fit_lexicon
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.text.inline_terms import TERM_TOKENS, knows_inline_terms
+from vanilla_transformer.text.protection import find_masks
+
+PAIR = SentencePair("The small dog sleeps.", "Der kleine Hund schläft.")
+LEXICON = {
+    "small": {"klein": "kleine", "kleine": "kleine", "kleinen": "kleine"},
+    "dog": {"Hund": "Hund", "Hundes": "Hund"},
+    "cat": {"Katze": "Katze"},
+}
+
+
+def augmented(pair, times=200, lexicon=LEXICON):
+    return {insert_inline_terms(pair, Random(seed), lexicon).source for seed in range(times)}
+
+
+def test_insert_inline_terms_annotates_hides_and_joins_terms():
+    found = augmented(PAIR)
+    assert "The small <term> dog <trans> Hund </term> sleeps." in found
+    assert "The small <term> <trans> Hund </term> sleeps." in found
+    assert "The <term> small dog <trans> kleine Hund </term> sleeps." in found
+    assert "The <term> small <trans> kleine </term> <term> dog <trans> Hund </term> sleeps." in found
+    assert PAIR.source not in found
+
+
+def test_insert_inline_terms_gives_the_most_likely_form():
+    pair = SentencePair("The tail of the dog.", "Der Schwanz des Hundes.")
+    assert augmented(pair) == {
+        "The tail of the <term> dog <trans> Hund </term>.",
+        "The tail of the <term> <trans> Hund </term>.",
+    }
+
+
+def test_insert_inline_terms_leaves_pairs_without_clear_terms():
+    for target in ("Der Kater schläft.", "Hund, Hund!", "Hund Hundes."):
+        assert augmented(SentencePair("The dog.", target), times=3) == {"The dog."}
+    assert augmented(SentencePair("Dog, dog!", "Der Hund."), times=3) == {"Dog, dog!"}
+
+
+def test_insert_placeholders_masks_what_both_sides_have():
+    pair = SentencePair("Anna paid 1,250 at https://a.b/c to Max.", "An Max zahlte Anna 1,250 bei https://a.b/c.")
+    source, target = insert_placeholders(pair, Random(0))
+    first, amount, url, last = [word.rstrip(".") for word in source.split() if word.startswith("<")]
+    assert source == f"{first} paid {amount} at {url} to {last}." and len({first, amount, url, last}) == 4
+    assert target == f"An {last} zahlte {first} {amount} bei {url}."
+    assert insert_placeholders(PAIR, Random(0)) == PAIR
+    other = SentencePair("It costs 1,250.", "Es kostet 1.250.")
+    assert insert_placeholders(other, Random(0)) == other
+
+
+def test_add_augmentation_tokens_adds_each_token_once():
+    tokenizer = tiny_tokenizer()
+    size = len(tokenizer)
+    add_augmentation_tokens(tokenizer, Augmentations())
+    assert len(tokenizer) == size and not knows_inline_terms(tokenizer)
+    for _ in range(2):
+        add_augmentation_tokens(tokenizer, Augmentations(inline_terms=0.1, placeholders=0.1))
+    assert len(tokenizer) == size + len(TERM_TOKENS) + len(MASKS)
+    assert knows_inline_terms(tokenizer) and find_masks(tokenizer) == list(MASKS)
+    text = "A <term> man <trans> Mann </term> and <ph0>, <ph7>."
+    tokens = tokenizer.convert_ids_to_tokens(tokenizer(text)["input_ids"])
+    assert set(TERM_TOKENS) <= set(tokens)
+    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == "A man Mann and <ph0>, <ph7>."
+    assert tokenizer.tokenize("man") == tokenizer.tokenize("<term> man </term>")[1:-1]
+
+
+def test_fit_lexicon_finds_content_words_and_their_forms():
+    lexicon = fit_lexicon(read_demo_corpus("train", 1500))
+    assert {word: lexicon[word] for word in ("dog", "dogs")} == {"dog": {"Hund": "Hund"}, "dogs": {"Hunde": "Hunde"}}
+    assert set(lexicon["red"]) == {"rote", "roten"} and len(set(lexicon["red"].values())) == 1
+    assert "the" not in lexicon
+
+
+@pytest.mark.parametrize("pairs", [[], [PAIR], [SentencePair("dog", ""), *[SentencePair("", "Hund")] * 20]])
+def test_fit_lexicon_finds_nothing_in_little_text(pairs):
+    assert fit_lexicon(pairs) == {}

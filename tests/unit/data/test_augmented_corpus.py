@@ -1,0 +1,98 @@
+"""An augmented corpus changes a share of its pairs in each epoch, and the same ones in the same epoch."""
+
+import pytest
+
+from tests.tiny_runs import flags
+from vanilla_transformer.data.demo_corpus import write_demo_corpus
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
+from vanilla_transformer.training.arguments import parse_recipe
+
+BOTH = '{"inline_terms": 0.3, "placeholders": 0.5}'
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo")
+    write_demo_corpus(folder, train=200, validation=5, test=5)
+    for name in ("train", "validation"):
+        (folder / f"{name}.en").rename(folder / f"{name}.a")
+        (folder / f"{name}.de").rename(folder / f"{name}.b")
+    return folder
+
+
+def opened(texts, **changes):
+    options = {"cache_dir": texts / "cache", "augment": BOTH, "max_tokens": 400} | changes
+    loaded = load_texts(parse_recipe(flags(texts, texts / "out", **options)).data)
+    tokenizer = load_or_train_tokenizer(loaded)
+    return tokenize(loaded, tokenizer, seed=0), tokenizer
+
+
+def ids(pairs):
+    return [tuple(pairs[number]) for number in range(len(pairs))]
+
+
+def decoded(tokenizer, pairs):
+    return [tuple(tokenizer.decode([*side[:-1]]) for side in pair) for pair in pairs]
+
+
+def with_tokens(corpus, pairs):
+    rows = corpus.texts.select(pairs.rows)
+    return [number for number, text in enumerate(rows["source"]) if "<term>" in text or "<ph" in text]
+
+
+def test_augmented_corpus_epochs_depend_on_their_number(texts):
+    (one, _), (other, _) = opened(texts), opened(texts)
+    first, second = ids(one.epoch(0)), ids(one.epoch(1))
+    assert first != second and len(first) == len(second) == 200
+    assert ids(other.epoch(1)) == second  # without having been at the first
+    assert ids(one.epoch(0)) == first
+
+
+def test_augmented_corpus_changes_its_share_and_keeps_the_rest(texts):
+    corpus, _ = opened(texts, augment='{"inline_terms": 0.3}')
+    plain = ids(corpus.plain.epoch(0))
+    found = corpus.epoch(0)
+    changed = with_tokens(corpus, found)
+    assert 30 < len(changed) < 80
+    for number, pair in enumerate(ids(found)):
+        assert (pair != plain[number]) == (number in changed)
+        assert pair[1] == plain[number][1]
+
+
+def test_augmented_corpus_texts_are_the_text_of_its_pairs(texts):
+    corpus, tokenizer = opened(texts)
+    pairs = corpus.epoch(2)
+    rows = corpus.texts.select(pairs.rows)
+    for (source, target), text, expected in zip(
+        decoded(tokenizer, pairs), rows["source"], rows["target"], strict=True
+    ):
+        assert source.replace(" ", "") == text.replace(" ", "") and target == expected
+    assert pairs.source_lengths.tolist() == [len(source) for source, _ in ids(pairs)]
+
+
+def test_augmented_corpus_keeps_pairs_that_would_become_too_long(texts):
+    corpus, _ = opened(texts)
+    limit = int(max(corpus.plain.epoch(0).source_lengths.max(), corpus.plain.epoch(0).target_lengths.max()))
+    assert corpus.epoch(0).source_lengths.max() > limit
+    bounded, _ = opened(texts, max_tokens=limit)
+    assert bounded.epoch(0).source_lengths.max() <= limit
+
+
+def test_augmented_corpus_is_segmented_by_bpe_dropout(texts):
+    corpus, tokenizer = opened(texts, bpe_dropout=0.3)
+    pairs = corpus.epoch(1)
+    changed = with_tokens(corpus, pairs)
+    whole = {tokenizer.convert_tokens_to_ids(token) for token in tokenizer.get_added_vocab()}
+    assert changed and all(whole & set(pairs[number].source) for number in changed)
+
+
+def test_augmented_corpus_draws_from_windows_of_a_stream(texts):
+    (one, _), (other, _) = (opened(texts, stream=True, stream_window=80) for _ in range(2))
+    first, second = ids(one.epoch(0)), ids(one.epoch(1))
+    assert with_tokens(one, one.epoch(1)) and ids(other.epoch(1)) == second and ids(one.epoch(0)) == first
+
+
+def test_augmented_corpus_needs_terms_to_annotate(corpus):
+    with pytest.raises(ValueError, match="^`inline_terms` of `augment` must be given for text whose words have"):
+        opened(corpus, augment='{"inline_terms": 0.3}')

@@ -1,0 +1,113 @@
+"""Augment a training pair: write wanted translations into its source, or put placeholders on both sides."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+from typing import NamedTuple
+
+import regex
+from transformers import PreTrainedTokenizerBase
+
+from vanilla_transformer.text.glossary import Match
+from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
+from vanilla_transformer.text.protection import find_protected, locate, mask, merge
+from vanilla_transformer.text_units import split_units
+
+from .arguments import Augmentations
+from .lexicon import Lexicon
+from .readers import SentencePair
+
+# Tokens of placeholders. They are not special, so they appear in the text of a translation.
+MASKS = tuple(f"<ph{number}>" for number in range(8))
+_NAME = regex.compile(r"(?<!\w)\p{Lu}[\p{L}\p{M}]+(?!\w)")
+# Probabilities: that a term is annotated, that its words are hidden, and that it is joined with the next one.
+_ANNOTATED, _HIDDEN, _JOINED = 0.5, 0.5, 0.5
+
+
+class _AlignedTerm(NamedTuple):
+    """Words of a source and their translation: where they are, and the form of the translation that is annotated."""
+
+    start: int
+    end: int
+    target_start: int
+    target_end: int
+    form: str
+
+
+def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: Augmentations) -> None:
+    """Add the tokens of augmented text that the vocabulary lacks."""
+    known = tokenizer.get_added_vocab().keys()
+    if augmentations.inline_terms and not known >= set(TERM_TOKENS):
+        tokenizer.add_special_tokens({"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False)
+    if augmentations.placeholders:
+        tokenizer.add_tokens([token for token in MASKS if token not in known])
+
+
+def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon) -> SentencePair:
+    """
+    Annotate some terms of a pair whose translation is in its target.
+
+    The annotation is the most likely form of the translation, which may be another one than in the target: so a model
+    learns to inflect it. Neighbors whose translations are neighbors may be annotated as one term.
+    """
+    terms = list(_join(pair, _find_terms(pair, lexicon), random))
+    if not terms:
+        return pair
+    chosen = [term for term in terms if random.random() < _ANNOTATED] or [random.choice(terms)]
+    hidden = {number for number in range(len(chosen)) if random.random() < _HIDDEN}
+    matches = [Match(term.start, term.end, term.form) for term in chosen]
+    return SentencePair(annotate(pair.source, matches, hidden).text, pair.target)
+
+
+def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:
+    """Replace numbers, URLs, names and so on that both sides have by placeholders, the same ones on both sides."""
+    source, target = pair
+    ranges = merge([*find_protected(source), *(match.span() for match in _NAME.finditer(source))])
+    counts = Counter(source[start:end] for start, end in ranges)
+    shared = {text for text, count in counts.items() if locate([text] * count, target) is not None}
+    kept = [(start, end) for start, end in ranges if source[start:end] in shared][: len(MASKS)]
+    found = locate([source[start:end] for start, end in kept], target)
+    if not found:
+        return pair
+    masks = random.sample(MASKS, len(kept))
+    order = sorted(range(len(found)), key=found.__getitem__)
+    masked, _ = mask(target, [found[index] for index in order], [masks[index] for index in order])
+    return SentencePair(mask(source, kept, masks)[0], masked)
+
+
+def _find_terms(pair: SentencePair, lexicon: Lexicon) -> list[_AlignedTerm]:
+    """Return the words that the lexicon translates by a word of the target. Both are on their side once."""
+    targets = _words_by_form(pair.target, casefold=False)
+    found = []
+    for word, places in _words_by_form(pair.source, casefold=True).items():
+        forms = lexicon.get(word, {})
+        there = [form for form in forms if len(targets.get(form, ())) == 1]
+        if len(places) == 1 and len(there) == 1:
+            found.append(_AlignedTerm(*places[0], *targets[there[0]][0], forms[there[0]]))
+    return sorted(found)
+
+
+def _words_by_form(text: str, casefold: bool) -> dict[str, list[tuple[int, int]]]:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for start, end in split_units(text):
+        word = text[start:end]
+        found.setdefault(word.casefold() if casefold else word, []).append((start, end))
+    return found
+
+
+def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> list[_AlignedTerm]:
+    """Join some terms that are neighbors in both texts. The translation of several words is annotated as it is."""
+    joined = list(terms[:1])
+    for before, term in pairwise(terms):
+        gaps = pair.source[before.end : term.start], pair.target[before.target_end : term.target_start]
+        if all(map(re.compile(r"\s+").fullmatch, gaps)) and random.random() < _JOINED:
+            first = joined.pop()
+            form = pair.target[first.target_start : term.target_end]
+            term = _AlignedTerm(first.start, term.end, first.target_start, term.target_end, form)
+        joined.append(term)
+    return joined
+
+
+__all__ = ["MASKS", "add_augmentation_tokens", "insert_inline_terms", "insert_placeholders"]

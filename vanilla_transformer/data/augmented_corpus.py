@@ -1,0 +1,137 @@
+"""A corpus with another random share of its pairs augmented in each epoch."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import datasets
+import numpy as np
+
+from vanilla_transformer.file_utils import cached_folder
+
+from .arguments import Augmentations
+from .augmentation import insert_inline_terms, insert_placeholders
+from .cleaning import Overlap
+from .corpus import Corpus
+from .lexicon import Lexicon, fit_lexicon
+from .readers import SentencePair
+from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
+
+# Return an augmented pair, or the same pair if there is nothing to augment.
+Augment = Callable[[SentencePair, Random], SentencePair]
+
+_FORMAT = 1  # of the cached lexicon; another number invalidates all older entries
+_LEXICON_PAIRS = 50_000  # at the start of the training text
+_LEXICON_FILE = "lexicon.json"
+
+
+class AugmentedCorpus(Corpus):
+    """
+    The pairs of another corpus, some of them augmented: a function of seed, epoch and the pair's index in it.
+
+    The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented than are drawn.
+    Only augmented pairs are tokenized again.
+
+    Args:
+        plain (`Corpus`): The corpus without augmentation.
+        augment: Functions with the share of the pairs for which each is drawn. A pair may get several, in this order.
+        encode: Returns the token ids of texts.
+        seed (`int`): Seed of all draws.
+        max_tokens (`int`): A pair with a side that would become longer stays as it is.
+    """
+
+    def __init__(self, plain: Corpus, augment: Mapping[Augment, float], encode: Encode, seed: int, max_tokens: int):
+        self.plain = plain
+        self.augment = augment
+        self.encode = encode
+        self.seed = seed
+        self.max_tokens = max_tokens
+        self.report = plain.report
+        self._last: tuple[int, EncodedPairs] | None = None
+
+    def epoch(self, number: int) -> EncodedPairs:
+        if self._last is None or self._last[0] != number:
+            self._last = None  # two epochs would need twice the memory
+            self._last = number, self._augment(self.plain.epoch(number), number)
+        return self._last[1]
+
+    @property
+    def overlaps(self) -> dict[str, Overlap]:
+        return self.plain.overlaps
+
+    @property
+    def max_source_length(self) -> int:
+        return self.plain.max_source_length
+
+    def _augment(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
+        """Return the pairs of an epoch, in which the changed ones are rows behind the plain table."""
+        self.texts = self.plain.texts
+        changed = self._change_texts(pairs, epoch)
+        if not changed:
+            return pairs
+        columns = {name: [row[name] for row in changed.values()] for name in self.texts.column_names}
+        texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
+        encoded = EncodedPairs(TokenTable(encode_texts(texts, self.encode, num_proc=1)))
+        kept = np.maximum(encoded.source_lengths, encoded.target_lengths) <= self.max_tokens
+        rows = pairs.rows.copy()
+        rows[np.array(list(changed))[kept]] = len(pairs.table) + np.flatnonzero(kept)
+        self.texts = datasets.concatenate_datasets([self.texts, texts])
+        table = datasets.concatenate_datasets([pairs.table.dataset, encoded.table.dataset])
+        return EncodedPairs(TokenTable(table), rows)
+
+    def _change_texts(self, pairs: EncodedPairs, epoch: int) -> dict[int, dict]:
+        """Return the texts of the pairs that augmentation changes, by their index in the epoch."""
+        shares = np.array(list(self.augment.values()))
+        drawn = np.random.default_rng((self.seed, epoch, 1)).random((len(pairs), len(shares))) < shares
+        indices = np.flatnonzero(drawn.any(axis=1))
+        changed = {}
+        for index, row in zip(indices.tolist(), self.texts.select(pairs.rows[indices]), strict=True):
+            pair = before = SentencePair(row["source"], row["target"])
+            random = Random(f"{self.seed} {epoch} augment {index}")
+            for function, is_drawn in zip(self.augment, drawn[index], strict=True):
+                pair = function(pair, random) if is_drawn else pair
+            if pair != before:
+                changed[index] = row | {"source": pair.source, "target": pair.target}
+        return changed
+
+
+def find_augmentations(
+    augmentations: Augmentations, texts: datasets.Dataset, key: str, cache_dir: Path
+) -> dict[Augment, float]:
+    """
+    Return the functions of a recipe's augmentations with their shares.
+
+    Args:
+        texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
+
+    Raises:
+        OSError: The cache cannot be written.
+        ValueError: There are no terms to annotate.
+    """
+    found: dict[Augment, float] = {}
+    if augmentations.placeholders:
+        found[insert_placeholders] = augmentations.placeholders
+    if augmentations.inline_terms:
+        lexicon = _load_lexicon(texts, key, cache_dir)
+        if not lexicon:
+            rule = "must be given for text whose words have reliable translations, but none of its words has one"
+            raise ValueError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
+        found[partial(insert_inline_terms, lexicon=lexicon)] = augmentations.inline_terms
+    return found
+
+
+def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon:
+    """Return the lexicon of a text, and fit it only if the cache does not hold it."""
+
+    def write(folder: Path) -> None:
+        some = texts.select(range(min(len(texts), _LEXICON_PAIRS)))
+        lexicon = fit_lexicon(list(map(SentencePair, some["source"], some["target"])))
+        (folder / _LEXICON_FILE).write_text(json.dumps(lexicon, ensure_ascii=False), encoding="utf-8")
+
+    folder = cached_folder(cache_dir, f"lexicon-{hash_json(_FORMAT, key, _LEXICON_PAIRS)}", write)
+    return json.loads((folder / _LEXICON_FILE).read_text(encoding="utf-8"))
+
+
+__all__ = ["AugmentedCorpus", "find_augmentations"]

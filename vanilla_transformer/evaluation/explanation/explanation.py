@@ -1,0 +1,188 @@
+"""
+The data of an explanation: a translation, the attention of all heads, runners-up and the recorded search.
+
+Letters in shapes: S source length, T target length, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vanilla_transformer.inference.forced_decoding import decoder_logits
+from vanilla_transformer.inference.search.recorded_search import Candidate, RecordedSearch, record_search
+from vanilla_transformer.inference.token_texts import next_token_text, token_texts
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+MOST_TOKENS = 100  # of a source or a translation: more make a page that is slow and hard to read
+_ALTERNATIVES = 5
+_PART = "Explain one of its sentences."
+
+
+class TokenChoice(NamedTuple):
+    """
+    A token of the translation, and the most likely ones at its place.
+
+    Attributes:
+        probability: Given the source and the tokens before.
+        rank: 1 if no token was more likely.
+        alternatives: The text and the probability of the most likely other tokens, best first.
+    """
+
+    text: str
+    probability: float
+    rank: int
+    alternatives: list[tuple[str, float]]
+
+
+class Attention(NamedTuple):
+    """
+    The weights of all heads of one kind of attention.
+
+    Attributes:
+        kind: `"cross"`, `"encoder"` or `"decoder"`.
+        weights: `(layers, heads, T or S, S or T)`, where each row sums to 1; None if the model computes none.
+    """
+
+    kind: str
+    weights: Tensor | None
+
+
+class Node(NamedTuple):
+    """A candidate of the search, with the place of its parent among the candidates of the step before."""
+
+    parent: int
+    text: str
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """
+    How a model translates one sentence.
+
+    Attributes:
+        source, translation: Texts.
+        is_forced: The translation was given; the search may have found another one.
+        source_tokens: The text of each source token.
+        target_tokens: The tokens of the translation.
+        attentions: Of the three kinds.
+        steps: The candidates of each step of the search, best first.
+        hypotheses: The text and the score of each translation that the search found, best first.
+        places: Where each of these is in `steps`: the step and the place in it.
+        num_beams: Of the search.
+    """
+
+    source: str
+    translation: str
+    is_forced: bool
+    source_tokens: list[str]
+    target_tokens: list[TokenChoice]
+    attentions: list[Attention]
+    steps: list[list[Node]]
+    hypotheses: list[tuple[str, float]]
+    places: list[tuple[int, int]]
+    num_beams: int
+
+
+def explain(model: Any, tokenizer: Any, text: str, translation: str | None = None, **options: Any) -> Explanation:
+    """
+    Explain the translation of one sentence. The model's attention implementation becomes `"eager"`.
+
+    Args:
+        model: A sequence-to-sequence model of this package, in evaluation mode.
+        translation: Explain this one instead of the one that the search finds.
+        options: Keyword arguments of `generate()` for greedy or beam search.
+
+    Raises:
+        ValueError: A text is empty, has several lines or more than `MOST_TOKENS` tokens, or the options ask for
+            sampling.
+    """
+    source, text = _encode(tokenizer, text, "text"), text.strip()
+    longest = getattr(model.config, "max_source_length", None)
+    if longest is not None and len(source) > longest:
+        found = f"got {len(source)}, so its sentences are translated one by one"
+        raise ValueError(f"The text must have at most {longest} tokens, the longest in training; {found}. {_PART}")
+    forced = None if translation is None else _encode(tokenizer, translation, "translation")
+    model.set_attn_implementation("eager")
+    search = record_search(model, source, **options)
+    target = list(search.best[0].tokens) if forced is None else forced
+    _check_length(target, "translation", "Limit it by `max_new_tokens`.")
+    logits, attentions = _read(model, source, target)
+    places = {each.tokens: (row, column) for row, step in enumerate(search.steps) for column, each in enumerate(step)}
+    return Explanation(
+        source=text,
+        translation=_text(tokenizer, target),
+        is_forced=forced is not None,
+        source_tokens=token_texts(tokenizer, source),
+        target_tokens=_choices(tokenizer, target, logits),
+        attentions=attentions,
+        steps=_steps(tokenizer, search),
+        hypotheses=[(_text(tokenizer, each.tokens), each.score) for each in search.best],
+        places=[places[each.tokens] for each in search.best],
+        num_beams=options.get("num_beams") or model.generation_config.num_beams or 1,
+    )
+
+
+def _encode(tokenizer: Any, text: str, name: str) -> list[int]:
+    """Return the tokens of a text that is one line with EOS."""
+    if not text.strip():
+        raise ValueError(f"The {name} must have a word at least, but it is empty.")
+    if len(text.strip().splitlines()) > 1:
+        raise ValueError(f"The {name} must be one line, got {len(text.strip().splitlines())}. {_PART}")
+    (tokens,) = encode_sentences(tokenizer, [text.strip()])
+    _check_length(tokens, name, _PART)
+    return tokens
+
+
+def _check_length(tokens: Sequence[int], name: str, hint: str) -> None:
+    if len(tokens) > MOST_TOKENS:
+        raise ValueError(f"The {name} must have at most {MOST_TOKENS} tokens to fit a page, got {len(tokens)}. {hint}")
+
+
+@torch.no_grad()
+def _read(model: Any, source: Sequence[int], target: Sequence[int]) -> tuple[Tensor, list[Attention]]:
+    """Return the logits of each target token, `(T, V)`, and the attention with which it is predicted."""
+    start = model.generation_config.decoder_start_token_id
+    ids, previous = (torch.tensor([row], device=model.device) for row in (source, [start, *target[:-1]]))
+    logits = decoder_logits(model, ids, None, previous)[0].float()
+    outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
+    layers = {
+        "cross": outputs.cross_attentions,
+        "encoder": outputs.encoder_attentions,
+        "decoder": outputs.decoder_attentions,
+    }
+    weights = {kind: torch.cat([*each]).float().cpu() if each else None for kind, each in layers.items()}
+    return logits, [Attention(kind, each) for kind, each in weights.items()]
+
+
+def _choices(tokenizer: Any, target: Sequence[int], logits: Tensor) -> list[TokenChoice]:
+    probabilities = logits.softmax(dim=-1).cpu()  # (T, V)
+    best, tokens = probabilities.topk(min(_ALTERNATIVES + 1, probabilities.shape[1]))
+    choices = []
+    for place, (token, text) in enumerate(zip(target, token_texts(tokenizer, target), strict=True)):
+        row = zip(tokens[place].tolist(), best[place].tolist(), strict=True)
+        others = [(next_token_text(tokenizer, target[:place], each), value) for each, value in row if each != token]
+        probability = probabilities[place, token].item()
+        rank = 1 + int((probabilities[place] > probability).sum())
+        choices.append(TokenChoice(text, probability, rank, others[:_ALTERNATIVES]))
+    return choices
+
+
+def _steps(tokenizer: Any, search: RecordedSearch) -> list[list[Node]]:
+    steps = list[list[Node]]()
+    parents: dict[tuple[int, ...], int] = {(): 0}
+    for step in search.steps:
+        texts = [next_token_text(tokenizer, each.tokens[:-1], each.tokens[-1]) for each in step]
+        steps.append([Node(parents[each.tokens[:-1]], text, each) for each, text in zip(step, texts, strict=True)])
+        parents = {each.tokens: place for place, each in enumerate(step)}
+    return steps
+
+
+def _text(tokenizer: Any, tokens: Sequence[int]) -> str:
+    return tokenizer.decode(tokens, skip_special_tokens=True).strip()
+
+
+__all__ = ["Attention", "Explanation", "Node", "TokenChoice", "explain"]

@@ -1,0 +1,142 @@
+"""
+Rerank n-best lists by a reverse model and by length.
+
+    score(y) = log p(y | x) + λ_reverse · log p(x | y) + λ_length · |y|
+
+The log-linear score of Li and Jurafsky (2016, "Mutual Information and Diverse Decoding Improve Neural Machine
+Translation", section 3) without a language model: a noisy channel beside the direct model. |y| counts tokens,
+EOS included.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .forced_decoding import encode_pairs, score_tokens
+from .pretrained import load_seq2seq, load_tokenizer
+from .translations import Translation
+
+_MOST_TOKENS = 4096  # in a batch of forced decoding
+REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class RerankOptions:
+    """
+    The weights of a request that is reranked.
+
+    Args:
+        rerank_reverse_weight: λ_reverse, by default 0.5.
+        rerank_length_weight: λ_length, by default 0.5.
+
+    Raises:
+        ValueError: A weight is not a finite number, or the reverse one is negative.
+    """
+
+    rerank_reverse_weight: float | None = None
+    rerank_length_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            is_number = type(value) in (int, float) and np.isfinite(value)
+            if value is not None and not (is_number and (value >= 0 or name == "rerank_length_weight")):
+                kind = "a finite number" if name == "rerank_length_weight" else "a number of 0 or more"
+                raise ValueError(f"`{name}` must be {kind}, got {value!r}.")
+
+    def check_unused(self) -> None:
+        """Check that a request that is not reranked has no weights.
+
+        Raises:
+            ValueError: It has one.
+        """
+        for name, value in vars(self).items():
+            if value is not None:
+                raise ValueError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """λ_reverse and λ_length."""
+        reverse, length = self.rerank_reverse_weight, self.rerank_length_weight
+        return (REVERSE_WEIGHT if reverse is None else reverse), (LENGTH_WEIGHT if length is None else length)
+
+    def candidate_options(self, options: Mapping[str, Any], beams: int, count: int) -> dict[str, Any]:
+        """Return the options of a request for the n-best list, with the tokens of each candidate.
+
+        Args:
+            beams, count: The beam size of the request, and the number of translations.
+
+        Raises:
+            ValueError: The request is for samples, or has too few beams.
+        """
+        if options.get("do_sample"):
+            raise ValueError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
+        if beams < 2 or count > beams:
+            rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
+            raise ValueError(f"Reranking needs {rule}.")
+        return {**options, "num_return_sequences": beams, "return_scores": True, "return_tokens": True}
+
+
+class Features(NamedTuple):
+    """What the score of a candidate is computed from."""
+
+    log_probability: float
+    reverse_log_probability: float
+    length: int
+
+
+class Reranker:
+    """
+    Compute the scores of candidates with a model of the reverse direction.
+
+    Args:
+        model: A translation model from the target language to the source language.
+        tokenizer: Its tokenizer.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any):
+        self.model, self.tokenizer = model.eval(), tokenizer
+
+    @classmethod
+    def load(cls, name: str | Path, device: Any) -> "Reranker":
+        """Load the model of a folder or of a name on the Hub.
+
+        Raises:
+            OSError, ValueError: As [`load_seq2seq`] raises them.
+        """
+        return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
+
+    def features(self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]]) -> list[list[Features]]:
+        """Return the features of the candidates of each sentence, which have their tokens."""
+        pairs = [(each.text, sentence) for sentence, some in zip(sentences, candidates, strict=True) for each in some]
+        different = list(dict.fromkeys(pairs))  # several candidates may have the same text
+        texts, sources = [text for text, _ in different], [source for _, source in different]
+        encoded = encode_pairs(self.model, self.tokenizer, texts, sources)
+        rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
+        reverse = dict(zip(different, map(sum, rows), strict=True))
+        return [
+            [Features(each.log_probability, float(reverse[each.text, sentence]), len(each.tokens)) for each in some]
+            for sentence, some in zip(sentences, candidates, strict=True)
+        ]
+
+    def rerank(
+        self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], weights: tuple[float, float]
+    ) -> list[list[Translation]]:
+        """Return the candidates of each sentence with their new scores, best first; of a tie, in the given order."""
+        ranked = []
+        for some, features in zip(candidates, self.features(sentences, candidates), strict=True):
+            scores = np.array([combine(each, weights) for each in features])
+            order = np.argsort(-scores, kind="stable")
+            ranked.append([some[place]._replace(score=float(scores[place])) for place in order])
+        return ranked
+
+
+def combine(features: Features, weights: tuple[float, float]) -> float:
+    """Return the score of a candidate, given λ_reverse and λ_length."""
+    reverse, length = weights
+    return features.log_probability + reverse * features.reverse_log_probability + length * features.length
+
+
+__all__ = ["Features", "RerankOptions", "Reranker", "combine"]

@@ -1,0 +1,84 @@
+"""
+Inline terms: the translation that is wanted for a term, written into the source text beside the term.
+
+    The <term> dog <trans> Köter </term> sleeps.
+
+This is the annotation of Dinu et al. (2019), "Training Neural Machine Translation to Apply Terminology Constraints",
+with special tokens instead of source factors. In training some terms are hidden, as in Ailem et al. (2021),
+"Encouraging Neural Machine Translation to Satisfy Terminology Constraints": `<term> <trans> Köter </term>`. A model
+that could always read the term would not need the annotation.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from vanilla_transformer.text_units import Span
+
+from .glossary import Match
+
+TERM_TOKENS = ("<term>", "<trans>", "</term>")
+
+
+class AnnotatedText(NamedTuple):
+    """
+    A text with inline terms.
+
+    Attributes:
+        text: With the annotations.
+        places: Where each annotation is in `text`, and where its term is in the text without annotations.
+    """
+
+    text: str
+    places: Sequence[tuple[Span, Span]]
+
+    def original(self, span: Span) -> Span:
+        """Return characters of the text without annotations; a part of an annotation stands for its whole term."""
+        return self._start(span[0]), max(self._start(span[0]), self._end(span[1]))
+
+    def _start(self, position: int) -> int:
+        offset = 0
+        for (start, end), (low, high) in self.places:
+            if position < start:
+                break
+            if position < end:
+                return low
+            offset = high - end
+        return position + offset
+
+    def _end(self, position: int) -> int:
+        offset = 0
+        for (start, end), (_, high) in self.places:
+            if position <= start:
+                break
+            if position <= end:
+                return high
+            offset = high - end
+        return position + offset
+
+
+def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) -> AnnotatedText:
+    """
+    Write the wanted translations of terms into a text.
+
+    Args:
+        matches: The terms, in order and without overlaps.
+        hidden: The numbers of the terms that are left out, so that only their translation is in the text.
+    """
+    begin, between, end = TERM_TOKENS
+    pieces, places, position, length = list[str](), list[tuple[Span, Span]](), 0, 0
+    for number, match in enumerate(matches):
+        words = [begin, *([] if number in hidden else [text[match.start : match.end]]), between, match.target, end]
+        pieces += [text[position : match.start], " ".join(words)]
+        first = length + len(pieces[-2])
+        length = first + len(pieces[-1])
+        places.append(((first, length), (match.start, match.end)))
+        position = match.end
+    return AnnotatedText("".join([*pieces, text[position:]]), places)
+
+
+def knows_inline_terms(tokenizer: Any) -> bool:
+    """Return whether a vocabulary has the tokens of inline terms, so that its model was trained with them."""
+    return set(TERM_TOKENS) <= getattr(tokenizer, "get_added_vocab", dict)().keys()
+
+
+__all__ = ["TERM_TOKENS", "AnnotatedText", "annotate", "knows_inline_terms"]

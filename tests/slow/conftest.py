@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.browser import open_browser
+
 FOLDER = Path(__file__).parent
 
 
@@ -14,6 +16,12 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.is_relative_to(FOLDER):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with open_browser(tmp_path / "profile") as driver:
+        yield driver
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,6 @@
 """The web page of the service, in a real browser: Chromium and its driver (`apt install chromium chromium-driver`)."""
 
 import os
-import shutil
 import socket
 import tempfile
 import threading
@@ -10,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from tests.browser import set_width
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.evaluation.plots import plot_attention
 from vanilla_transformer.serving.limits import Limits
@@ -22,8 +21,6 @@ from vanilla_transformer.serving.page import add_page
 from vanilla_transformer.serving.server import create_server
 from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
 
-_FLAGS = ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync")
-_FLAGS += ("disable-background-networking", "disable-component-update", "window-size=1280,1300")
 _TYPE = """
 Object.getOwnPropertyDescriptor(HTMLTextAreaElement.prototype, "value").set.call(arguments[0], arguments[1]);
 arguments[0].dispatchEvent(new Event("input", {bubbles: true}));
@@ -40,19 +37,6 @@ for (const element of document.querySelectorAll("textarea, input, button, body")
     element.dispatchEvent(new DragEvent("drop", {bubbles: true, cancelable: true, dataTransfer: files}));
 document.activeElement.dispatchEvent(new ClipboardEvent("paste", {bubbles: true, clipboardData: files}));
 """
-
-
-@pytest.fixture
-def browser(tmp_path):
-    if not (shutil.which("chromium") and shutil.which("chromedriver")):
-        pytest.skip("Chromium is not installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in (*_FLAGS, f"user-data-dir={tmp_path / 'profile'}"):
-        options.add_argument(f"--{flag}")
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
-    yield driver
-    driver.quit()
 
 
 @contextmanager
@@ -125,8 +109,7 @@ def test_page_translates_in_a_browser(browser, width, tiny_model, tiny_tokenizer
         assert list_files(temporary_folder) == []
         return plot_attention(tiny_model, tiny_tokenizer, text, picture)
 
-    size = {"width": width, "height": 1300, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    set_width(browser, width)
     with serving(translate_with(translate), count_tokens_with(tiny_tokenizer), draw) as url:
         browser.get(url)
         target = translate_in(browser, "A man is sleeping.")

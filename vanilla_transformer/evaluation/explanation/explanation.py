@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vanilla_transformer.inference.engine.alignment_heads import alignment_heads_of
 from vanilla_transformer.inference.forced_decoding import decoder_logits
 from vanilla_transformer.inference.search.recorded_search import Candidate, RecordedSearch, record_search
 from vanilla_transformer.inference.token_texts import next_token_text, token_texts
@@ -73,6 +74,9 @@ class Explanation:
         hypotheses: The text and the score of each translation that the search found, best first.
         places: Where each of these is in `steps`: the step and the place in it.
         num_beams: Of the search.
+        alignment_heads: Layer and number of the heads of cross-attention that align words, if the configuration names
+            any.
+        special_tokens: The texts of tokens that are not part of a translation.
     """
 
     source: str
@@ -85,6 +89,8 @@ class Explanation:
     hypotheses: list[tuple[str, float]]
     places: list[tuple[int, int]]
     num_beams: int
+    alignment_heads: list[tuple[int, int]]
+    special_tokens: list[str]
 
 
 def explain(model: Any, tokenizer: Any, text: str, translation: str | None = None, **options: Any) -> Explanation:
@@ -123,6 +129,8 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
         hypotheses=[(_text(tokenizer, each.tokens), each.score) for each in search.best],
         places=[places[each.tokens] for each in search.best],
         num_beams=options.get("num_beams") or model.generation_config.num_beams or 1,
+        alignment_heads=alignment_heads_of(model) if getattr(model.config, "alignment_heads", None) else [],
+        special_tokens=tokenizer.all_special_tokens,
     )
 
 

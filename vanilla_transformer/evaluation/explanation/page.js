@@ -144,21 +144,26 @@ function chooseKind(kind) {
     : "The layers of this model compute this attention without weights (linear or LSH attention): there is nothing to show.";
   find("attention-body").hidden = !exists;
   if (!exists) return;
-  Object.assign(view, {kind, layer: attention.layers - 1, head: attention.heads, row: Math.min(view.row, rows.length - 1)});
+  const [layer, head] = kind === "cross" && data.alignment_heads.length ? data.alignment_heads[0]
+    : [attention.layers - 1, attention.heads];
+  Object.assign(view, {kind, layer, head, row: Math.min(view.row, rows.length - 1)});
   showHeads();
   showHead();
 }
 
 function headName(layer, head) {
   const {heads} = KINDS[view.kind].attention;
-  return `Layer ${layer + 1}, ${head < heads ? `head ${head + 1}` : `mean of ${heads} heads`}`;
+  const aligns = view.kind === "cross" && data.alignment_heads.some(each => each[0] === layer && each[1] === head);
+  return `Layer ${layer + 1}, ${head < heads ? `head ${head + 1}` : `mean of ${heads} heads`}`
+    + (aligns ? ", which aligns words" : "");
 }
 
 function showHeads() {
   const {layers, heads} = KINDS[view.kind].attention, grid = find("heads");
   grid.replaceChildren(grid.querySelector("legend"), element("span"));
-  grid.style.gridTemplateColumns = `max-content repeat(${heads + 1}, minmax(2.4rem, 5.5rem))`;
-  for (let head = 0; head <= heads; head++) grid.append(element("span", {}, head < heads ? `head ${head + 1}` : "mean"));
+  grid.style.gridTemplateColumns = `max-content repeat(${heads + 1}, minmax(1.9rem, ${heads > 8 ? 3.6 : 5.5}rem))`;
+  for (let head = 0; head <= heads; head++)
+    grid.append(element("span", {}, head === heads ? "mean" : head ? head + 1 : "head 1"));
   for (let layer = 0; layer < layers; layer++) {
     grid.append(element("span", {class: "layer"}, `layer ${layer + 1}`));
     for (let head = 0; head <= heads; head++) {
@@ -234,16 +239,17 @@ function moveInRow(event) {
 function showMatrix() {
   const kind = KINDS[view.kind], rowNames = labels(kind.rows), columnNames = labels(kind.columns);
   const width = text => Math.min(7.2 * [...text].length, 100) + 8;
-  const left = Math.ceil(Math.max(...rowNames.map(width))), top = Math.ceil(Math.max(...columnNames.map(width)) * 0.75 + 10);
-  const columns = columnNames.length, narrow = window.innerWidth < 704;
-  const room = narrow ? find("attention").clientWidth - 30 : 640;
-  const right = Math.ceil(width(columnNames[columns - 1]) * 0.7);
-  const size = Math.max(13, Math.min(26, Math.floor((room - left - right) / columns)));
+  const left = Math.ceil(Math.max(...rowNames.map(width))), columns = columnNames.length;
+  const room = window.innerWidth < 704 ? find("attention").clientWidth - 30 : 640;
+  const size = Math.max(13, Math.min(26, Math.floor((room - left - 24) / columns)));
+  const angle = size < 18 ? 68 : 45, radians = angle * Math.PI / 180;
+  const top = Math.ceil(Math.max(...columnNames.map(width)) * Math.sin(radians) + 10);
+  const right = Math.ceil(width(columnNames[columns - 1]) * Math.cos(radians));
   const names = rowNames.map((name, row) => drawing("text",
     {x: left - 6, y: top + (row + 0.5) * size, "text-anchor": "end", "dominant-baseline": "central"}, shorten(name, 14)));
   const heads = columnNames.map((name, column) => {
     const x = left + (column + 0.5) * size, y = top - 5;
-    return drawing("text", {x, y, transform: `rotate(-45 ${x} ${y})`, "dominant-baseline": "central"}, shorten(name, 14));
+    return drawing("text", {x, y, transform: `rotate(-${angle} ${x} ${y})`, "dominant-baseline": "central"}, shorten(name, 14));
   });
   const place = {x: left, y: top, width: size * columns, height: size * rowNames.length};
   const cells = paint(element("canvas"), view.weights, 2 * size);
@@ -273,9 +279,9 @@ function showSearch() {
     + "The number of a hypothesis is its log-probability; if it is finished, its score: the log-probability divided by the "
     + "length penalty. Choose one to follow its path.";
   data.hypotheses.forEach(({text, score, place}, rank) => {
-    const button = element("button", {type: "button"}, element("span", {}, `${rank + 1}.`), element("span", {}, number(score)),
-      element("b", {dir: "auto"}, text || "(empty)"));
-    button.addEventListener("click", () => chooseNode(...place));
+    const button = element("button", {type: "button"}, element("span", {class: "number"}, `${rank + 1}.`),
+      element("span", {class: "number"}, number(score)), element("span", {dir: "auto"}, text || "(empty)"));
+    button.addEventListener("click", () => { chooseNode(...place); scrollToStep(place[0]); });
     find("hypotheses").append(element("li", {}, button));
   });
   const rows = Math.max(...data.steps.map(step => step.length));
@@ -307,7 +313,7 @@ function nodeMark(node, column, place, rank) {
   const x = column * NODE.across + 2, y = NODE.top + place * NODE.down;
   const before = column ? data.steps[column - 1][node.parent].text : "", name = label(node.text, before);
   const value = number(node.state === "finished" ? node.score : node.log_probability);
-  const mark = drawing("g", {class: `node ${node.state}`, tabindex: -1, role: "button",
+  const mark = drawing("g", {class: `node ${node.state} ${rank ? "best" : ""}`, tabindex: -1, role: "button",
     "aria-label": `Step ${column + 1}: ${name}, ${node.state}, ${value}`},
     drawing("rect", {x, y, width: NODE.width, height: NODE.height, rx: 6}),
     drawing("text", {x: x + 7, y: y + 15}, shorten(name, 11)),
@@ -349,10 +355,13 @@ function chooseNode(column, place) {
   Object.assign(view, {step: column, place});
   const rank = data.hypotheses.findIndex(each => String(each.place) === String([column, place]));
   const meaning = rank < 0 ? MEANINGS[node.state] : `finished: number ${rank + 1} of the translations`;
-  const text = path.map(each => each.text).join("").trim();
+  const text = path.map(each => each.text).filter(each => !data.special_tokens.includes(each)).join("").trim();
   find("node-note").textContent = `${text} (${meaning}; log-probability ${number(node.log_probability)}, `
     + `score ${number(node.score)})`;
   [...find("hypotheses").children].forEach((item, each) => item.firstChild.setAttribute("aria-pressed", each === rank));
+}
+
+function scrollToStep(column) {
   const box = find("tree"), left = column * NODE.across;
   if (left < box.scrollLeft || left + NODE.across > box.scrollLeft + box.clientWidth)
     box.scrollLeft = left - box.clientWidth / 2;
@@ -371,6 +380,7 @@ function moveInTree(event) {
   const node = (data.steps[next[0]] || [])[next[1]];
   if (!node) return;
   chooseNode(...next);
+  scrollToStep(next[0]);
   node.mark.focus({preventScroll: true});
 }
 

@@ -33,6 +33,8 @@ def page_data(explanation: Explanation) -> dict[str, Any]:
         "translation": explanation.translation,
         "is_forced": explanation.is_forced,
         "num_beams": explanation.num_beams,
+        "alignment_heads": explanation.alignment_heads,
+        "special_tokens": explanation.special_tokens,
         "source_tokens": explanation.source_tokens,
         "target_tokens": [
             {

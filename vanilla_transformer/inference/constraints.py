@@ -1,12 +1,13 @@
 """Lexical constraints of a request: the words and phrases that translations must contain, and their tokens."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
 from .search.lexical_constraints import Phrases
 
+_LEAST_ROOM = 8  # tokens
 _RULE = "`constraints` must be a list of phrases, or a list of phrases for each text"
 
 
@@ -31,12 +32,13 @@ class TextConstraints:
     Args:
         options: See [`ConstraintOptions`].
         tokenizer: Of the translations.
+        count: The number of texts, if it is known.
 
     Raises:
         ValueError: A phrase is not a string, is empty, or has unknown tokens.
     """
 
-    def __init__(self, options: ConstraintOptions, tokenizer: Any):
+    def __init__(self, options: ConstraintOptions, tokenizer: Any, count: int | None = None):
         self._tokenizer = tokenizer
         self._forced = _check_token_ids(options.force_words_ids)
         given = options.constraints
@@ -45,18 +47,24 @@ class TextConstraints:
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
             raise ValueError(f"{_RULE}, got {given!r}.")
         are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
+        if not are_shared and isinstance(given, Sized) and count not in (None, len(given)):
+            raise ValueError(f"{_RULE}, but there are {len(given)} lists for {count} texts.")
         self._each: Iterator[Phrases] = repeat(self._tokenize(given)) if are_shared else map(self._tokenize, given)
 
-    def take(self, count: int) -> list[Phrases]:
-        """Return the phrases of the next texts.
+    def of_segments(self, counts: Sequence[int]) -> list[Phrases]:
+        """Return the phrases of each segment of the next texts, which have so many segments.
 
         Raises:
-            ValueError: There are none for a text, or as the constructor raises it.
+            ValueError: A text has no list of phrases, or has phrases and is not one segment.
         """
-        phrases = list(islice(self._each, count))
-        if len(phrases) < count:
-            raise ValueError(f"{_RULE}, but there are lists for {len(phrases)} of {count} texts.")
-        return phrases
+        phrases = list(islice(self._each, len(counts)))
+        if len(phrases) < len(counts):
+            raise ValueError(f"{_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts.")
+        for own, count in zip(phrases, counts, strict=True):
+            if own and count != 1:
+                found = "a blank one" if count == 0 else f"one of {count}"
+                raise ValueError(f"A text with constraints must be one line or sentence, got {found}.")
+        return [own for own, count in zip(phrases, counts, strict=True) for _ in range(count)]
 
     def _tokenize(self, phrases: Any) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
@@ -84,6 +92,21 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     return list(tokens)
 
 
+def split_phrases(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Phrases] | None]:
+    """Return the options of a request without its phrases, and the phrases of each sentence, or None without any."""
+    others = {name: value for name, value in options.items() if name not in ("constraints", "force_words_ids")}
+    phrases = options.get("constraints")
+    return others, phrases if phrases is not None and any(phrases) else None
+
+
+def room_for_phrases(phrases: Sequence[Phrases] | None) -> int:
+    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built."""
+    if phrases is None:
+        return 0
+    most = max(sum(map(len, each)) for each in phrases)
+    return max(_LEAST_ROOM, 1 << (most - 1).bit_length())
+
+
 def _check_token_ids(phrases: Any) -> Phrases:
     """Check `force_words_ids`.
 
@@ -100,4 +123,4 @@ def _check_token_ids(phrases: Any) -> Phrases:
     return [list(each) for each in lists]
 
 
-__all__ = ["ConstraintOptions", "TextConstraints", "tokenize_phrase"]
+__all__ = ["ConstraintOptions", "TextConstraints", "room_for_phrases", "split_phrases", "tokenize_phrase"]

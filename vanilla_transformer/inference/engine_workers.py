@@ -24,6 +24,7 @@ from transformers.utils import logging
 
 from vanilla_transformer.cpu_utils import usable_cores
 
+from .constraints import split_phrases
 from .engine import compiled_steps
 from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
@@ -84,10 +85,13 @@ class WorkerPipeline(TranslationPipeline):
         futures = dict[Future, list[int]]()
         _, options = split_options(SentenceOptions, options)
         options, seeds = split_seeds(options, sentences)
+        options, phrases = split_phrases(options)
         try:
             for chunk in _split(order, self.workers):
                 if seeds is not None:
                     options = options | {"seed": [seeds[index] for index in chunk]}
+                if phrases is not None:
+                    options = options | {"constraints": [phrases[index] for index in chunk]}
                 futures[self._submit([sentences[index] for index in chunk], batch_size, options)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)

@@ -1,6 +1,6 @@
 """The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_line
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
 from .alignments import Link, align, token_spans
+from .constraints import ConstraintOptions, TextConstraints, room_for_phrases, split_phrases
 from .ctranslate2 import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
@@ -18,6 +19,7 @@ from .engine.samples import share_seed, split_seeds
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
 from .reranking import Reranker, RerankOptions
+from .search.lexical_constraints import Phrases
 from .sentence_splitter import SentenceOptions, split_line
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
@@ -49,6 +51,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
     A call with `split_sentences=True` translates each sentence of a line by itself and puts them together with the
     white space between them. `sentence_splitter` replaces sentencex, which knows abbreviations: a function that
     returns the sentences of a text in order, or the name of one. See [`SentenceOptions`].
+
+    A call with `constraints=["word", "a phrase"]` returns translations that contain them, as does one with
+    `force_words_ids`, their token ids; a list of lists has the constraints of each text. A text with constraints must
+    be one line, or one sentence if lines are split. An [`Engine`] decodes these calls by beam search.
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
@@ -100,8 +106,13 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
         defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
         seed = closest([kwargs, defaults], "seed")
-        seeded = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
-        return super().__call__(inputs, *args, **kwargs | seeded)
+        shared: dict[str, Any] = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
+        given = [closest([kwargs, defaults], name) for name in ("constraints", "force_words_ids")]
+        if given != [None, None]:
+            count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
+            wanted = TextConstraints(ConstraintOptions(*given), self.tokenizer, count)
+            shared |= {"constraints": wanted, "force_words_ids": None}
+        return super().__call__(inputs, *args, **kwargs | shared)
 
     def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
         splitter = split_options(SentenceOptions, options)[0].splitter()
@@ -126,11 +137,14 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def _decode(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
-        required_by = returned.requested() or ("seed" if seeds else None)
-        engine = self._engines.find(self.model, options, required_by, returned.return_alignments)
+        options, phrases = split_phrases(options)
+        required_by = returned.requested() or ("seed" if seeds else "constraints" if phrases else None)
+        room = room_for_phrases(phrases)
+        engine = self._engines.find(self.model, options, required_by, returned.return_alignments, room)
         if engine is None:
             return super()._generate(sentences, batch_size, options, report)
-        return self._generate_by(engine, sentences, self._num_return_sequences(options), seeds, returned, report)
+        count = self._num_return_sequences(options)
+        return self._generate_by(engine, sentences, count, seeds, phrases, returned, report)
 
     def _decode_by_risk(
         self, risk: RiskOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
@@ -165,6 +179,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         sentences: list[str],
         count: int,
         seeds: Sequence[int] | None,
+        phrases: Sequence[Phrases] | None,
         returned: ReturnOptions,
         report: Callable,
     ) -> list[list[Any]]:
@@ -175,8 +190,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
         spans = token_spans(self.tokenizer, sentences) if returned.return_alignments else None
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
         found = dict[int, list[Hypothesis]]()
+        sources = (encoded[index] for index in order)
         ordered = None if seeds is None else [seeds[index] for index in order]
-        for position, hypotheses in engine.translate_stream((encoded[index] for index in order), count, ordered):
+        wanted = None if phrases is None else [phrases[index] for index in order]
+        for position, hypotheses in engine.translate_stream(sources, count, ordered, wanted):
             found[order[position]] = hypotheses
             report(1)
         flat = [hypothesis for index in range(len(sentences)) for hypothesis in found[index]]
@@ -184,8 +201,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if returned.requested():
             links = [list[Link]() for _ in flat]
             if spans is not None:
-                sources = [pair for pair in zip(sentences, spans, strict=True) for _ in range(count)]
-                rows = zip(sources, translations, flat, strict=True)
+                pairs = [pair for pair in zip(sentences, spans, strict=True) for _ in range(count)]
+                rows = zip(pairs, translations, flat, strict=True)
                 links = [align(*source, text, each, self.tokenizer) for source, text, each in rows]
             columns = zip(translations, flat, links, strict=True)
             translations = [build_translation(*each, self.tokenizer, returned) for each in columns]
@@ -199,6 +216,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return answer | join_entries(segments, translations, returned)
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
+        constraints = options.get("constraints")
+        if constraints is not None:
+            segments = [len(each) for each in self._split(texts, options)]
+            options = options | {"constraints": constraints.of_segments(segments)}
         answers = super()._translate(batch_size, progress_bar, options, texts)
         if split_options(ReturnOptions, options)[0].return_alignments:
             for text, answer in zip(texts, answers, strict=True):

@@ -65,19 +65,24 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def find(
-        self, model: Any, options: Mapping[str, Any], required_by: str | None = None, alignments: bool = False
+        self,
+        model: Any,
+        options: Mapping[str, Any],
+        required_by: str | None = None,
+        alignments: bool = False,
+        constraint_tokens: int = 0,
     ) -> Engine | None:
         """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
             options: Keyword arguments of the request, as for `generate()`.
             required_by: The name of an option that only an engine follows, if there is one.
-            alignments: See [`Engine`].
+            alignments, constraint_tokens: See [`Engine`].
 
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
-        return self.find_for(model, _levels(model, options), required_by, alignments)
+        return self.find_for(model, _levels(model, options), required_by, alignments, constraint_tokens)
 
     def find_for(
         self,
@@ -85,6 +90,7 @@ class EnginePool:
         levels: Sequence[Mapping[str, Any]],
         required_by: str | None = None,
         alignments: bool = False,
+        constraint_tokens: int = 0,
     ) -> Engine | None:
         """Return what [`find`] returns, given the options of each level, closest to the call first."""
         is_required = self.precision is not None or required_by is not None
@@ -95,7 +101,8 @@ class EnginePool:
         precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
             with self._lock:
-                return self._find(model, precision, resolved | {"alignments": alignments}, is_required)
+                own = {"alignments": alignments, "constraint_tokens": constraint_tokens}
+                return self._find(model, precision, resolved | own, is_required)
         if required_by is not None:
             problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
             raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import parse
+from .constraint_arguments import ConstraintArguments, check_constraints, split_constraints
 from .line_reader import Source, file_blocks, file_source, given_source, is_interactive, stdin_source, typed_lines
 from .model_arguments import ModelArguments, open_model
 from .output import open_bar, print_until_reader_ends, quiet
@@ -54,7 +55,7 @@ class TextArguments:
 
 
 @dataclass
-class TranslateArguments(ModelArguments, SearchArguments, DocumentArguments, TextArguments):
+class TranslateArguments(ModelArguments, SearchArguments, ConstraintArguments, DocumentArguments, TextArguments):
     """Flags of `translate`."""
 
 
@@ -104,6 +105,7 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
+    check_constraints(options, options.format)
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
     if options.resume and options.samples:
@@ -180,7 +182,7 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
     """Return all that translations depend on."""
     from vanilla_transformer.file_utils import hash_file
 
-    names = ("precision", "dtype", "backend", "json", "n_best", "alignments")
+    names = ("precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints")
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
     others = [] if options.rerank_reverse is None else [options.rerank_reverse]
     return {"input": hash_file(Path(text)), "model": [*map(hash_model, [model, *others])], "options": chosen}
@@ -195,9 +197,9 @@ def _translate(
     settings = share_seed(settings)
     with open_bar(source.total, done, hidden=options.quiet) as bar:
         for block in source.blocks:
-            answers = translate(block, options.batch_size, False, **settings)
+            text = _answer(translate, block, options, settings)
             bar.clear()  # from the terminal to which the text may go
-            yield len(block), "".join(_lines(block, answers, options))
+            yield len(block), text
             bar.update(len(block))
 
 
@@ -212,8 +214,14 @@ def _converse(translate: Any, options: TranslateArguments, settings: dict[str, A
     if prompted:
         print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
     for line in typed_lines("> " if prompted else ""):
-        answers = translate([line], options.batch_size, False, **settings)
-        print("".join(_lines([line], answers, options)), end="", flush=True)
+        print(_answer(translate, [line], options, settings), end="", flush=True)
+
+
+def _answer(translate: Any, lines: Sequence[str], options: TranslateArguments, settings: Mapping[str, Any]) -> str:
+    """Return the text to write for some lines."""
+    sources, constraints = split_constraints(options, lines)
+    answers = translate(sources, options.batch_size, False, **settings, **constraints)
+    return "".join(_lines(sources, answers, options))
 
 
 def _lines(sources: Sequence[str], answers: Sequence[Any], options: TranslateArguments) -> Iterator[str]:

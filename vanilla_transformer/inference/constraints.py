@@ -46,13 +46,17 @@ class TextConstraints:
             given = []
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
             raise ValueError(f"{_RULE}, got {given!r}.")
-        are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
-        if not are_shared and isinstance(given, Sized) and count not in (None, len(given)):
+        self._are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
+        if not self._are_shared and isinstance(given, Sized) and count not in (None, len(given)):
             raise ValueError(f"{_RULE}, but there are {len(given)} lists for {count} texts.")
-        self._each: Iterator[Phrases] = repeat(self._tokenize(given)) if are_shared else map(self._tokenize, given)
+        self._each: Iterator[Phrases] = (
+            repeat(self._tokenize(given)) if self._are_shared else map(self._tokenize, given)
+        )
 
     def of_segments(self, counts: Sequence[int]) -> list[Phrases]:
         """Return the phrases of each segment of the next texts, which have so many segments.
+
+        Phrases for all texts are not for blank ones, which have no segment.
 
         Raises:
             ValueError: A text has no list of phrases, or has phrases and is not one segment.
@@ -61,7 +65,7 @@ class TextConstraints:
         if len(phrases) < len(counts):
             raise ValueError(f"{_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts.")
         for own, count in zip(phrases, counts, strict=True):
-            if own and count != 1:
+            if own and count != 1 and not (count == 0 and self._are_shared):
                 found = "a blank one" if count == 0 else f"one of {count}"
                 raise ValueError(f"A text with constraints must be one line or sentence, got {found}.")
         return [own for own, count in zip(phrases, counts, strict=True) for _ in range(count)]

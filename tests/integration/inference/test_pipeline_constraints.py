@@ -35,6 +35,10 @@ def test_pipeline_takes_constraints_of_each_text(translate):
     assert texts_of(translate(TEXTS, constraints=[[], [], []], **BEAMS)) == texts_of(translate(TEXTS, **BEAMS))
 
 
+def test_pipeline_constrains_no_blank_text(translate):
+    assert texts_of(translate(["", "A"], constraints=["Hunde"], **BEAMS))[0] == ""
+
+
 def test_pipeline_takes_force_words_ids_of_the_library(translate, tiny_tokenizer):
     ids = [tokenize_phrase(tiny_tokenizer, "Hunde laufen")]
     found = translate(TEXTS, force_words_ids=ids, return_scores=True, **BEAMS)
@@ -67,7 +71,7 @@ def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
         ("a", {"constraints": [["a"], ["b"]]}, "but there are 2 lists for 1 texts"),
         (["a", "b"], {"constraints": [["a"]]}, "but there are 1 lists for 2 texts"),
         ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),
-        ("", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got a blank one."),
+        ("", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
         ("a", {"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
         ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
         ("a", {"constraints": ["Hunde"], "max_new_tokens": 2}, "A translation may have 2 tokens, but its constraints"),

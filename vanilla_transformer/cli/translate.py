@@ -14,6 +14,7 @@ from .model_arguments import ModelArguments, open_model
 from .output import open_bar, print_until_reader_ends, quiet
 from .partial_output import PartialOutput, hash_model
 from .search_arguments import SearchArguments, check_search, search_settings
+from .term_arguments import TermArguments, term_settings
 from .translate_document import DocumentArguments, translate_document
 
 
@@ -55,7 +56,9 @@ class TextArguments:
 
 
 @dataclass
-class TranslateArguments(ModelArguments, SearchArguments, ConstraintArguments, DocumentArguments, TextArguments):
+class TranslateArguments(
+    ModelArguments, SearchArguments, ConstraintArguments, TermArguments, DocumentArguments, TextArguments
+):
     """Flags of `translate`."""
 
 
@@ -75,8 +78,9 @@ def main(arguments: Sequence[str]) -> None:
     source = None if is_typed else _source(sentences, options)
     if options.split_sentences:
         _check_splitter(options)
+    decoding = _decoding(options)
     with open_model(model, options, options.num_beams) as translate:
-        settings = _decoding(options) | _returned(options, translate.model)
+        settings = decoding | _returned(options, translate.model)
         if source is None:
             _converse(translate, options, settings)
         elif options.output is not None:
@@ -132,7 +136,8 @@ def _check_output(output: Path, options: TranslateArguments) -> None:
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
     count = options.num_return_sequences if options.n_best is None else options.n_best
-    settings = search_settings(options) | ({} if count is None else {"num_return_sequences": count})
+    settings = search_settings(options) | term_settings(options, options.source_language)
+    settings |= {} if count is None else {"num_return_sequences": count}
     if options.split_sentences and options.format == "text":
         names = ("split_sentences", "sentence_splitter", "source_language")
         settings |= {name: getattr(options, name) for name in names}
@@ -184,6 +189,9 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
 
     names = ("precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints")
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
+    if options.glossary is not None:
+        kinds = options.glossary_casefold, options.source_language, options.target_language
+        chosen["glossary"] = [hash_file(Path(options.glossary)), *kinds]
     others = [] if options.rerank_reverse is None else [options.rerank_reverse]
     return {"input": hash_file(Path(text)), "model": [*map(hash_model, [model, *others])], "options": chosen}
 

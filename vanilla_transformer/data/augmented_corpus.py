@@ -66,7 +66,7 @@ class AugmentedCorpus(Corpus):
         return self.plain.max_source_length
 
     def _augment(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
-        """Return the pairs of an epoch, in which the changed ones are rows behind the plain table."""
+        """Return the pairs of an epoch, in which the changed ones are rows appended to its table."""
         self.texts = self.plain.texts
         changed = self._change_texts(pairs, epoch)
         if not changed:

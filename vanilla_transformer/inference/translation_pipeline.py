@@ -8,6 +8,8 @@ from typing import Any
 from vanilla_transformer.generation_vanilla_transformer import closest
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
+from vanilla_transformer.text.glossary import as_glossary
+from vanilla_transformer.text.inline_terms import AnnotatedText
 
 from .alignments import Link, align, token_spans
 from .constraints import ConstraintOptions, TextConstraints, room_for_phrases, split_phrases
@@ -21,6 +23,7 @@ from .parallel_batches import map_batches
 from .reranking import Reranker, RerankOptions
 from .search.lexical_constraints import Phrases
 from .sentence_splitter import SentenceOptions, split_line
+from .terms import TermOptions
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
 
@@ -55,6 +58,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
     A call with `constraints=["word", "a phrase"]` returns translations that contain them, as does one with
     `force_words_ids`, their token ids; a list of lists has the constraints of each text. A text with constraints must
     be one line, or one sentence if lines are split. An [`Engine`] decodes these calls by beam search.
+
+    A call with a `glossary` translates its terms as it says, softly or, with `term_mode="hard"`, by constraints. See
+    [`TermOptions`].
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
@@ -107,6 +113,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
         seed = closest([kwargs, defaults], "seed")
         shared: dict[str, Any] = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
+        glossary = closest([kwargs, defaults], "glossary")
+        if glossary is not None:
+            shared["glossary"] = as_glossary(glossary)
         given = [closest([kwargs, defaults], name) for name in ("constraints", "force_words_ids")]
         if given != [None, None]:
             count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
@@ -138,13 +147,16 @@ class TranslationPipeline(CarriedTranslationPipeline):
         returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
         options, phrases = split_phrases(options)
+        terms, options = split_options(TermOptions, options)
+        annotated = terms.annotate(sentences, self.tokenizer)
+        phrases = terms.constrain(sentences, phrases, self.tokenizer)
         required_by = returned.requested() or ("seed" if seeds else "constraints" if phrases else None)
         room = room_for_phrases(phrases)
         engine = self._engines.find(self.model, options, required_by, returned.return_alignments, room)
         if engine is None:
-            return super()._generate(sentences, batch_size, options, report)
+            return super()._generate([each.text for each in annotated], batch_size, options, report)
         count = self._num_return_sequences(options)
-        return self._generate_by(engine, sentences, count, seeds, phrases, returned, report)
+        return self._generate_by(engine, annotated, count, seeds, phrases, returned, report)
 
     def _decode_by_risk(
         self, risk: RiskOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
@@ -176,7 +188,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def _generate_by(
         self,
         engine: Engine,
-        sentences: list[str],
+        sentences: list[AnnotatedText],
         count: int,
         seeds: Sequence[int] | None,
         phrases: Sequence[Phrases] | None,
@@ -186,8 +198,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
         if not sentences:  # tokenizers decode an empty batch to one empty text
             return []
-        encoded = self._encode(sentences)
-        spans = token_spans(self.tokenizer, sentences) if returned.return_alignments else None
+        encoded = self._encode([sentence.text for sentence in sentences])
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
         found = dict[int, list[Hypothesis]]()
         sources = (encoded[index] for index in order)
@@ -200,13 +211,23 @@ class TranslationPipeline(CarriedTranslationPipeline):
         translations: list[Any] = self.postprocess([hypothesis.tokens for hypothesis in flat])
         if returned.requested():
             links = [list[Link]() for _ in flat]
-            if spans is not None:
-                pairs = [pair for pair in zip(sentences, spans, strict=True) for _ in range(count)]
-                rows = zip(pairs, translations, flat, strict=True)
-                links = [align(*source, text, each, self.tokenizer) for source, text, each in rows]
+            if returned.return_alignments:
+                repeated = [sentence for sentence in sentences for _ in range(count)]
+                links = self._align(repeated, translations, flat)
             columns = zip(translations, flat, links, strict=True)
             translations = [build_translation(*each, self.tokenizer, returned) for each in columns]
         return [translations[start : start + count] for start in range(0, len(translations), count)]
+
+    def _align(
+        self, sentences: Sequence[AnnotatedText], translations: Sequence[str], hypotheses: Sequence[Hypothesis]
+    ) -> list[list[Link]]:
+        """Return the links between each sentence, without annotations, and its translation."""
+        spans = token_spans(self.tokenizer, [sentence.text for sentence in sentences])
+        rows = zip(sentences, spans, translations, hypotheses, strict=True)
+        return [
+            align(source.plain, [*map(source.original, places)], text, hypothesis, self.tokenizer)
+            for source, places, text, hypothesis in rows
+        ]
 
     def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
         returned, options = split_options(ReturnOptions, options)

@@ -25,14 +25,16 @@ class AnnotatedText(NamedTuple):
 
     Attributes:
         text: With the annotations.
-        places: Where each annotation is in `text`, and where its term is in the text without annotations.
+        plain: Without them.
+        places: Where each annotation is in `text`, and where its term is in `plain`.
     """
 
     text: str
+    plain: str
     places: Sequence[tuple[Span, Span]]
 
     def original(self, span: Span) -> Span:
-        """Return characters of the text without annotations; a part of an annotation stands for its whole term."""
+        """Return characters of `plain`, given some of `text`; a part of an annotation stands for its whole term."""
         return self._start(span[0]), max(self._start(span[0]), self._end(span[1]))
 
     def _start(self, position: int) -> int:
@@ -73,7 +75,7 @@ def annotate(text: str, matches: Sequence[Match], hidden: Collection[int] = ()) 
         length = first + len(pieces[-1])
         places.append(((first, length), (match.start, match.end)))
         position = match.end
-    return AnnotatedText("".join([*pieces, text[position:]]), places)
+    return AnnotatedText("".join([*pieces, text[position:]]), text, places)
 
 
 def knows_inline_terms(tokenizer: Any) -> bool:

@@ -1,0 +1,107 @@
+"""The pipeline uses translations of a glossary: soft ones are written beside their terms, hard ones constrain."""
+
+import pytest
+
+from tests.inline_terms import model_with_inline_terms
+from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.text.glossary import Glossary
+
+TEXTS = ["A man is sleeping.", "Two dogs run. A man runs.", "Grass", ""]
+TERMS = {"man": "Mann", "two dogs": "zwei Hunde"}
+ANNOTATED = [
+    "A <term> man <trans> Mann </term> is sleeping.",
+    "<term> Two dogs <trans> zwei Hunde </term> run. A <term> man <trans> Mann </term> runs.",
+    "Grass",
+    "",
+]
+
+
+@pytest.fixture(scope="module")
+def translate():
+    return TranslationPipeline(*model_with_inline_terms(alignment_heads=[[0, 0]]), device="cpu")
+
+
+@pytest.mark.parametrize("options", [{}, {"return_scores": True}, {"num_beams": 2, "mbr": "chrf"}])
+def test_pipeline_translates_annotated_text(translate, options):
+    expected = translate(ANNOTATED, **options)
+    assert translate(TEXTS, glossary=TERMS, **options) == expected != translate(TEXTS, **options)
+    assert translate(TEXTS, glossary=list(TERMS.items()), term_mode="soft", **options) == expected
+
+
+@pytest.mark.parametrize("untrained", [False, True])
+def test_pipeline_constrains_the_search_by_hard_terms(translate, untrained):
+    options = {"num_beams": 2, "return_scores": True}
+    constraints = [["Mann"], ["zwei Hunde"], [], []]
+    texts = [TEXTS[0], "Two dogs run", *TEXTS[2:]]
+    if untrained:  # so that hard is the default
+        translate = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
+    else:
+        options["term_mode"] = "hard"
+    answers = translate(texts, glossary=TERMS, **options)
+    options.pop("term_mode", None)
+    assert answers == translate(texts, constraints=constraints, **options)
+    assert "Mann" in answers[0]["translation_text"] and "zwei Hunde" in answers[1]["translation_text"]
+    (both,) = translate(texts[:1], glossary=TERMS, constraints=["Gras"], term_mode="hard", num_beams=2)
+    assert "Mann" in both["translation_text"] and "Gras" in both["translation_text"]
+
+
+def test_pipeline_reads_a_glossary_once_for_a_stream(translate, tmp_path):
+    path = tmp_path / "terms.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in TERMS.items()))
+    options = {"batch_size": 1, "num_beams": 1, "max_new_tokens": 1}
+    answers = translate(("A man" for _ in range(66)), glossary=str(path), **options)
+    first = next(answers)  # of the first window of 64 texts
+    path.unlink()
+    assert [first, *answers] == translate(["A <term> man <trans> Mann </term>"], **options) * 66
+
+
+def test_pipeline_aligns_with_the_text_without_annotations(translate):
+    units = {"A", "man", "is", "sleeping", ".", "Two", "dogs", "run", "runs", "Grass"}
+    for text, answer in zip(TEXTS, translate(TEXTS, glossary=TERMS, return_alignments=True), strict=True):
+        assert {text[link.source_start : link.source_end] for link in answer["alignment"]} <= units
+
+
+def test_pipeline_refuses_a_glossary_that_it_cannot_use(translate):
+    untrained = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
+    with pytest.raises(ValueError, match="^`term_mode` 'soft' is for models trained with inline terms, but"):
+        untrained(TEXTS, glossary=TERMS, term_mode="soft")
+    for options, message in [
+        ({"glossary": {}}, "^The glossary must have a term"),
+        ({"glossary": TERMS, "term_mode": "firm"}, "^`term_mode` must be one of 'soft', 'hard', got 'firm'"),
+        ({"term_mode": "soft"}, "^`term_mode` must be given with a `glossary`, got 'soft' without one"),
+        ({"glossary": {"man": "<trans>"}}, "must be plain text, but '<trans>' has the mark <trans>"),
+        ({"glossary": 3}, "^`glossary` must be a path"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            translate(TEXTS, **options)
+
+
+def test_pipeline_names_a_translation_that_it_cannot_spell(translate):
+    tokenizer = translate.tokenizer
+    tokenizer.unk_token = "n"  # as if the vocabulary had no other token for this letter
+    try:
+        with pytest.raises(ValueError, match="must be plain text, but 'Mann' has characters that .* lacks"):
+            translate(TEXTS, glossary=Glossary([("man", "Mann")]))
+    finally:
+        tokenizer.unk_token = None
+
+
+def test_translate_reads_a_glossary(tmp_path, capsys):
+    model, tokenizer = model_with_inline_terms()
+    save_model_folder(model, tokenizer, tmp_path / "model")
+    (tmp_path / "terms.tsv").write_text("source\ttarget\nman\tMann\n")
+    flags = ["--glossary", str(tmp_path / "terms.tsv"), "--term_mode", "soft"]
+    assert main(["translate", str(tmp_path / "model"), ANNOTATED[0]]) == 0
+    expected = capsys.readouterr().out
+    assert main(["translate", str(tmp_path / "model"), TEXTS[0], *flags]) == 0
+    assert capsys.readouterr().out == expected
+    for wrong, message in [
+        (["--term_mode", "soft"], "`term_mode` must be given with `--glossary FILE`, got it without."),
+        ([*flags[:3], "firm"], "`term_mode` must be one of 'soft'"),
+        (["--glossary", str(tmp_path / "none.tsv")], "none.tsv: No such file or directory."),
+    ]:
+        assert main(["translate", str(tmp_path / "model"), TEXTS[0], *wrong]) == 2
+        assert message in capsys.readouterr().err

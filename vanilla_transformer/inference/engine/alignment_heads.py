@@ -17,9 +17,9 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerA
 
 from .device_copies import HostCopy
 from .hypothesis import Hypothesis
+from .search_state import SearchState
 from .static_attention import additive
 from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
-from .static_search import SearchState
 
 CHOOSE = "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
 

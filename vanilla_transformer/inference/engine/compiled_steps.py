@@ -45,11 +45,13 @@ from vanilla_transformer.lsh_attention import nearest_buckets
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 from vanilla_transformer.reversible import apply_storing_activations
 
+from .search_state import SearchState
 from .static_attention import StaticSelfAttention
 from .static_decoder import StaticDecoder
 from .static_linear_attention import StaticLinearAttention
 from .static_lsh_attention import StaticLSHAttention
 from .static_search import SearchStep
+from .target_prefix import TargetPrefix
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
@@ -63,7 +65,17 @@ _one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
 _CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, StaticLinearAttention, StaticLSHAttention]
 _CODE += [VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
-_CODE += [length_penalty, pick, top_continuations, PhraseTokens, sample, gumbel_noise, TopPLogitsWarper]
+_CODE += [
+    SearchState,
+    TargetPrefix,
+    length_penalty,
+    pick,
+    top_continuations,
+    PhraseTokens,
+    sample,
+    gumbel_noise,
+    TopPLogitsWarper,
+]
 # Read at import: an installation may replace the files while the process runs.
 _SOURCES = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
 

@@ -13,11 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
-from vanilla_transformer.inference.search.lexical_constraints import Phrases, check_phrases
-from vanilla_transformer.inference.search.sampling import SamplingOptions
+from vanilla_transformer.inference.search.lexical_constraints import Phrases
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
@@ -26,13 +24,15 @@ from .hypothesis import Hypothesis, read_hypotheses
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .prefill import Prefilled, prefill, read_states
 from .samples import Answers, Request, Samples, Seeds
+from .search_options import search_options
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
 from .source_queue import SourceQueue
 from .sources import SourceRules
 from .static_decoder import StaticDecoder
-from .static_search import SearchOptions, SearchStep
+from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
+from .target_prefix import TargetPrefix
 
 _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 
@@ -64,6 +64,7 @@ class Engine:
             cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
             graph, and `True` compiles it before, and waits.
         alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
+        prefixed: Targets may have prefixes, whose tokens are forced; see [`translate_stream`].
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
             tokens are drawn, after `temperature`, `top_k`, `top_p` and `epsilon_cutoff`, which filter nothing
@@ -82,6 +83,7 @@ class Engine:
         precision: str = "float32",
         compile: bool | str = "auto",
         alignments: bool = False,
+        prefixed: bool = False,
         **options: Any,
     ):
         if type(slots) is not int or slots < 1:
@@ -94,9 +96,10 @@ class Engine:
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
         precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
-        self.options = search_options(config)
+        features = (TargetPrefix(),) if prefixed else ()
+        self.options = search_options(config, features)
         margin = closest_margin([options, vars(model.generation_config)])
-        self._rules = SourceRules(model, config, margin, self.options.eos_token_ids)
+        self._rules = SourceRules(model, config, margin, self.options)
         self.lock = threading.Lock()
         self._reader: int | None = None  # the thread that reads a stream
         self._alignment_heads = alignment_heads_of(model) if alignments else []
@@ -105,12 +108,11 @@ class Engine:
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
-        self._phrase_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self.options.eos_token_ids}
         self._queue = SourceQueue(self.model, self._rules, slots)
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
-        self._schedule = SlotSchedule(
-            self.model, slots, self.options.num_beams, start, self._alignment_heads, self.options.constraint_tokens
-        )
+        beams, heads = self.options.num_beams, self._alignment_heads
+        tokens = self.options.constraint_tokens
+        self._schedule = SlotSchedule(self.model, slots, beams, start, heads, tokens, features)
         self.steps = steps_for(step, compile, self.buffers.room_dimensions())
 
     @property
@@ -129,20 +131,21 @@ class Engine:
         num_return_sequences: int = 1,
         seed: Seeds = None,
         phrases: Sequence[Phrases] | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the best hypotheses of each source, best first, or its samples; sources of translations end in EOS.
 
         Args:
-            seed, phrases: See [`translate_stream`].
+            seed, phrases, prefixes: See [`translate_stream`].
         """
         by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
-        if seed is not None and not isinstance(seed, int | str):
-            seeds = list(seed)
-            if len(seeds) != len(sources):
-                raise ValueError(f"There must be a seed for each of {len(sources)} sources, got {len(seeds)}.")
-            seed = [seeds[index] for index in by_length]
-        given = None if phrases is None else [phrases[index] for index in by_length]
-        ordered = self.translate_stream((sources[index] for index in by_length), num_return_sequences, seed, given)
+        ordered = self.translate_stream(
+            (sources[index] for index in by_length),
+            num_return_sequences,
+            seed if seed is None or isinstance(seed, int | str) else _in_order("seed", seed, by_length),
+            None if phrases is None else _in_order("list of phrases", phrases, by_length),
+            None if prefixes is None else _in_order("prefix", prefixes, by_length),
+        )
         results = {by_length[position]: hypotheses for position, hypotheses in ordered}
         return [results[index] for index in range(len(sources))]
 
@@ -152,6 +155,7 @@ class Engine:
         num_return_sequences: int = 1,
         seed: Seeds = None,
         phrases: Iterable[Phrases] | None = None,
+        prefixes: Iterable[Sequence[int]] | None = None,
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield each source's position in the stream and its best hypotheses, in the order in which they finish.
 
@@ -165,20 +169,27 @@ class Engine:
                 they came before in this stream. Or the seed of each source. By default drawn from torch's generator.
             phrases: Token ids of each phrase that every hypothesis must contain, for each source. An engine with
                 `constraint_tokens` searches for them.
+            prefixes: Token ids with which every hypothesis begins, for each source of an engine that is `prefixed`.
 
         Raises:
-            ValueError: A source is empty, too long, or has unknown token ids, or a seed is not an integer.
+            ValueError: A source is empty, too long, or has unknown token ids, a seed is not an integer, or
+                phrases or a prefix are too long or have unknown token ids.
             RuntimeError: This thread has not finished its last stream.
         """
         output = self._output(num_return_sequences, seed)
+        if prefixes is not None and not self.options.features:
+            raise ValueError("`prefixes` need an engine that is `prefixed`.")
         with self._reading():
-            every: Iterable[Phrases] = repeat(()) if phrases is None else phrases
-            for position, (source, wanted) in enumerate(zip(sources, every, strict=phrases is not None)):
+            every_phrases: Iterator[Any] = repeat(()) if phrases is None else iter(phrases)
+            every_prefix: Iterator[Any] = repeat(()) if prefixes is None else iter(prefixes)
+            for position, source in enumerate(sources):
+                wanted, prefix = next(every_phrases, None), next(every_prefix, None)
+                if wanted is None or prefix is None:
+                    raise ValueError(f"There must be phrases and a prefix for each source, got none for {position}.")
                 self._rules.check(position, source)
-                limit = self._rules.limit(len(self._rules.seen(source)))
-                check_phrases(wanted, self.options.constraint_tokens, limit, self._phrase_tokens)
-                requests = [each._replace(phrases=wanted) for each in output.request(position, source)]
-                self._queue.add(requests, source)
+                self._rules.check_target(position, source, prefix, wanted)
+                requests = output.request(position, source)
+                self._queue.add([each._replace(phrases=wanted, prefix=prefix) for each in requests], source)
                 while len(self._queue) >= self.slots:
                     yield from output.gather(self._advance(output.beams))
             yield from self._finish(output)
@@ -299,19 +310,16 @@ class Engine:
         return list(zip(requests, hypotheses, strict=True))
 
 
-def search_options(config: GenerationConfig) -> SearchOptions:
-    """Return the options of the engine's search for a generation config."""
-    eos, penalty_type = config.eos_token_id, getattr(config, "length_penalty_type", None) or "power"
-    return SearchOptions(
-        num_beams=config.num_beams or 1,
-        eos_token_ids=tuple(eos) if isinstance(eos, list) else (eos,),
-        length_penalty=1.0 if config.length_penalty is None else float(config.length_penalty),
-        length_penalty_type=penalty_type,
-        early_stopping=config.early_stopping or False,
-        min_new_tokens=config.min_new_tokens or 0,
-        sampling=SamplingOptions.from_options(vars(config)) if config.do_sample else None,
-        constraint_tokens=getattr(config, "constraint_tokens", None) or 0,
-    )
+def _in_order(name: str, values: Iterable[Any], order: Sequence[int]) -> list[Any]:
+    """Return the value of each source in another order.
+
+    Raises:
+        ValueError: There are more or fewer values than sources.
+    """
+    values = list(values)
+    if len(values) != len(order):
+        raise ValueError(f"There must be a {name} for each of {len(order)} sources, got {len(values)}.")
+    return [values[index] for index in order]
 
 
-__all__ = ["Engine", "Hypothesis", "search_options"]
+__all__ = ["Engine", "Hypothesis"]

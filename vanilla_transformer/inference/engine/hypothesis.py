@@ -9,7 +9,8 @@ from torch import Tensor
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .device_copies import HostCopy
-from .static_search import SearchOptions, SearchState
+from .search_options import SearchOptions
+from .search_state import SearchState
 
 
 class Hypothesis(NamedTuple):
@@ -36,19 +37,25 @@ class Hypothesis(NamedTuple):
 
 def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return the `count` best finished hypotheses of each given slot, best first."""
+    penalty = partial(length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type)
     lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
     written = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
     before = state.log_probabilities[slots].gather(2, lines).transpose(1, 2)
     lengths, scores = state.finished_lengths[slots, :count], state.finished_scores[slots, :count]
-    penalty = partial(length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type)
     last = (lengths - 1).clamp(min=0)
     tokens = _shifted(written, last, state.finished_tokens[slots, :count])
-    token_log_probabilities = _shifted(before, last, scores * penalty(last + 1)) - before
+    totals = state.model_scores[1][slots, :count] if state.model_scores else scores * penalty(last + 1)
+    token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
     return [
         [
-            Hypothesis(line[:length], score, score * penalty(max(1, length)), log_probabilities[:length])
-            for line, log_probabilities, length, score in zip(*rows, strict=True)
+            Hypothesis(
+                tokens=line[:length],
+                score=score,
+                log_probability=sum(each[:length]) if state.model_scores else score * penalty(max(1, length)),
+                token_log_probabilities=each[:length],
+            )
+            for line, each, length, score in zip(*rows, strict=True)
         ]
         for rows in zip(*columns, strict=True)
     ]

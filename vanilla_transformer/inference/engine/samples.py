@@ -24,12 +24,14 @@ class Request(NamedTuple):
         number: Of the sample, from 0.
         seed: Of the sample.
         phrases: Token ids of each phrase that the translation must contain.
+        prefix: Token ids with which the translation must begin.
     """
 
     position: int
     number: int = 0
     seed: int = 0
     phrases: Phrases = ()
+    prefix: Sequence[int] = ()
 
 
 class Answers:

@@ -9,8 +9,10 @@ from torch.utils import _pytree as pytree
 
 from .device_copies import to_device
 from .prefill import Prefilled
+from .samples import Request
+from .search_features import SearchFeature
+from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
-from .static_search import SearchState
 
 # Slots times positions of other sizes whose tensors are kept: allocating takes longer than copying, and on a GPU the
 # step must be captured again for other tensors. There it is 8 GB for the base model with 4 beams in bfloat16.
@@ -33,7 +35,7 @@ class SlotBuffers:
         beams: Beams of each slot.
         size: The first size.
         alignment_heads: Heads of cross-attention whose queries are kept.
-        constraint_tokens: See [`SearchOptions`].
+        constraint_tokens, features: See [`SearchOptions`].
     """
 
     def __init__(
@@ -43,9 +45,10 @@ class SlotBuffers:
         size: SlotSize,
         alignment_heads: AlignmentHeads = (),
         constraint_tokens: int = 0,
+        features: Sequence[SearchFeature] = (),
     ):
         self._model, self._beams, self._alignment_heads = model, beams, alignment_heads
-        self._constraint_tokens = constraint_tokens
+        self._constraint_tokens, self._features = constraint_tokens, features
         self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, SlotMemory]]()
         self.size = size
@@ -78,6 +81,13 @@ class SlotBuffers:
             _copy_rows(source, rows, target, slots)
         self.memory.source_lengths[slots] = lengths
 
+    def start(self, slots: Tensor, limits: Tensor, requests: Sequence[Request], start_token: int) -> None:
+        """Start the search of new sentences in the given slots."""
+        seeds = to_device([request.seed for request in requests], self._model.device)
+        self.state.start(slots, limits, seeds, start_token, [request.phrases for request in requests])
+        for feature, own in zip(self._features, self.state.features, strict=True):
+            feature.enter(own, slots, requests)
+
     def free(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to positions that any room can hold."""
         self.state.stop(slots)
@@ -101,8 +111,8 @@ class SlotBuffers:
         return self._sizes[size]
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
-        sizes = size.slots, self._beams, size.room
-        state = SearchState.empty(*sizes, self._model.device, self._constraint_tokens)
+        sizes, options = (size.slots, self._beams, size.room), (self._constraint_tokens, self._features)
+        state = SearchState.empty(*sizes, self._model.device, *options)
         return state, SlotMemory.empty(self._model, size.slots, self._beams, size.room, self._alignment_heads)
 
 

@@ -6,12 +6,14 @@ sentence waits aside while shorter ones enter, because all slots compute attenti
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from .device_copies import to_device
 from .samples import Request
+from .search_features import SearchFeature
 from .slot_buffers import SlotBuffers, SlotSize
 from .source_queue import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
@@ -51,7 +53,7 @@ class SlotSchedule:
         slots: Sentences that are decoded at once, at most.
         beams: Beams of each slot.
         start_token: The first token of each target.
-        alignment_heads, constraint_tokens: See [`SlotBuffers`].
+        alignment_heads, constraint_tokens, features: See [`SlotBuffers`].
 
     Attributes:
         buffers: The tensors of the slots.
@@ -67,11 +69,12 @@ class SlotSchedule:
         start_token: int,
         alignment_heads: AlignmentHeads = (),
         constraint_tokens: int = 0,
+        features: Sequence[SearchFeature] = (),
     ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
         self.sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.sizes[0], _LEAST_ROOM)
-        self.buffers = SlotBuffers(model, beams, first, alignment_heads, constraint_tokens)
+        self.buffers = SlotBuffers(model, beams, first, alignment_heads, constraint_tokens, features)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
         self._aside: deque[_Aside] = deque()
@@ -115,7 +118,8 @@ class SlotSchedule:
     def _rooms(self, steps: int) -> dict[int, int]:
         """Return the room that each sentence needs for the next steps, for each slot in use."""
         end = self.steps_run + steps
-        return {slot: _room_for(max(each.length, end - each.entered)) for slot, each in self.occupied().items()}
+        needs = {slot: _positions(each.length, each.request) for slot, each in self.occupied().items()}
+        return {slot: _room_for(max(needs[slot], end - each.entered)) for slot, each in self.occupied().items()}
 
     def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
         """
@@ -164,14 +168,13 @@ class SlotSchedule:
 
     def _enter(self, slots: list[int], sources: list[PrefilledSource]) -> None:
         """Start the search of sources of one batch in the given slots."""
-        lengths, size = [source.length for source in sources], self.buffers.size
-        self._resize(SlotSize(size.slots, max(size.room, _room_for(max(lengths)))))
+        lengths, requests = [source.length for source in sources], [source.request for source in sources]
+        rooms, size = [*map(_positions, lengths, requests)], self.buffers.size
+        self._resize(SlotSize(size.slots, max(size.room, _room_for(max(rooms)))))
         columns = slots, [source.row for source in sources], lengths, [source.limit for source in sources]
         index, rows, sizes, limits = (to_device(column, self._device) for column in columns)
-        seeds = to_device([source.request.seed for source in sources], self._device)
         self.buffers.enter(index, sources[0].batch, rows, sizes)
-        phrases = [source.request.phrases for source in sources]
-        self.buffers.state.start(index, limits, seeds, self._start_token, phrases)
+        self.buffers.start(index, limits, requests, self._start_token)
         for slot, source in zip(slots, sources, strict=True):
             self._entries[slot] = Entry(source.request, source.length, self.steps_run)
 
@@ -182,6 +185,11 @@ class SlotSchedule:
         kept = [*self.occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]
         self.buffers.resize(size, kept)
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
+
+
+def _positions(source_length: int, request: Request) -> int:
+    """Return the positions for which a slot needs room from the start."""
+    return max(source_length, len(request.prefix))
 
 
 def _room_for(positions: int) -> int:

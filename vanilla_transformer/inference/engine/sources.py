@@ -6,6 +6,9 @@ from typing import Any
 from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters
+from vanilla_transformer.inference.search.lexical_constraints import Phrases, check_phrases
+
+from .search_options import SearchOptions
 
 
 class SourceRules:
@@ -16,13 +19,13 @@ class SourceRules:
         model: The model that reads them.
         config: The options of the search.
         margin: See [`closest_margin`].
-        eos_token_ids: Tokens that end a hypothesis.
+        options: Of the search.
 
     Raises:
         ValueError: A parameter is out of range, or there is no limit for the length.
     """
 
-    def __init__(self, model: Any, config: GenerationConfig, margin: int | None, eos_token_ids: Sequence[int]):
+    def __init__(self, model: Any, config: GenerationConfig, margin: int | None, options: SearchOptions):
         check_parameters(getattr(config, "length_penalty_type", None) or "power", margin, config.num_beams)
         self.has_encoder = model.config.is_encoder_decoder
         if margin is not None and not self.has_encoder:
@@ -30,7 +33,9 @@ class SourceRules:
         if margin is None and config.max_new_tokens is None and config.max_length is None:
             limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
             raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
-        self._model, self._config, self._margin, self._eos = model.config, config, margin, eos_token_ids
+        self._model, self._config, self._margin, self._eos = model.config, config, margin, options.eos_token_ids
+        self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
+        self._constraint_tokens = options.constraint_tokens
 
     def check(self, position: int, source: Sequence[int]) -> None:
         """Check a source.
@@ -51,6 +56,22 @@ class SourceRules:
         if not 1 <= length <= max(1, longest):
             rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
             raise ValueError(f"A {name} must have {rule}, got {length} in {name} {position}.")
+
+    def check_target(self, position: int, source: Sequence[int], prefix: Sequence[int], phrases: Phrases) -> None:
+        """Check what the target of a source must begin with, and what it must contain.
+
+        Raises:
+            ValueError: No hypothesis does so.
+        """
+        limit = self.limit(len(self.seen(source)))
+        check_phrases(phrases, self._constraint_tokens, limit, self._target_tokens)
+        wrong = [token for token in prefix if token not in self._target_tokens]
+        if wrong:
+            rule = "token ids of the vocabulary besides EOS"
+            raise ValueError(f"A target prefix must have {rule}, got {wrong[0]} for source {position}.")
+        if len(prefix) >= limit:
+            found = f"{len(prefix)} tokens for source {position}"
+            raise ValueError(f"A target prefix must be shorter than the {limit} tokens of the limit, got {found}.")
 
     def seen(self, source: Sequence[int]) -> list[int]:
         """Return the tokens that attention may see."""

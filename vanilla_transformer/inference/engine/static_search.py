@@ -10,151 +10,41 @@ Letters in shapes: B slots, N beams, C candidates, R room for target positions, 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY, pick
-from vanilla_transformer.inference.search.lexical_constraints import (
-    Candidates,
-    Phrases,
-    PhraseTokens,
-    Progress,
-    phrase_rows,
-)
-from vanilla_transformer.inference.search.sampling import SamplingOptions, sample
+from vanilla_transformer.inference.search.lexical_constraints import Candidates, Progress
+from vanilla_transformer.inference.search.sampling import sample
 from vanilla_transformer.inference.search.top_k import argmax, top_continuations
 
-from .device_copies import to_device
+from .search_options import SearchOptions
+from .search_state import SearchState
 from .static_decoder import SlotMemory, StaticDecoder
 
 
-@dataclass(frozen=True)
-class SearchOptions:
+class _Options(NamedTuple):
     """
-    Options of a search, the same for all sentences; see [`PaperGenerationMixin`] for the length penalty.
+    The tokens from which a search chooses.
 
     Attributes:
-        num_beams: 1 for greedy search and sampling.
-        eos_token_ids: Tokens that end a hypothesis.
-        early_stopping: As in a generation config: True, False or `"never"`.
-        min_new_tokens: EOS may end a hypothesis only after so many other tokens.
-        sampling: How to draw tokens, or None to take the most likely ones.
-        constraint_tokens: Room for the tokens of the phrases that the hypotheses of a sentence must contain.
+        logits: By which it chooses, `(B, N, V)`.
+        own_logits: Of the model, `(B, N, V)`.
+        log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of hypotheses with
+            one more token, `(B, N)`.
     """
 
-    num_beams: int
-    eos_token_ids: tuple[int, ...]
-    length_penalty: float = 1.0
-    length_penalty_type: str = "power"
-    early_stopping: bool | str = False
-    min_new_tokens: int = 0
-    sampling: SamplingOptions | None = None
-    constraint_tokens: int = 0
+    logits: Tensor
+    own_logits: Tensor
+    log_scale: Tensor
+    own_log_scale: Tensor
 
-    def __post_init__(self) -> None:
-        if self.constraint_tokens and self.num_beams == 1:
-            raise ValueError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
-        if self.sampling is not None and self.num_beams != 1:
-            raise ValueError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
-
-    def divisor(self, lengths: Tensor) -> Tensor:
-        """Return the divisors of log-probabilities for lengths `(B,)`, as a column `(B, 1)`."""
-        return length_penalty(lengths, self.length_penalty, self.length_penalty_type)[:, None]
-
-
-class SearchState(NamedTuple):
-    """
-    The search of all slots, updated in place.
-
-    Attributes:
-        done: Whether a slot is done, or empty: `(B,)`.
-        time: Position of the last tokens, `(B,)`; the start symbol is at 0.
-        limits: Tokens that a hypothesis may have at most, `(B,)`.
-        seeds: Of the samples, `(B,)`.
-        last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
-        tokens: What each beam has written at each step, `(B, R, N)`.
-        log_probabilities: Of the running hypotheses up to these tokens, `(B, R, N)`.
-        ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
-        finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
-        finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
-            with the length penalty, and whether there are so many, each `(B, N)`.
-        phrases, progress: Phrases that hypotheses must contain, and what the running ones contain of them; or nothing.
-    """
-
-    done: Tensor
-    time: Tensor
-    limits: Tensor
-    seeds: Tensor
-    last_tokens: Tensor
-    scores: Tensor
-    tokens: Tensor
-    log_probabilities: Tensor
-    ancestors: Tensor
-    finished_ancestors: Tensor
-    finished_tokens: Tensor
-    finished_lengths: Tensor
-    finished_scores: Tensor
-    is_finished: Tensor
-    phrases: PhraseTokens | tuple[()] = ()
-    progress: Progress | tuple[()] = ()
-
-    @classmethod
-    def empty(
-        cls, slots: int, beams: int, room: int, device: torch.device, constraint_tokens: int = 0
-    ) -> "SearchState":
-        """Return a state in which all slots are empty."""
-        phrases = PhraseTokens.empty(slots, constraint_tokens, device) if constraint_tokens else ()
-
-        def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
-            return torch.full((slots, *shape), value, dtype=dtype, device=device)
-
-        return cls(
-            done=full(True, dtype=torch.bool),
-            time=full(0),
-            limits=full(1),
-            seeds=full(0),
-            last_tokens=full(0, beams),
-            scores=full(0.0, beams, dtype=torch.float32),
-            tokens=full(0, room, beams),
-            log_probabilities=full(0.0, room, beams, dtype=torch.float32),
-            ancestors=full(0, beams, room),
-            finished_ancestors=full(0, beams, room),
-            finished_tokens=full(0, beams),
-            finished_lengths=full(0, beams),
-            finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
-            is_finished=full(False, beams, dtype=torch.bool),
-            phrases=phrases,
-            progress=phrases.begin(beams) if phrases else (),
-        )
-
-    def start(
-        self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int, phrases: Sequence[Phrases] = ()
-    ) -> None:
-        """Start the search of new sentences in the given slots, which are at time 0."""
-        self.done[slots] = False
-        self.limits[slots] = limits
-        self.seeds[slots] = seeds
-        self.last_tokens[slots] = start_token
-        self.scores[slots] = UNLIKELY
-        self.scores[slots, 0] = 0.0  # at first all beams are the same
-        self.finished_scores[slots] = UNLIKELY
-        self.finished_lengths[slots] = 0
-        self.is_finished[slots] = False
-        if self.phrases and self.progress:
-            rows = zip(*(phrase_rows(each, self.phrases.tokens.shape[1]) for each in phrases), strict=True)
-            for tensor, values in zip(self.phrases, rows, strict=True):
-                tensor[slots] = to_device(values, tensor.device)
-            for tensor, first in zip(self.progress, self.phrases.begin(self.scores.shape[1]), strict=True):
-                tensor[slots] = first[slots]
-
-    def stop(self, slots: Tensor | slice) -> None:
-        """Empty the given slots. They return to time 0, which any room can hold."""
-        self.done[slots] = True
-        self.time[slots] = 0
+    def model_scores(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Return the log-probabilities of the given beams with one more token, `(B, C)`."""
+        places = parents * self.own_logits.shape[2] + tokens
+        return self.own_logits.flatten(1).gather(1, places) + self.own_log_scale.gather(1, parents)
 
 
 class SearchStep(nn.Module):
@@ -180,28 +70,42 @@ class SearchStep(nn.Module):
         here = steps == state.time[:, None, None]  # (B, 1, R)
         ancestors = torch.where(here, beams[:, None], state.ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
-        state.log_probabilities.index_put_((slots, state.time), state.scores)
+        running = state.model_scores[0] if state.model_scores else state.scores
+        state.log_probabilities.index_put_((slots, state.time), running)
         logits = self.decoder(state.last_tokens, state.time, state.done, ancestors, memory)  # (B, N, V)
-        log_scale = state.scores - logits.logsumexp(dim=-1)  # (B, N): from logits to log-probabilities of hypotheses
-        if self.options.min_new_tokens:
-            too_short = (state.time < self.options.min_new_tokens)[:, None, None]
-            logits = torch.where(too_short & self._is_eos(logits), -torch.inf, logits)
-        if state.phrases and state.progress:
-            is_incomplete = (state.phrases.missing(state.progress) > 0)[:, :, None]
-            logits = torch.where(is_incomplete & self._is_eos(logits), -torch.inf, logits)
+        options = self._options(logits, state)
         advance = self._advance_one if self.beams == 1 else self._advance_beams
-        advance(state, logits, log_scale, ancestors)
+        parents, tokens = advance(state, options, ancestors)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            feature.follow(state, own, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
         return ()
+
+    def _options(self, logits: Tensor, state: SearchState) -> "_Options":
+        """Return the tokens from which the search chooses, given the model's logits."""
+        changed, log_norms = logits, logits.logsumexp(dim=-1)  # (B, N)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            changed = feature.change_logits(changed, log_norms, state, own)
+        if self.options.min_new_tokens:
+            too_short = (state.time < self.options.min_new_tokens)[:, None, None]
+            changed = torch.where(too_short & self._is_eos(logits), -torch.inf, changed)
+        if state.phrases and state.progress:
+            is_incomplete = (state.phrases.missing(state.progress) > 0)[:, :, None]
+            changed = torch.where(is_incomplete & self._is_eos(logits), -torch.inf, changed)
+        # From logits to log-probabilities of hypotheses.
+        log_scales = [scores - log_norms for scores in (state.scores, *state.model_scores[:1])]
+        return _Options(changed, logits, log_scales[0], log_scales[-1])
 
     def _is_eos(self, logits: Tensor) -> Tensor:
         return _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)  # (V,)
 
-    def _advance_one(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
+    def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         length = state.time + 1
-        tokens = self._choose(logits[:, 0], state)[:, None]  # (B, 1)
-        scores = logits[:, 0].gather(1, tokens) + log_scale
+        tokens = self._choose(options.logits[:, 0], state)[:, None]  # (B, 1)
+        scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
+        parents = torch.zeros_like(tokens) if self.options.features else tokens  # which only features read
+        model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
         _store(
             state,
             state.done[:, None] | ~ends,
@@ -210,8 +114,11 @@ class SearchStep(nn.Module):
             finished_lengths=length[:, None],
             finished_scores=scores / self.options.divisor(length),
         )
+        _store_each(state.model_scores[1:], state.done[:, None] | ~ends, model_scores)
         state.done.logical_or_(ends[:, 0])
         _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
+        _store_each(state.model_scores[:1], state.done[:, None], model_scores)
+        return parents, tokens
 
     def _choose(self, logits: Tensor, state: SearchState) -> Tensor:
         """Return the most likely tokens of `logits` `(B, V)`, or samples."""
@@ -221,18 +128,19 @@ class SearchStep(nn.Module):
             logits = each(None, logits)
         return sample(logits, state.seeds, state.time)
 
-    def _advance_beams(self, state: SearchState, logits: Tensor, log_scale: Tensor, ancestors: Tensor) -> None:
+    def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         length = state.time + 1
         candidates = max(2, 1 + len(self.options.eos_token_ids)) * self.beams
-        best = Candidates(*top_continuations(logits, log_scale, candidates))
-        (scores, parents, tokens), progress = self._constrain(state, best, logits, log_scale)
+        best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
+        (scores, parents, tokens), progress = self._constrain(state, best, options)
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
+        model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
 
         # Candidates that end, of the best N, replace worse finished hypotheses.
         order = torch.arange(candidates, device=ends.device)
         finishes = ends & (order < self.beams)
-        if progress is not None:
-            finishes = finishes & (scores > UNLIKELY / 2)  # the others lack phrases
+        if self.options.features or progress is not None:
+            finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token, or lack phrases
         final = scores / self.options.divisor(length) + ~finishes * UNLIKELY
         finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(self.beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
@@ -248,35 +156,41 @@ class SearchStep(nn.Module):
             finished_scores=finished_scores,
             is_finished=is_finished,
         )
+        for finished in state.model_scores[1:]:
+            both = torch.cat([finished, model_scores], dim=1).gather(1, kept)
+            _store_each([finished], state.done[:, None], both)
 
         # The others continue, unless the sentence is done.
-        scores = scores + ends * UNLIKELY
-        chosen = (scores if progress is None else -(order + ends * candidates)).topk(self.beams)[1]
-        running = scores.gather(1, chosen)
-        best_running = running.amax(dim=1, keepdim=True)
+        running, chosen = self._running(scores + ends * UNLIKELY, ends, progress)
+        best_running = running[:, :1] if progress is None else running.amax(dim=1, keepdim=True)
         can_improve = self._can_improve(best_running, finished_scores, is_finished, state.limits, length)
         now_done = ~can_improve | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
         state.done.logical_or_(now_done)
-        _store(
-            state,
-            state.done[:, None],
-            ancestors=pick(ancestors, parents.gather(1, chosen)),
-            scores=running,
-            last_tokens=tokens.gather(1, chosen),
-        )
+        parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
+        _store(state, state.done[:, None], ancestors=pick(ancestors, parents), scores=running, last_tokens=tokens)
+        _store_each(state.model_scores[:1], state.done[:, None], model_scores.gather(1, chosen))
         if progress is not None:
             for old, new in zip(state.progress, progress, strict=True):
                 old.copy_(torch.where(state.done[:, None, None], old, pick(new, chosen)))
+        return parents, tokens
+
+    def _running(self, scores: Tensor, ends: Tensor, progress: Progress | None) -> tuple[Tensor, Tensor]:
+        """Return the scores and the places of the candidates that continue, in order."""
+        if progress is None:
+            return scores.topk(self.beams)
+        order = torch.arange(scores.shape[1], device=scores.device)
+        chosen = (-(order + ends * len(order))).topk(self.beams)[1]
+        return scores.gather(1, chosen), chosen
 
     def _constrain(
-        self, state: SearchState, best: Candidates, logits: Tensor, log_scale: Tensor
+        self, state: SearchState, best: Candidates, options: "_Options"
     ) -> tuple[Candidates, Progress | None]:
         """Return the candidates that get beams, in order, and what they contain of the phrases."""
         if not state.phrases or not state.progress:
             return best, None
-        every = state.phrases.add_candidates(best, logits, log_scale, state.progress)
+        every = state.phrases.add_candidates(best, options.logits, options.log_scale, state.progress)
         ordered, progress = state.phrases.allocate(every, state.progress, state.limits - state.time - 1)
         count = best.scores.shape[1]
         return Candidates(*(each[:, :count] for each in ordered)), Progress(*(each[:, :count] for each in progress))
@@ -294,7 +208,12 @@ class SearchStep(nn.Module):
 def _store(state: SearchState, unless: Tensor, **values: Tensor) -> None:
     """Update the named tensors of a state in place, except in slots where `unless`, `(B, 1)`, is True."""
     for name, value in values.items():
-        old = getattr(state, name)
+        _store_each([getattr(state, name)], unless, value)
+
+
+def _store_each(tensors: Sequence[Tensor], unless: Tensor, value: Tensor) -> None:
+    """Update tensors, of which there may be none, to a value in place, except in slots where `unless` is True."""
+    for old in tensors:
         old.copy_(torch.where(unless if old.dim() == 2 else unless[:, None], old, value))
 
 
@@ -302,4 +221,4 @@ def _one_of(tokens: Tensor, choices: Tensor) -> Tensor:
     return (tokens[..., None] == choices).any(dim=-1)
 
 
-__all__ = ["SearchOptions", "SearchState", "SearchStep"]
+__all__ = ["SearchStep"]

@@ -7,9 +7,10 @@ from torch.utils import _pytree as pytree
 from tests.host_reads import NoHostReads
 from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model
 from vanilla_transformer.inference.engine.prefill import prefill
+from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.slot_buffers import SlotBuffers, SlotSize
 from vanilla_transformer.inference.engine.static_decoder import StaticDecoder
-from vanilla_transformer.inference.engine.static_search import SearchOptions, SearchStep
+from vanilla_transformer.inference.engine.static_search import SearchStep
 
 LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4}
 REVERSIBLE = {"reversible": True, "normalize_before": True}

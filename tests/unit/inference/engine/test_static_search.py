@@ -10,8 +10,11 @@ from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.tiny import tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.engine.compiled_steps import export_step
+from vanilla_transformer.inference.engine.search_options import SearchOptions
+from vanilla_transformer.inference.engine.search_state import SearchState
 from vanilla_transformer.inference.engine.static_decoder import SlotMemory, StaticDecoder
-from vanilla_transformer.inference.engine.static_search import SearchOptions, SearchState, SearchStep
+from vanilla_transformer.inference.engine.static_search import SearchStep
+from vanilla_transformer.inference.engine.target_prefix import TargetPrefix
 from vanilla_transformer.inference.search.sampling import SamplingOptions
 
 SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
@@ -23,9 +26,10 @@ OPTIONS = [
     SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
     SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
     SearchOptions(3, (EOS,), constraint_tokens=4),
+    SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
 ]
 every_search = pytest.mark.parametrize(
-    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints"]
+    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix"]
 )
 
 
@@ -37,7 +41,7 @@ def step_of(options, **changes):
 def started(options, memory, limits=(5, 9, 14)):
     """Return the state of slots in which sentences have entered, with sources of random states."""
     torch.manual_seed(0)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens, options.features)
     phrases = [[(7, 8)], [(9,), (9,)], []]
     state.start(torch.arange(SLOTS), torch.tensor(limits), torch.zeros(SLOTS, dtype=torch.long), START, phrases)
     memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
@@ -145,7 +149,7 @@ def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
 @torch.inference_mode()
 def test_search_step_leaves_empty_slots_alone(options):
     step, memory = step_of(options)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens, options.features)
     before = copied(state)
     for _ in range(ROOM):
         step(state, memory)
@@ -153,7 +157,7 @@ def test_search_step_leaves_empty_slots_alone(options):
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("options", OPTIONS[::2], ids=["greedy", "beam", "sampling"])
+@pytest.mark.parametrize("options", OPTIONS[:5:2], ids=["greedy", "beam", "sampling"])
 def test_search_step_ends_hypotheses_at_limits(options):
     step, memory = step_of(options, lm_head_bias=True)
     step.decoder.lm_head.bias[EOS] = -100.0
@@ -185,7 +189,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 
-@pytest.mark.parametrize("options", [*OPTIONS[::2], OPTIONS[5]], ids=["greedy", "beam", "sampling", "constraints"])
+@every_search
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)

@@ -1,0 +1,48 @@
+"""
+What an option of a search adds to the decoding step: tensors of each slot, and changes of logits and scores.
+
+A search without such options has none of these tensors, and computes nothing for them.
+
+Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+
+class SearchFeature:
+    """
+    One option of a search. Subclasses are frozen dataclasses, so that their fields are part of the identity of a step.
+
+    Methods change tensors of static shape in place or return them, and never look at a value: the step is compiled.
+    `memory` is what `allocate` returned. `state` is the [`SearchState`].
+
+    Attributes:
+        changes_scores: True if scores of hypotheses are not the model's log-probabilities, which are kept beside them.
+    """
+
+    changes_scores: ClassVar[bool] = False
+
+    def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> Any:
+        """Return a named tuple of tensors that have a row for each slot."""
+        return ()
+
+    def enter(self, memory: Any, slots: Tensor, requests: Sequence[Any]) -> None:
+        """Start the search of new sentences, given the [`Request`] of each, in the given slots."""
+
+    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: Any) -> Tensor:
+        """Return the logits `(B, N, V)` by which the search chooses tokens; minus infinity forbids one.
+
+        Args:
+            log_norms: `logsumexp` of the model's logits, `(B, N)`. Log-probabilities are logits minus this.
+        """
+        return logits
+
+    def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
+        """Update the memory of running hypotheses, given the beams and the tokens that were chosen, `(B, N)` each."""
+
+
+__all__ = ["SearchFeature"]

@@ -1,0 +1,132 @@
+"""
+The tensors of the engine's search, for all slots at once.
+
+Letters in shapes: B slots, N beams, R room for target positions.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
+from vanilla_transformer.inference.search.lexical_constraints import (
+    Phrases,
+    PhraseTokens,
+    Progress,
+    phrase_rows,
+)
+
+from .device_copies import to_device
+from .search_features import SearchFeature
+
+
+class SearchState(NamedTuple):
+    """
+    The search of all slots, updated in place.
+
+    Attributes:
+        done: Whether a slot is done, or empty: `(B,)`.
+        time: Position of the last tokens, `(B,)`; the start symbol is at 0.
+        limits: Tokens that a hypothesis may have at most, `(B,)`.
+        seeds: Of the samples, `(B,)`.
+        last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
+        tokens: What each beam has written at each step, `(B, R, N)`.
+        log_probabilities: Of the running hypotheses up to these tokens, `(B, R, N)`.
+        ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
+        finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
+        finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
+            with the length penalty, and whether there are so many, each `(B, N)`.
+        model_scores: Log-probabilities of the running and of the finished hypotheses, `(B, N)` each, if `scores` are
+            not log-probabilities; otherwise none.
+        features: What each [`SearchFeature`] has allocated.
+        phrases, progress: Phrases that hypotheses must contain, and what the running ones contain of them; or nothing.
+    """
+
+    done: Tensor
+    time: Tensor
+    limits: Tensor
+    seeds: Tensor
+    last_tokens: Tensor
+    scores: Tensor
+    tokens: Tensor
+    log_probabilities: Tensor
+    ancestors: Tensor
+    finished_ancestors: Tensor
+    finished_tokens: Tensor
+    finished_lengths: Tensor
+    finished_scores: Tensor
+    is_finished: Tensor
+    model_scores: list[Tensor]
+    features: list[Any]
+    phrases: PhraseTokens | tuple[()] = ()
+    progress: Progress | tuple[()] = ()
+
+    @classmethod
+    def empty(
+        cls,
+        slots: int,
+        beams: int,
+        room: int,
+        device: torch.device,
+        constraint_tokens: int = 0,
+        features: Sequence[SearchFeature] = (),
+    ) -> "SearchState":
+        """Return a state in which all slots are empty."""
+        phrases = PhraseTokens.empty(slots, constraint_tokens, device) if constraint_tokens else ()
+
+        def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.full((slots, *shape), value, dtype=dtype, device=device)
+
+        several_scores = any(feature.changes_scores for feature in features)
+        return cls(
+            done=full(True, dtype=torch.bool),
+            time=full(0),
+            limits=full(1),
+            seeds=full(0),
+            last_tokens=full(0, beams),
+            scores=full(0.0, beams, dtype=torch.float32),
+            tokens=full(0, room, beams),
+            log_probabilities=full(0.0, room, beams, dtype=torch.float32),
+            ancestors=full(0, beams, room),
+            finished_ancestors=full(0, beams, room),
+            finished_tokens=full(0, beams),
+            finished_lengths=full(0, beams),
+            finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
+            is_finished=full(False, beams, dtype=torch.bool),
+            model_scores=[full(0.0, beams, dtype=torch.float32) for _ in range(2 if several_scores else 0)],
+            features=[feature.allocate(slots, beams, room, device) for feature in features],
+            phrases=phrases,
+            progress=phrases.begin(beams) if phrases else (),
+        )
+
+    def start(
+        self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int, phrases: Sequence[Phrases] = ()
+    ) -> None:
+        """Start the search of new sentences in the given slots, which are at time 0."""
+        self.done[slots] = False
+        self.limits[slots] = limits
+        self.seeds[slots] = seeds
+        self.last_tokens[slots] = start_token
+        self.scores[slots] = UNLIKELY
+        self.scores[slots, 0] = 0.0  # at first all beams are the same
+        self.finished_scores[slots] = UNLIKELY
+        self.finished_lengths[slots] = 0
+        self.is_finished[slots] = False
+        for scores in self.model_scores:
+            scores[slots] = 0.0
+        if self.phrases and self.progress:
+            rows = zip(*(phrase_rows(each, self.phrases.tokens.shape[1]) for each in phrases), strict=True)
+            for tensor, values in zip(self.phrases, rows, strict=True):
+                tensor[slots] = to_device(values, tensor.device)
+            for tensor, first in zip(self.progress, self.phrases.begin(self.scores.shape[1]), strict=True):
+                tensor[slots] = first[slots]
+
+    def stop(self, slots: Tensor | slice) -> None:
+        """Empty the given slots. They return to time 0, which any room can hold."""
+        self.done[slots] = True
+        self.time[slots] = 0
+
+
+__all__ = ["SearchState"]

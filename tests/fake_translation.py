@@ -44,3 +44,17 @@ def copy_kept(translate):
         return answers
 
     return call
+
+
+def contain(translate):
+    """Return a function that translates under constraints, or refuses to, as for texts of even length."""
+
+    def constrain(texts, phrases):
+        answers = []
+        for text, own, (translation, links) in zip(texts, phrases, translate(texts), strict=True):
+            for phrase in own:
+                translation = translation.replace(phrase.upper(), phrase)
+            answers.append((translation, links) if len(text) % 2 else None)
+        return answers
+
+    return constrain

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import html5lib
 from hypothesis import strategies as st
 
-from tests.fake_translation import copy_kept, reverse, shout, without_alignment
+from tests.fake_translation import contain, copy_kept, reverse, shout, without_alignment
 from vanilla_transformer.documents import translate_document
 from vanilla_transformer.inference.sentence_splitter import split_simply
 
@@ -174,7 +174,7 @@ def check_text(text, translated, translate):
 
 def check_html(text, translate):
     """Translate an HTML text and compare its markup with that of the text as it is parsed by browsers."""
-    translated = translate_document(text, "html", translate, split_simply)
+    translated = translate_document(text, "html", translate, split_simply, constrain=contain(translate))
     expected, found = _Tags(_normalized(text)), _Tags(translated)
     assert (found.seen, found.comments, found.opaque) == (expected.seen, expected.comments, expected.opaque)
     check_text(expected.text, found.text, translate)
@@ -191,7 +191,7 @@ def _normalized(text):
 
 def check_xml(text, translate):
     """Translate an XML text and compare its markup."""
-    translated = translate_document(text, "xml", translate, split_simply)
+    translated = translate_document(text, "xml", translate, split_simply, constrain=contain(translate))
     before, after = (_xml_counts(each) for each in (text, translated))
     assert before == after
     check_text(*("".join(ElementTree.fromstring(each).itertext()) for each in (text, translated)), translate)
@@ -211,7 +211,7 @@ def check_markdown(text, translate):
     """Translate a Markdown text and compare its markup as HTML."""
     from markdown_it import MarkdownIt
 
-    translated = translate_document(text, "markdown", translate, split_simply)
+    translated = translate_document(text, "markdown", translate, split_simply, constrain=contain(translate))
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     pages = [parser.render(each) for each in (text, translated)]
     assert _html_counts(pages[0]) == _html_counts(pages[1])

@@ -2,13 +2,14 @@
 
 from .block_translator import BlockTranslator
 from .blocks import Block, Span
-from .translation import FORMATS, parse_document, read_document, translate_by, translate_document
+from .translation import FORMATS, constrain_by, parse_document, read_document, translate_by, translate_document
 
 __all__ = [
     "FORMATS",
     "Block",
     "BlockTranslator",
     "Span",
+    "constrain_by",
     "parse_document",
     "read_document",
     "translate_by",

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import regex
 
@@ -13,8 +14,11 @@ from vanilla_transformer.text.protection import Range, find_protected, locate, m
 from .blocks import Block
 from .projection import CrossingSpansError, project, proportional_links
 
-# Return the translation of each text, and its alignment or None.
-Translate = Callable[[list[str]], Sequence[tuple[str, Sequence[tuple[int, int, int, int, float]] | None]]]
+# The translation of a text, and its alignment or None.
+Answer = tuple[str, Sequence[tuple[int, int, int, int, float]] | None]
+Translate = Callable[[list[str]], Sequence[Answer]]
+# Return a translation of each text that contains the phrases given for it, or None where there is none.
+Constrain = Callable[[list[str], list[list[str]]], Sequence[Answer | None]]
 _LETTER = regex.compile(r"\p{L}")
 _LINE_BREAK = regex.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 
@@ -52,6 +56,18 @@ class _Sentence:
         return bool(_LETTER.search(mask(self.text, self.kept, [" "] * len(self.kept))[0]))
 
 
+class _Input(NamedTuple):
+    """A sentence as the model sees it: its text, and where in it the text is that must survive."""
+
+    sentence: _Sentence
+    text: str
+    places: list[Range]
+
+    @property
+    def kept_texts(self) -> list[str]:
+        return [self.text[start:end] for start, end in self.places]
+
+
 @dataclass
 class BlockTranslator:
     """
@@ -59,19 +75,22 @@ class BlockTranslator:
 
     The text of a block is split into sentences. All sentences of all blocks are translated by one call of
     `translate`. URLs, placeholders and so on (see [`find_protected`]) and fixed spans go through the model as masks
-    that it has learned to copy, or as they are if it knows none. If one of them is missing in a translation, the text
-    around them is translated again, and they are put back in the order of the source.
+    that it has learned to copy, or as they are if it knows none. If one of them is missing in a translation, the
+    sentence is translated again by `constrain`. If it is still missing, only the text around them is translated, and
+    they are put back in the order of the source.
 
     Args:
         translate: Returns the translation of each text and its alignment, with character offsets. Without one, words
             are taken to be in the order of the source.
         splitter: Returns the sentences of a text.
         masks: Words that the model copies, such as `<ph0>`.
+        constrain: Returns a translation of each text that contains the given phrases.
     """
 
     translate: Translate
     splitter: SentenceSplitter
     masks: Sequence[str] = ()
+    constrain: Constrain | None = None
 
     def __call__(self, blocks: Sequence[Block]) -> list[Block]:
         """Return the translated blocks, with every span of the source."""
@@ -100,15 +119,22 @@ class BlockTranslator:
         inputs = []
         for sentence in sentences:
             if sentence.is_translatable:
-                inputs.append((sentence, *self._mask(sentence)))
+                inputs.append(_Input(sentence, *self._mask(sentence)))
             else:
                 sentence.keep()
-        texts = [_on_one_line(text) for _, text, _ in inputs]
-        lost = []
-        for (sentence, text, places), answer in zip(inputs, self._call(texts), strict=True):
-            if not _restore(sentence, text, places, *answer):
-                lost.append(sentence)
-        self._translate_around(lost)
+        answers = self._call([_on_one_line(each.text) for each in inputs])
+        lost = [each for each, answer in zip(inputs, answers, strict=True) if not _restore(*each, *answer)]
+        self._translate_around([each.sentence for each in self._constrain(lost)])
+
+    def _constrain(self, inputs: list[_Input]) -> list[_Input]:
+        """Translate sentences under the constraint that what must survive appears. Return those without success."""
+        if self.constrain is None or not inputs:
+            return inputs
+        texts = [_on_one_line(each.text) for each in inputs]
+        answers = self.constrain(texts, [each.kept_texts for each in inputs])
+        _check_count(texts, answers)
+        rows = zip(inputs, texts, answers, strict=True)
+        return [each for each, text, answer in rows if answer is None or not _restore(*each, *_read(text, answer))]
 
     def _mask(self, sentence: _Sentence) -> tuple[str, list[Range]]:
         if not sentence.kept or len(sentence.kept) > len(self.masks):
@@ -116,10 +142,7 @@ class BlockTranslator:
         return mask(sentence.text, sentence.kept, self.masks[: len(sentence.kept)])
 
     def _translate_around(self, sentences: Sequence[_Sentence]) -> None:
-        """Translate sentences again such that no kept text can be lost: only the pieces between are translated.
-
-        Decoding under the constraint that the text appears could take this place.
-        """
+        """Translate sentences again such that no kept text can be lost: only the pieces between are translated."""
         pieces = [list(_pieces(sentence)) for sentence in sentences]
         texts = [piece.text for of_sentence in pieces for piece in of_sentence if piece.is_translatable]
         answers = iter(self._call([_on_one_line(text) for text in texts]))
@@ -136,13 +159,20 @@ class BlockTranslator:
         if not texts:
             return []
         answers = list(self.translate(texts))
-        if len(answers) != len(texts):
-            raise ValueError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
-        found = []
-        for text, (translation, alignment) in zip(texts, answers, strict=True):
-            links = [Link(*link) for link in alignment or ()]
-            found.append((_on_one_line(translation), links or proportional_links(len(text), translation)))
-        return found
+        _check_count(texts, answers)
+        return [_read(text, answer) for text, answer in zip(texts, answers, strict=True)]
+
+
+def _check_count(texts: Sequence[str], answers: Sequence[Any]) -> None:
+    if len(answers) != len(texts):
+        raise ValueError(f"`translate` must return {len(texts)} translations, got {len(answers)}.")
+
+
+def _read(text: str, answer: Answer) -> tuple[str, list[Link]]:
+    """Return a translation on one line, and links: without an alignment, words are in the order of the source."""
+    translation, alignment = answer
+    links = [Link(*link) for link in alignment or ()]
+    return _on_one_line(translation), links or proportional_links(len(text), translation)
 
 
 def _restore(sentence: _Sentence, text: str, places: list[Range], translation: str, links: list[Link]) -> bool:
@@ -230,4 +260,4 @@ def _on_one_line(text: str) -> str:
     return _LINE_BREAK.sub(" ", text)
 
 
-__all__ = ["BlockTranslator", "Translate"]
+__all__ = ["BlockTranslator", "Constrain", "Translate"]

@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.file_utils import decode_text
+from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.sentence_splitter import SentenceSplitter
 
-from .block_translator import BlockTranslator, Translate
+from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .html_format import HtmlDocument
 from .markdown_format import MarkdownDocument
 from .srt_format import SrtDocument
@@ -25,21 +27,26 @@ FORMATS: dict[str, Callable[[str], Any]] = {
 
 
 def translate_document(
-    text: str, format: str, translate: Translate, splitter: SentenceSplitter, masks: Sequence[str] = ()
+    text: str,
+    format: str,
+    translate: Translate,
+    splitter: SentenceSplitter,
+    masks: Sequence[str] = (),
+    constrain: Constrain | None = None,
 ) -> str:
     """
     Return a document with its text translated and its markup kept.
 
     Args:
         format: One of `FORMATS`.
-        translate, splitter, masks: See [`BlockTranslator`].
+        translate, splitter, masks, constrain: See [`BlockTranslator`].
 
     Raises:
         ValueError: The format is unknown, or the text is not of this format.
         OSError: A library that the format needs is not installed.
     """
     document = parse_document(text, format)
-    return document.render(BlockTranslator(translate, splitter, masks)(document.blocks))
+    return document.render(BlockTranslator(translate, splitter, masks, constrain)(document.blocks))
 
 
 def parse_document(text: str, format: str) -> Any:
@@ -67,13 +74,39 @@ def read_document(path: str | None) -> str:
 
 def translate_by(pipeline: Any, **options: Any) -> Translate:
     """Return the function that translates by a pipeline, with alignments if its model has heads for them."""
+    return partial(_answer, pipeline, options)
+
+
+def constrain_by(pipeline: Any, **options: Any) -> Constrain | None:
+    """Return the function that translates by a pipeline under constraints, or None if no engine decodes its model."""
+    if not Engine.supports(pipeline.model):
+        return None
+    translate = partial(_answer, pipeline, options | {"num_beams": _beams(pipeline, options)})
+
+    def constrain(texts: list[str], phrases: list[list[str]]) -> list[Answer | None]:
+        try:
+            return [*translate(texts, phrases)]
+        except ValueError:  # one of them has unknown tokens, or is too long
+            if len(texts) == 1:
+                return [None]
+            return [constrain([text], [own])[0] for text, own in zip(texts, phrases, strict=True)]
+
+    return constrain
+
+
+def _beams(pipeline: Any, options: dict[str, Any]) -> int:
+    """Return the number of beams under constraints, at least the paper's."""
+    return max(4, options.get("num_beams") or pipeline.model.generation_config.num_beams or 1)
+
+
+def _answer(
+    pipeline: Any, options: dict[str, Any], texts: list[str], phrases: list[list[str]] | None = None
+) -> list[Answer]:
     if getattr(pipeline.model.config, "alignment_heads", None):
-        options["return_alignments"] = True
-
-    def translate(texts: list[str]) -> list[tuple[str, Any]]:
-        return [(answer["translation_text"], answer.get("alignment")) for answer in pipeline(texts, **options)]
-
-    return translate
+        options = options | {"return_alignments": True}
+    if phrases is not None:
+        options = options | {"constraints": phrases}
+    return [(each["translation_text"], each.get("alignment")) for each in pipeline(texts, **options)]
 
 
-__all__ = ["FORMATS", "parse_document", "read_document", "translate_by", "translate_document"]
+__all__ = ["FORMATS", "constrain_by", "parse_document", "read_document", "translate_by", "translate_document"]

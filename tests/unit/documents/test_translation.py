@@ -68,6 +68,23 @@ def test_translate_document_masks_text_by_tokens_that_the_model_copies():
     assert seen == ["See <ph0> <ph1>"] and translated == "<p>SIEHE {a} {b}</p>"
 
 
+def test_translate_document_translates_again_under_constraints_if_text_is_lost():
+    seen = []
+
+    def constrain(texts, phrases):
+        seen.extend(zip(texts, phrases, strict=True))
+        return [
+            ("DRÜCK <ph1> <kbd>", None) if "Press" in text else ("LOST", None) if "x" in text else None
+            for text in texts
+        ]
+
+    text = "<p>Press <kbd>B c</kbd> {a}</p><p>x {b} y</p><p>no {c} z</p><p>fine</p>"
+    given = {"splitter": SPLIT, "masks": ["<kbd>", "<ph1>"], "constrain": constrain}
+    translated = translate_document(text, "html", without_alignment(shout), **given)
+    assert seen == [("Press <kbd> <ph1>", ["<kbd>", "<ph1>"]), ("x <kbd> y", ["<kbd>"]), ("no <kbd> z", ["<kbd>"])]
+    assert translated == "<p>DRÜCK {a} <kbd>B c</kbd></p><p>X {b} Y</p><p>NO {c} Z</p><p>FINE</p>"
+
+
 def test_translate_document_keeps_entities_of_xml_and_expands_none():
     bomb = '<!DOCTYPE d [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><d><p>x &b; y</p></d>'
     assert translate_document(bomb, "xml", shout, SPLIT).endswith("<d><p>X &b; Y</p></d>")

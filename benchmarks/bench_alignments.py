@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Any
 
 from benchmarks.harness import progress
-from benchmarks.ibm_model_2 import Links, align_both_ways, grow_diagonally, intersect
+from benchmarks.ibm_model_2 import Links, align_both_ways, intersect
 from vanilla_transformer.data.demo_corpus import SPLIT_SIZES, read_demo_alignments, read_demo_corpus
 from vanilla_transformer.data.readers import SentencePair, read_text_files
-from vanilla_transformer.data.word_alignments import GoldAlignment, parse_alignment
+from vanilla_transformer.data.word_alignments import GoldAlignment, grow_diagonally, parse_alignment
 from vanilla_transformer.evaluation.alignment_heads import align_given, rank_alignment_heads
 from vanilla_transformer.evaluation.alignment_scores import AlignmentScores, score_alignments
 

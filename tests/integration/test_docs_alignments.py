@@ -21,6 +21,8 @@ def _workspace(tiny_tokenizer, tmp_path, monkeypatch):
     save_model_folder(model, tiny_tokenizer, tmp_path / "runs" / "mine")
     Path("validation.en").write_text("A man is sleeping.\nTwo dogs.\n")
     Path("validation.de").write_text("Ein Mann schläft.\nZwei Hunde.\n")
+    for name in ("train.en", "train.de"):
+        Path(name).write_text(Path(name.replace("train", "validation")).read_text())
     for name in ("validation.align", "test.align", "test.hypotheses.align"):
         Path(name).write_text("0-0 1-1 2-2 3-2\n0-0 1-1\n")
     Path("test.en").write_text(Path("validation.en").read_text())
@@ -32,10 +34,11 @@ def test_docs_commands_about_alignments_run(_workspace, capsys):
     assert [words[1] for words in commands] == [
         "choose-alignment-head",
         "choose-alignment-head",
+        "write-alignments",
         "translate",
         "evaluate-alignments",
     ]
-    assert [main(words[1:]) for words in commands] == [0, 0, 0, 0]
+    assert [main(words[1:]) for words in commands] == [0, 0, 0, 0, 0]
     *_, translation, scores = capsys.readouterr().out.splitlines()
     assert " ||| " in translation and scores.startswith("AER 0.0")
 

@@ -21,6 +21,7 @@ COMMANDS = {
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
     "score": "compute the log-probability of given translations",
     "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
+    "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
     "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     "evaluate-alignments": "compute the alignment error rate of a file of alignments",
     "average-checkpoints": "average the weights of several checkpoints or models",

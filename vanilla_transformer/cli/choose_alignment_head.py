@@ -16,8 +16,8 @@ class ChooseAlignmentHeadArguments:
     alignments: str | None = field(
         default=None,
         metadata={
-            "help": "Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default IBM "
-            "model 1 aligns the words."
+            "help": "Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
+            "lexical model aligns the words."
         },
     )
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> None:
     model = load_pretrained(AutoModelForSeq2SeqLM, folder)
     best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
     store_alignment_heads(folder, [(best.layer, best.head)])
-    against = "the given alignments" if options.alignments else "IBM model 1"
+    against = "the given alignments" if options.alignments else "a lexical model"
     for each in (best, *others[:4]):
         print(f"layer {each.layer}, head {each.head}: alignment error rate {each.error:.1%} against {against}")
     print(f"{folder}/config.json has `alignment_heads` [[{best.layer}, {best.head}]].")

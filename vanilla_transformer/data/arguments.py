@@ -10,6 +10,7 @@ from vanilla_transformer.yaml_utils import load_yaml
 from .readers import CorpusSpec
 
 TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
+AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
 
 
 @dataclass
@@ -23,8 +24,9 @@ class DataArguments:
     train_alignments: str | None = field(
         default=None,
         metadata={
-            "help": "Aligned words of the training text in the format of Moses, line by line. One head of "
-            "cross-attention is trained toward them. Not in the paper."
+            "help": "Aligned words of the training text in the format of Moses, line by line, or `agreement`: words "
+            "that a lexical model aligns in both directions. One head of cross-attention is trained toward them. Not "
+            "in the paper."
         },
     )
     corpora: list[dict[str, Any]] | str | None = field(
@@ -212,11 +214,13 @@ def _check_alignments(data: DataArguments) -> None:
     """Refuse `train_alignments` where its lines are not the lines that are trained on, or tokens change."""
     if data.train_alignments is None:
         return
-    rules = [item.name for item in fields(data) if item.name.startswith("drop_")]
-    given = [
-        name for name in ("corpora", "dataset", "stream", "bpe_dropout", "augment", *rules) if getattr(data, name)
-    ]
+    given = [name for name in ("stream", "bpe_dropout", "augment") if getattr(data, name)]
     if given:
+        rule = f"must be given without `{given[0]}`, got both: the alignments belong to tokens that are known before"
+        raise ValueError(f"`train_alignments` {rule} training. Take one of them out of the recipe.")
+    rules = [item.name for item in fields(data) if item.name.startswith("drop_")]
+    given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name)]
+    if given and data.train_alignments != AGREEMENT:
         raise ValueError(
             f"`train_alignments` must be given with `train_source` and `train_target` and without `{given[0]}`, got "
             "both: each line belongs to a line of these files. Take one of them out of the recipe."

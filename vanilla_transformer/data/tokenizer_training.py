@@ -16,7 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .arguments import TOKENIZER_MODELS, augmentations
+from .arguments import AGREEMENT, TOKENIZER_MODELS, augmentations
 from .augmentation import add_augmentation_tokens
 from .prepare_data import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
@@ -285,7 +285,7 @@ def hash_data(texts: Texts) -> dict[str, str]:
     """Return hashes of the text and of the tokenizer that the recipe names, by what they are."""
     name = texts.data.tokenizer
     hashes = {"training text": texts.training.key, "validation text": hash_json(texts.validation)}
-    if texts.data.train_alignments is not None:
+    if texts.data.train_alignments not in (None, AGREEMENT):  # which the text decides
         hashes["training alignments"] = hash_file(Path(texts.data.train_alignments))
     if name is not None and Path(name).is_dir():  # one of the Hub may be unreachable when a run resumes
         hashes["tokenizer"] = hash_tokenizer(_load(name))

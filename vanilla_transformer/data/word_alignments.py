@@ -10,6 +10,7 @@ from .readers import SentencePair, read_lines
 WordPair = tuple[int, int]
 _SURE = re.compile(r"(\d{1,9})-(\d{1,9})")
 _POSSIBLE = re.compile(r"(\d{1,9})p(\d{1,9})")
+_NEIGHBORS = [(here, there) for here in (-1, 0, 1) for there in (-1, 0, 1) if (here, there) != (0, 0)]
 
 
 class GoldAlignment(NamedTuple):
@@ -69,4 +70,29 @@ def parse_alignment(line: str, pair: SentencePair, location: str) -> set[WordPai
     return found
 
 
-__all__ = ["GoldAlignment", "WordPair", "parse_alignment", "read_alignments", "read_gold_alignments"]
+def grow_diagonally(forward: Sequence[set[WordPair]], backward: Sequence[set[WordPair]]) -> list[set[WordPair]]:
+    """Return the links of both directions, and neighbors of them in one direction that link a word without a link.
+
+    This is grow-diag (Koehn et al., 2003). The first of several neighbors is added first.
+    """
+    return [_grow(ours & theirs, ours | theirs) for ours, theirs in zip(forward, backward, strict=True)]
+
+
+def _grow(links: set[WordPair], union: set[WordPair]) -> set[WordPair]:
+    grown, waiting = set(links), sorted(union - links)
+    while True:
+        linked = [{link[side] for link in grown} for side in (0, 1)]
+        free = (each for each in waiting if each[0] not in linked[0] or each[1] not in linked[1])
+        added = next((each for each in free if _has_neighbor(each, grown)), None)
+        if added is None:
+            return grown
+        grown.add(added)
+        waiting.remove(added)
+
+
+def _has_neighbor(link: WordPair, links: set[WordPair]) -> bool:
+    return any((link[0] + here, link[1] + there) in links for here, there in _NEIGHBORS)
+
+
+__all__ = ["GoldAlignment", "WordPair", "grow_diagonally", "parse_alignment", "read_alignments"]
+__all__ += ["read_gold_alignments"]

@@ -10,7 +10,7 @@ Letters in shapes: T target tokens, S source tokens.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -84,8 +84,13 @@ def linked_words(source: str, target: str, links: Sequence[Sequence[float]]) -> 
 
 
 def moses_pairs(source: str, target: str, links: Sequence[Sequence[float]]) -> str:
-    """Return the linked words in the format of Moses: `0-0 1-2`."""
-    return " ".join(f"{here}-{there}" for here, there in sorted(linked_words(source, target, links)))
+    """Return the linked words of a source and its translation in the format of Moses: `0-0 1-2`."""
+    return format_pairs(linked_words(source, target, links))
+
+
+def format_pairs(words: Iterable[tuple[int, int]]) -> str:
+    """Return pairs of words in the format of Moses, in order."""
+    return " ".join(f"{here}-{there}" for here, there in sorted(words))
 
 
 def token_spans(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
@@ -144,5 +149,5 @@ def _words_of_units(text: str) -> dict[int, int]:
     return found
 
 
-__all__ = ["Link", "align", "link_units", "linked_words", "moses_pairs", "token_spans"]
+__all__ = ["Link", "align", "format_pairs", "link_units", "linked_words", "moses_pairs", "token_spans"]
 __all__ += ["words_of_tokens"]

@@ -1,7 +1,8 @@
-"""The alignments of a training text between tokens, for guided alignment; cached by content."""
+"""The alignments of a training text between tokens, given or found in it, for guided alignment; cached by content."""
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -12,6 +13,8 @@ import pyarrow as pa
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.data.arguments import AGREEMENT
+from vanilla_transformer.data.lexical_alignments import align_lexically
 from vanilla_transformer.data.micro_batch import Batch
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts
 from vanilla_transformer.data.readers import SentencePair, read_lines
@@ -21,6 +24,7 @@ from vanilla_transformer.data.word_alignments import WordPair, parse_alignment
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.inference.alignments import Span, token_spans, words_of_tokens
 
+logger = logging.getLogger(__name__)
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
 _SCHEMA = pa.schema([("links", pa.list_(pa.int32()))])
 _SIZE = 3  # numbers of a link: its target token, its source token, and the divisor of its weight
@@ -48,7 +52,9 @@ class AlignmentTable:
 
 
 def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> AlignmentTable | None:
-    """Return the alignments of a recipe's training text, or None if it names none. They are cached by content.
+    """Return the alignments of a recipe's training text, or None if it has none. They are cached by content.
+
+    With `AGREEMENT`, [`align_lexically`] finds them.
 
     Raises:
         OSError: There is no such file.
@@ -58,21 +64,17 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> Alignme
     if path is None:
         return None
     assert isinstance(texts.training, CachedTexts)
-    key = hash_json(_FORMAT, texts.training.key, hash_file(Path(path)), hash_tokenizer(tokenizer))
+    words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
+    key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
     write = partial(_write_links, path=path, dataset=texts.training.dataset, tokenizer=tokenizer)
     return AlignmentTable(open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write)))
 
 
 def _write_links(folder: Path, path: str, dataset: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
-    lines = read_lines(path)
-    if len(lines) != len(dataset):
-        raise ValueError(f"{path} must have a line for each of {len(dataset)} training pairs, got {len(lines)}.")
-    numbered = enumerate(lines, start=1)
+    aligned = iter(_align(dataset) if path == AGREEMENT else _read(path, dataset))
     with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
-        for table in dataset.with_format("arrow").iter(ROWS_PER_BATCH):
-            pairs = [*map(SentencePair, table["source"].to_pylist(), table["target"].to_pylist())]
-            some = zip(islice(numbered, len(pairs)), pairs, strict=True)
-            words = [parse_alignment(line, pair, f"line {number} of {path}") for (number, line), pair in some]
+        for pairs in _batches(dataset):
+            words = islice(aligned, len(pairs))
             sources = token_spans(tokenizer, [pair.source for pair in pairs])
             targets = token_spans(tokenizer, [pair.target for pair in pairs])
             rows = [
@@ -80,6 +82,25 @@ def _write_links(folder: Path, path: str, dataset: datasets.Dataset, tokenizer: 
                 for each in zip(pairs, sources, targets, words, strict=True)
             ]
             file.write_batch(pa.record_batch([pa.array(rows, _SCHEMA.field("links").type)], schema=_SCHEMA))
+
+
+def _align(dataset: datasets.Dataset) -> Iterable[set[WordPair]]:
+    logger.info("Aligning the words of %d training pairs", len(dataset))
+    return align_lexically([pair for pairs in _batches(dataset) for pair in pairs])
+
+
+def _read(path: str, dataset: datasets.Dataset) -> Iterator[set[WordPair]]:
+    lines = read_lines(path)
+    if len(lines) != len(dataset):
+        raise ValueError(f"{path} must have a line for each of {len(dataset)} training pairs, got {len(lines)}.")
+    pairs = (pair for pairs in _batches(dataset) for pair in pairs)
+    for number, (line, pair) in enumerate(zip(lines, pairs, strict=True), start=1):
+        yield parse_alignment(line, pair, f"line {number} of {path}")
+
+
+def _batches(dataset: datasets.Dataset) -> Iterator[list[SentencePair]]:
+    for table in dataset.with_format("arrow").iter(ROWS_PER_BATCH):
+        yield [*map(SentencePair, table["source"].to_pylist(), table["target"].to_pylist())]
 
 
 def align_tokens(

@@ -1,16 +1,15 @@
 """Heads of cross-attention are ranked by the words that they align, and the best one is stored."""
 
-import random
-
 import pytest
 import torch
 
-from tests.tiny import tiny_long_model, tiny_model
+from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.evaluation.alignment_heads import align_given, rank_alignment_heads
-from vanilla_transformer.evaluation.lexical_alignments import align_lexically
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.data.word_alignments import grow_diagonally, parse_alignment
+from vanilla_transformer.evaluation.alignment_heads import align_by_heads, align_given, rank_alignment_heads
 from vanilla_transformer.file_utils import save_model_folder
 
 PAIRS = [
@@ -30,13 +29,6 @@ def test_rank_alignment_heads_finds_the_head_that_gave_the_alignments(tiny_token
         assert len(others) == 3
 
 
-def test_align_lexically_finds_words_that_occur_together():
-    draw, words = random.Random(0), {"one": "eins", "two": "zwei", "three": "drei", "four": "vier", "five": "fünf"}
-    sources = [draw.sample([*words], 3) for _ in range(40)]
-    pairs = [SentencePair(" ".join(each), " ".join(words[word] for word in reversed(each))) for each in sources]
-    assert align_lexically(pairs) == [{(0, 2), (1, 1), (2, 0)}] * 40
-
-
 def test_choose_alignment_head_stores_the_best_head(tiny_tokenizer, tmp_path, capsys):
     model = tiny_model(decoder_layers=2)
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
@@ -51,7 +43,7 @@ def test_choose_alignment_head_stores_the_best_head(tiny_tokenizer, tmp_path, ca
     config = VanillaTransformerConfig.from_pretrained(folder)
     assert config.alignment_heads == [[1, 0]] and config.d_model == model.config.d_model
     assert main(["choose-alignment-head", str(folder), *files]) == 0
-    assert "against IBM model 1" in capsys.readouterr().out
+    assert "against a lexical model" in capsys.readouterr().out
     assert main(["translate", str(folder), "A man.", "--num_beams", "1", "--alignments"]) == 0
 
 
@@ -72,3 +64,47 @@ def test_align_given_follows_the_model_on_a_single_pair(tiny_tokenizer):
     together = [*align_given(tiny_model(), tiny_tokenizer, PAIRS, [(0, 1)])]
     alone = [row for pair in PAIRS for row in align_given(tiny_model(), tiny_tokenizer, [pair], [(0, 1)])]
     assert together == alone
+
+
+def links_printed(capsys):
+    lines = capsys.readouterr().out.splitlines()
+    return [parse_alignment(line, pair, "output") for line, pair in zip(lines, PAIRS, strict=True)]
+
+
+def write_pairs(folder):
+    (folder / "en").write_text("".join(f"{pair.source}\n" for pair in PAIRS))
+    (folder / "de").write_text("".join(f"{pair.target}\n" for pair in PAIRS))
+    return ["--source", str(folder / "en"), "--target", str(folder / "de")]
+
+
+def test_write_alignments_puts_the_heads_of_two_directions_together(tiny_tokenizer, tmp_path, capsys):
+    forward, backward = tiny_model(decoder_layers=2), tiny_model(seed=1, vocab_size=290)
+    forward.config.alignment_heads, backward.config.alignment_heads = [[1, 0], [1, 1]], [[0, 1]]
+    save_model_folder(forward, tiny_tokenizer, tmp_path / "forward")
+    other = train_tokenizer([pair.target for pair in PAIRS] * 3, vocab_size=290)
+    save_model_folder(backward, other, tmp_path / "backward")
+    files, folders = write_pairs(tmp_path), [str(tmp_path / "forward"), str(tmp_path / "backward")]
+    assert main(["write-alignments", folders[0], *files]) == 0
+    alone = links_printed(capsys)
+    assert main(["write-alignments", *folders, *files]) == 0
+    together = links_printed(capsys)
+    swapped = [SentencePair(pair.target, pair.source) for pair in PAIRS]
+    reverse = align_by_heads(backward.eval(), other, swapped)
+    reverse = [{(source, target) for target, source in links} for links in reverse]
+    assert alone == align_by_heads(forward.eval(), tiny_tokenizer, PAIRS)
+    assert together == grow_diagonally(alone, reverse) != alone
+
+
+def test_write_alignments_names_models_that_cannot_align(tiny_tokenizer, tmp_path, capsys):
+    files, folder = write_pairs(tmp_path), str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
+    linear = tiny_long_model(cross_attention_type="linear_attention")
+    save_model_folder(linear, tiny_tokenizer, tmp_path / "linear")
+    save_model_folder(tiny_causal_lm(), tiny_tokenizer, tmp_path / "decoder")
+    for models, message in [
+        ([folder], "configuration must have `alignment_heads`, got none."),
+        ([str(tmp_path / "linear")], "softmax cross-attention, got VanillaTransformerLinearAttention"),
+        ([str(tmp_path / "decoder")], "A model with an encoder and a decoder aligns words, but"),
+        ([folder] * 3, "Name at most a model and one of the reverse direction before the flags, got 3."),
+    ]:
+        assert main(["write-alignments", *models, *files]) == 2
+        assert message in capsys.readouterr().err

@@ -35,5 +35,14 @@ def test_train_with_alignments_resumes_bit_for_bit(corpus, alignments, tmp_path,
     assert_same_run(straight, train(resumed, evaluate=no_scores))
 
 
+def test_train_with_agreement_lets_a_head_align_words_and_resumes_bit_for_bit(corpus, tmp_path, monkeypatch):
+    options = {"train_alignments": "agreement", "dropout": 0.3, "drop_empty": True, "alignment_weight": 1.0}
+    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
+    assert AutoModelForSeq2SeqLM.from_pretrained(straight).config.alignment_heads == [[0, 0]]
+    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
+    kill_at_step(recipe, monkeypatch, 4)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
 def test_train_with_alignments_is_the_same_on_two_processes(corpus, alignments, tmp_path):
     assert_two_processes_match_one(corpus, tmp_path, train_alignments=alignments, alignment_weight=1.0)

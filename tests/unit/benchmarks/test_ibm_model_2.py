@@ -1,4 +1,4 @@
-"""IBM model 2 of nltk in both directions, and what symmetrization keeps."""
+"""IBM model 2 of nltk in both directions, and their intersection."""
 
 import random
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("nltk")
 
-from benchmarks.ibm_model_2 import align_both_ways, grow_diagonally, intersect
+from benchmarks.ibm_model_2 import align_both_ways, intersect
 from vanilla_transformer.data.readers import SentencePair
 
 
@@ -18,10 +18,3 @@ def test_align_both_ways_links_source_words_to_target_words():
     ]
     forward, backward = align_both_ways(pairs, 5, 20)
     assert intersect(forward, backward) == [{(0, 2), (1, 0), (2, 1)}] * 20
-
-
-def test_grow_diagonally_adds_neighbors_of_words_without_links():
-    forward, backward = [{(0, 0), (1, 1), (2, 1), (5, 5)}], [{(0, 0), (1, 1), (1, 0)}]
-    assert intersect(forward, backward) == [{(0, 0), (1, 1)}]
-    # (2, 1) links word 2; (1, 0) links no new word, and (5, 5) is no neighbor
-    assert grow_diagonally(forward, backward) == [{(0, 0), (1, 1), (2, 1)}]

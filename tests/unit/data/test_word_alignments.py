@@ -3,7 +3,12 @@
 import pytest
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import parse_alignment, read_alignments, read_gold_alignments
+from vanilla_transformer.data.word_alignments import (
+    grow_diagonally,
+    parse_alignment,
+    read_alignments,
+    read_gold_alignments,
+)
 
 PAIRS = [SentencePair("a b c", "x y"), SentencePair("a", "x")]
 
@@ -44,3 +49,13 @@ def test_read_alignments_refuses_possible_pairs(tmp_path):
     (tmp_path / "text.align").write_text("0p0\n\n")
     with pytest.raises(ValueError, match="got '0p0' in line 1 of"):
         read_alignments(tmp_path / "text.align", PAIRS)
+
+
+def test_grow_diagonally_adds_neighbors_of_words_without_links():
+    forward, backward = [{(0, 0), (1, 1), (2, 1), (5, 5)}], [{(0, 0), (1, 1), (1, 0)}]
+    # (2, 1) links word 2; (1, 0) links no new word, and (5, 5) is no neighbor
+    assert grow_diagonally(forward, backward) == [{(0, 0), (1, 1), (2, 1)}]
+    assert grow_diagonally([{(0, 0), (1, 0), (2, 0)}], [{(0, 0)}]) == [
+        {(0, 0), (1, 0), (2, 0)}
+    ]  # a neighbor of a neighbor
+    assert grow_diagonally([{(0, 0)}, set()], [{(1, 1)}, set()]) == [set(), set()]

@@ -77,6 +77,8 @@ def recipe_words(**changes):
         ({"stream": True}, "without `stream`"),
         ({"drop_empty": True}, "without `drop_empty`"),
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
+        ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),
+        ({"train_alignments": "agreement", "stream": True}, "without `stream`"),
         ({"compile": True}, "must be given without compile, got both"),
         ({"fsdp": True}, "must be given without fsdp, got both"),
         ({"mixed_precision": "fp8"}, "must be given without mixed_precision: fp8"),
@@ -89,3 +91,10 @@ def recipe_words(**changes):
 def test_recipe_refuses_guided_alignment_where_it_cannot_work(changes, text):
     with pytest.raises(ValueError, match=text):
         parse_recipe(recipe_words(**changes))
+
+
+def test_recipe_aligns_any_text_that_training_reads_at_once():
+    corpora = {"train_source": None, "train_target": None, "corpora": "[{file: a.tsv, weight: 2}]"}
+    for changes in ({"drop_empty": True, "max_length": 50}, corpora, corpora | {"drop_duplicates": True}):
+        recipe = parse_recipe(recipe_words(train_alignments="agreement", **changes))
+        assert recipe.data.train_alignments == "agreement"

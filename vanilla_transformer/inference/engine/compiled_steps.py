@@ -45,6 +45,7 @@ from vanilla_transformer.lsh_attention import nearest_buckets
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 from vanilla_transformer.reversible import apply_storing_activations
 
+from .ensemble import EnsembleDecoder
 from .search_state import SearchState
 from .static_attention import StaticSelfAttention
 from .static_decoder import StaticDecoder
@@ -64,7 +65,7 @@ _PACKAGE = "step.pt2"
 _one_at_a_time = threading.Lock()  # of compilations in the background
 # An object of each module with code of a step.
 _CODE: list[Any] = [SearchStep, StaticDecoder, StaticSelfAttention, StaticLinearAttention, StaticLSHAttention]
-_CODE += [VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
+_CODE += [EnsembleDecoder, VanillaTransformerDecoderLayer, apply_storing_activations, feature_map, nearest_buckets]
 _CODE += [
     SearchState,
     TargetPrefix,

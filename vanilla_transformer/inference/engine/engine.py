@@ -19,6 +19,7 @@ from vanilla_transformer.inference.search.lexical_constraints import Phrases
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
+from .ensemble import build_decoder
 from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
 from .precision import INT8, cast, resolve_precision, round_to_int8
@@ -29,7 +30,6 @@ from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
 from .source_queue import SourceQueue
 from .sources import SourceRules
-from .static_decoder import StaticDecoder
 from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
 from .target_prefix import TargetPrefix
@@ -53,7 +53,7 @@ class Engine:
     read, and hypotheses have the new tokens only.
 
     Args:
-        model: A model for which [`Engine.supports`] is true.
+        model: A model for which [`Engine.supports`] is true, or an [`Ensemble`] of such models.
         slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last ones of a stream.
         num_beams: 1 for greedy search; by default as in the model's generation config.
         precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao (in the decoder, and
@@ -104,7 +104,7 @@ class Engine:
         self._reader: int | None = None  # the thread that reads a stream
         self._alignment_heads = alignment_heads_of(model) if alignments else []
         with torch.no_grad():
-            decoder = StaticDecoder(self.model, self._alignment_heads)
+            decoder = build_decoder(self.model, self._alignment_heads)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
@@ -302,7 +302,8 @@ class Engine:
         hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)
         entries = self._schedule.occupied()
         if self._alignment_heads:
-            rows = read_attention(self.model, self._alignment_heads, *self.buffers.arguments, slots, count)
+            state, memory = self.buffers.arguments
+            rows = read_attention(self.model, self._alignment_heads, state, memory.first, slots, count)
             lengths = [entries[slot].length for slot in done]
             hypotheses = [*map(with_attention, hypotheses, rows, lengths)]
         requests = [entries[slot].request for slot in done]

@@ -16,6 +16,7 @@ from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTran
 
 from .device_copies import to_device
 from .encoding import encode
+from .ensemble import members_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
 # The rows of a batch, each a tensor in the order of `SlotMemory.prefilled`.
@@ -39,9 +40,11 @@ def places_by_batch(model: Any, lengths: Sequence[int]) -> list[list[int]]:
 
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
     """Read a batch of sources or prompts, of which attention may see so many tokens."""
-    if model.config.is_encoder_decoder:
-        return read_states(model, encode(model, sources, seen), [len(tokens) for tokens in sources])
-    return _read_prompts(model, sources)
+    if not model.config.is_encoder_decoder:
+        return _read_prompts(model, sources)
+    lengths = [len(tokens) for tokens in sources]
+    read = [read_states(each, encode(each, sources, seen), lengths) for each in members_of(model)]
+    return [tensor for rows in read for tensor in rows]
 
 
 def read_states(model: Any, states: Tensor, lengths: Sequence[int]) -> Prefilled:

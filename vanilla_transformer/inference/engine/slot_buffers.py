@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from .device_copies import to_device
+from .ensemble import EnsembleMemory, allocate_memory
 from .prefill import Prefilled
 from .samples import Request
 from .search_features import SearchFeature
@@ -17,6 +18,7 @@ from .static_decoder import AlignmentHeads, SlotMemory
 # Slots times positions of other sizes whose tensors are kept: allocating takes longer than copying, and on a GPU the
 # step must be captured again for other tensors. There it is 8 GB for the base model with 4 beams in bfloat16.
 _SPARE, _SPARE_ON_GPU = 64 * 64, 2**17
+Memory = SlotMemory | EnsembleMemory
 
 
 class SlotSize(NamedTuple):
@@ -50,12 +52,12 @@ class SlotBuffers:
         self._model, self._beams, self._alignment_heads = model, beams, alignment_heads
         self._constraint_tokens, self._features = constraint_tokens, features
         self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
-        self._sizes = OrderedDict[SlotSize, tuple[SearchState, SlotMemory]]()
+        self._sizes = OrderedDict[SlotSize, tuple[SearchState, Memory]]()
         self.size = size
         self.state, self.memory = self._tensors_of(size)
 
     @property
-    def arguments(self) -> tuple[SearchState, SlotMemory]:
+    def arguments(self) -> tuple[SearchState, Memory]:
         """The arguments of a step, which updates them."""
         return self.state, self.memory
 
@@ -79,7 +81,7 @@ class SlotBuffers:
         """Copy rows of a batch of sources or prompts of these lengths to the given slots."""
         for source, target in zip(prefilled, self.memory.prefilled(), strict=True):
             _copy_rows(source, rows, target, slots)
-        self.memory.source_lengths[slots] = lengths
+        self.memory.set_source_lengths(slots, lengths)
 
     def start(self, slots: Tensor, limits: Tensor, requests: Sequence[Request], start_token: int) -> None:
         """Start the search of new sentences in the given slots."""
@@ -91,7 +93,7 @@ class SlotBuffers:
     def free(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to positions that any room can hold."""
         self.state.stop(slots)
-        self.memory.source_lengths[slots] = 1
+        self.memory.set_source_lengths(slots, 1)
 
     def copy_rows(self, slot: int) -> list[Tensor]:
         """Return a copy of all that a slot holds."""
@@ -102,7 +104,7 @@ class SlotBuffers:
         for target, source in zip(_rows(*self.arguments), rows, strict=True):
             _copy_rows(source, slice(None), target, slice(slot, slot + 1))
 
-    def _tensors_of(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
+    def _tensors_of(self, size: SlotSize) -> tuple[SearchState, Memory]:
         if size not in self._sizes:
             self._sizes[size] = self._allocate(size)
         self._sizes.move_to_end(size)
@@ -110,13 +112,13 @@ class SlotBuffers:
             self._sizes.popitem(last=False)
         return self._sizes[size]
 
-    def _allocate(self, size: SlotSize) -> tuple[SearchState, SlotMemory]:
+    def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
         sizes, options = (size.slots, self._beams, size.room), (self._constraint_tokens, self._features)
         state = SearchState.empty(*sizes, self._model.device, *options)
-        return state, SlotMemory.empty(self._model, size.slots, self._beams, size.room, self._alignment_heads)
+        return state, allocate_memory(self._model, size.slots, self._beams, size.room, self._alignment_heads)
 
 
-def _rows(state: SearchState, memory: SlotMemory) -> Iterator[Tensor]:
+def _rows(state: SearchState, memory: Memory) -> Iterator[Tensor]:
     """Yield the tensors that have a row for each slot."""
     yield from pytree.tree_leaves(state)
     yield from memory.rows()

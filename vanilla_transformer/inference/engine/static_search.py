@@ -20,6 +20,7 @@ from vanilla_transformer.inference.search.lexical_constraints import Candidates,
 from vanilla_transformer.inference.search.sampling import sample
 from vanilla_transformer.inference.search.top_k import argmax, top_continuations
 
+from .ensemble import EnsembleDecoder, EnsembleMemory
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import SlotMemory, StaticDecoder
@@ -58,13 +59,13 @@ class SearchStep(nn.Module):
 
     eos: Tensor
 
-    def __init__(self, decoder: StaticDecoder, options: SearchOptions):
+    def __init__(self, decoder: StaticDecoder | EnsembleDecoder, options: SearchOptions):
         super().__init__()
         self.decoder, self.options, self.beams = decoder, options, options.num_beams
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
-    def forward(self, state: SearchState, memory: SlotMemory) -> tuple[()]:
+    def forward(self, state: SearchState, memory: SlotMemory | EnsembleMemory) -> tuple[()]:
         sizes = state.ancestors.shape  # (B, N, R)
         slots, beams, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
         here = steps == state.time[:, None, None]  # (B, 1, R)

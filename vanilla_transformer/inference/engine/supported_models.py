@@ -8,6 +8,7 @@ from vanilla_transformer.inference.search.fast_search import is_unchanged
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
+from .ensemble import Ensemble
 from .prefill import reads_padding
 from .static_decoder import has_static_form, joined_linears
 
@@ -15,7 +16,9 @@ SUPPORTED = "an unchanged translation model or causal language model of this pac
 
 
 def is_supported(model: Any) -> bool:
-    """Tell whether there is a step that computes the same as a model's own decoder."""
+    """Tell whether there is a step that computes the same as a model's own decoder, or as those of an ensemble."""
+    if isinstance(model, Ensemble):
+        return all(map(is_supported, model.models))
     return (
         isinstance(model, VanillaTransformerForConditionalGeneration | VanillaTransformerForCausalLM)
         and has_static_form(model.get_decoder())
@@ -32,6 +35,8 @@ def _can_join(linear: Any) -> bool:
 
 def kind_of(model: Any) -> str:
     """Name a model in an error: its class, and what the engine does not support if that can be seen."""
+    if isinstance(model, Ensemble):
+        return next((kind_of(each) for each in model.models if not is_supported(each)), "an ensemble")
     if not isinstance(model, nn.Module):
         return type(model).__name__
     config = getattr(model, "config", None)

@@ -1,5 +1,5 @@
 """
-What an option of a search adds to the decoding step: tensors of each slot, and changes of logits and scores.
+Options of a search that add to the decoding step: tensors of each slot, and changes of logits and scores.
 
 A search without such options has none of these tensors, and computes nothing for them.
 

@@ -1,0 +1,127 @@
+"""
+Compare the speed of every search with plain beam search of as many beams, in one run, taking turns.
+
+    python -m benchmarks.bench_searches --folder runs/mine --sentences test.en
+    python -m benchmarks.bench_searches
+
+The first command translates the first lines of a text with a trained model. The second one decodes 64 sentences of 24
+tokens with random weights into exactly 32 tokens each. The engine decodes all of them. The best of several rounds
+counts; "share" is the speed of a search as a share of plain search's, so 1 is as fast.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.harness import describe_processor
+from benchmarks.random_models import random_model
+from vanilla_transformer import Engine
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.arguments import parse
+
+Search = Callable[[], Any]
+_SENTENCES, _SOURCE_TOKENS, _TARGET_TOKENS = 64, 24, 32
+_PREFIX = 4  # tokens of each target prefix: the first ones of the plain translation
+
+
+@dataclass
+class BenchmarkArguments:
+    """The model, the text and the length of the benchmark."""
+
+    folder: str | None = field(default=None, metadata={"help": "Trained model that translates `sentences`."})
+    sentences: str | None = field(default=None, metadata={"help": "Source text to translate."})
+    count: int = field(default=200, metadata={"help": "Number of sentences to translate."})
+    size: str = field(default="small", metadata={"help": "Size of the model with random weights."})
+    num_beams: int = field(default=4, metadata={"help": "Beam size of every search, or its number of samples."})
+    rounds: int = field(default=3, metadata={"help": "Rounds per search."})
+    compile: bool = field(default=False, metadata={"help": "Compile the steps first, which takes minutes."})
+
+
+@dataclass
+class Task:
+    """A model, its sources, and the options that all searches share."""
+
+    model: Any
+    sources: list[list[int]]
+    options: dict[str, Any]
+    beams: int
+    plain: list[list[int]] = field(default_factory=list)
+
+    def engine(self, **options: Any) -> Engine:
+        return Engine(self.model, slots=32, **{"num_beams": self.beams} | self.options | options)
+
+
+def main(arguments: Sequence[str]) -> None:
+    words, options = parse(BenchmarkArguments, arguments, "bench_searches.py [--flags]")
+    if words:
+        raise ValueError(f"This command takes only flags, got {words[0]!r}.")
+    task = _task(options)
+    plain = task.engine()
+    task.plain = [best.tokens for (best, *_) in plain.translate_tokens(task.sources)]
+    searches = {"plain": partial(plain.translate_tokens, task.sources)} | {
+        name: build(task) for name, build in SEARCHES.items()
+    }
+    seconds = _measure(searches, options.rounds)
+    print(f"{describe_processor()}; {torch.get_num_threads()} threads; beams or samples: {task.beams}\n")
+    print("| search | sentences a second | share |\n|---|---|---|")
+    for name, best in seconds.items():
+        print(f"| {name} | {len(task.sources) / best:.1f} | {seconds['plain'] / best:.2f} |")
+
+
+def _task(options: BenchmarkArguments) -> Task:
+    torch.manual_seed(0)
+    compile = options.compile
+    if options.folder is None:
+        model = random_model(options.size)
+        eos: Any = model.config.eos_token_id
+        ids = torch.randint(3, model.config.vocab_size, (_SENTENCES, _SOURCE_TOKENS)).tolist()
+        decoding = {"max_new_tokens": _TARGET_TOKENS, "compile": compile}
+        return Task(model, [[*row, eos] for row in ids], decoding, options.num_beams)
+    if options.sentences is None:
+        raise ValueError("`folder` translates a text. Give it as `--sentences FILE`.")
+    from vanilla_transformer.data.readers import read_lines
+    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+    lines = [line for line in read_lines(options.sentences) if line.strip()][: options.count]
+    sources = encode_sentences(load_tokenizer(options.folder), lines)
+    return Task(load_seq2seq(Path(options.folder), "translates"), sources, {"compile": compile}, options.num_beams)
+
+
+def _measure(searches: dict[str, Search], rounds: int) -> dict[str, float]:
+    """Return the least seconds of each search, after one round that warms up."""
+    seconds = dict.fromkeys(searches, float("inf"))
+    for number in range(rounds + 1):
+        for name, search in searches.items():
+            start = time.perf_counter()
+            search()
+            if number:
+                seconds[name] = min(seconds[name], time.perf_counter() - start)
+    return seconds
+
+
+def _n_best(task: Task) -> Search:
+    return partial(task.engine().translate_tokens, task.sources, task.beams)
+
+
+def _samples(task: Task) -> Search:
+    return partial(task.engine(do_sample=True, num_beams=1).translate_tokens, task.sources, task.beams, 1)
+
+
+def _prefixes(task: Task) -> Search:
+    prefixes = [tokens[:_PREFIX] if len(tokens) > _PREFIX else [] for tokens in task.plain]
+    return partial(task.engine(prefixed=True).translate_tokens, task.sources, prefixes=prefixes)
+
+
+# Each maps the task to a search, which is built once.
+SEARCHES: dict[str, Callable[[Task], Search]] = {"n-best": _n_best, "samples": _samples, "target prefix": _prefixes}
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

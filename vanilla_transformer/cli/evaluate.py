@@ -2,16 +2,17 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers, require_one_model
 from .model_arguments import FurtherModelArguments, further_models
 from .search_arguments import SearchArguments, check_search, search_settings
+from .term_arguments import TermArguments, term_settings
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
@@ -53,29 +54,38 @@ class _TextArguments:
             "name, for its card."
         },
     )
+    source_language: str | None = field(
+        default=None, metadata={"help": "Code of the language of the terms in TBX, such as en."}
+    )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
 
 @dataclass
-class EvaluateArguments(SearchArguments, FurtherModelArguments, _TextArguments):
+class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _TextArguments):
     """Flags of `evaluate`."""
 
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _USAGE)
+    from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state
-    from vanilla_transformer.evaluation.report import build_report
+    from vanilla_transformer.evaluation.report import add_term_use, build_report
 
     _check(words, options)
     references = _read_references(options)
+    terms = term_settings(options, options.source_language)
     baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
     if options.hypotheses is not None:
         hypotheses = _read_aligned(options.hypotheses, references, options)
     else:
-        hypotheses = _translate(words[0], options)
+        hypotheses = _translate(words[0], options, terms)
+        if terms and baseline is None:  # what the glossary changes
+            baseline = _translate(words[0], options, {})
     if process_state().is_main_process:
         found = build_report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
+        if options.source is not None and terms:
+            found = add_term_use(found, terms["glossary"], read_lines(options.source), hypotheses, baseline)
         _write_results(hypotheses, found, options)
         if options.name is not None:
             _save_for_card(Path(words[0]), hypotheses, references, found, options)
@@ -100,6 +110,8 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError(
                 "Give a text to translate with --source FILE, or its translations with --hypotheses FILE."
             )
+    if options.glossary is not None and options.source is None:
+        raise ValueError("Give the source text by --source FILE, in which the terms of --glossary are found.")
     if options.bootstrap_samples < 1:
         raise ValueError(f"`bootstrap_samples` must be 1 or more, got {options.bootstrap_samples}.")
     for path in (options.output_file, options.json):
@@ -144,7 +156,7 @@ def _read_aligned(path: str, references: Sequence[str], options: EvaluateArgumen
     return lines
 
 
-def _translate(name: str, options: EvaluateArguments) -> list[str]:
+def _translate(name: str, options: EvaluateArguments, terms: Mapping[str, Any]) -> list[str]:
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
     from vanilla_transformer.inference.engine_workers import open_pipeline
@@ -152,7 +164,7 @@ def _translate(name: str, options: EvaluateArguments) -> list[str]:
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)
-    search, further = search_settings(options), further_models(options)
+    search, further = search_settings(options) | dict(terms), further_models(options)
     if workers != 1:
         with open_pipeline(name, workers, options.precision, options.num_beams, **further) as translate:
             return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **search)]

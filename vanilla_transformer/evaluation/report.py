@@ -1,24 +1,27 @@
 """Report an evaluation as text and as JSON."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sacrebleu
 
 from vanilla_transformer.metric_labels import METRIC_LABELS
+from vanilla_transformer.text.glossary import Glossary
 
 from .significance import Estimate, SystemComparison, compare_systems, estimate_scores
+from .term_use import TermUse, measure_term_use
 
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of a system by metric, and the comparison with a baseline, if given."""
+    """Scores of a system by metric, and the comparison with a baseline, if given; and the use of terms."""
 
     sentences: int
     samples: int
     estimates: dict[str, Estimate]
     comparisons: dict[str, SystemComparison]
+    term_uses: Sequence[TermUse] = ()  # of the system and the baseline
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: `scores` by metric, and `comparison` by metric or None."""
@@ -31,7 +34,7 @@ class Report:
                 for name, one in self.comparisons.items()
             }
             or None,
-        }
+        } | ({} if not self.term_uses else {"terms": [each.as_dict() for each in self.term_uses]})
 
     def lines(self) -> Iterator[str]:
         """Yield one line per metric, the meaning of ±, and one line per comparison."""
@@ -44,6 +47,8 @@ class Report:
                 f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_format(one.baseline)}: {difference:+.2f}, "
                 f"p = {one.p_value:.4f}"
             )
+        for use, name in zip(self.term_uses, ("", ", baseline"), strict=False):
+            yield f"Terms{name}: {use} ({use.terms} in {use.sentences} sentences)"
 
 
 def build_report(
@@ -62,6 +67,18 @@ def build_report(
         return Report(len(references), samples, estimates, {})
     comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples)
     return Report(len(references), samples, {name: one.system for name, one in comparisons.items()}, comparisons)
+
+
+def add_term_use(
+    report: Report,
+    glossary: Glossary,
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    baseline: Sequence[str] | None = None,
+) -> Report:
+    """Return a report with the use of a glossary's terms by the system and, if given, the baseline."""
+    systems = [hypotheses, *([] if baseline is None else [baseline])]
+    return replace(report, term_uses=[measure_term_use(glossary, sources, each) for each in systems])
 
 
 def worst_translations(

@@ -1,0 +1,67 @@
+"""`evaluate --glossary` tells how many terms are used as asked, and what the glossary changes."""
+
+import json
+
+import pytest
+
+from tests.tiny import TINY_SENTENCES, tiny_model, tiny_tokenizer
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+
+SOURCE, TARGET = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
+
+
+@pytest.fixture
+def texts(tmp_path):
+    files = {"a.en": SOURCE, "a.de": TARGET, "ours.de": ["Ein Mann.", "Zwei Hunden."], "theirs.de": ["Er.", "Zwei."]}
+    files["terms.tsv"] = ["man\tMann", "dogs\tHunde"]
+    for name, lines in files.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def run(texts, *words, **options):
+    given = {"target": texts / "a.de", "bootstrap_samples": 20, "glossary": texts / "terms.tsv"} | options
+    return main(["evaluate", *words, *(word for name, value in given.items() for word in (f"--{name}", str(value)))])
+
+
+def test_evaluate_counts_terms_in_a_file_of_translations(texts, capsys):
+    files = {"hypotheses": texts / "ours.de", "compare_with": texts / "theirs.de", "json": texts / "scores.json"}
+    assert run(texts, source=texts / "a.en", **files) == 0
+    shown = capsys.readouterr().out
+    assert "Terms: 50.0% as given, 100.0% with any ending (2 in 2 sentences)\n" in shown
+    assert "Terms, baseline: 0.0% as given, 0.0% with any ending (2 in 2 sentences)\n" in shown
+    ours, theirs = json.loads((texts / "scores.json").read_text())["terms"]
+    assert ours == {"sentences": 2, "terms": 2, "exact": 1, "inflected": 2} and theirs["inflected"] == 0
+
+
+def test_evaluate_compares_a_model_with_and_without_terms(texts, capsys):
+    folder = str(save_model_folder(tiny_model(), tiny_tokenizer(), texts / "model"))
+    files = {"source": texts / "a.en", "output_file": texts / "out.de", "json": texts / "scores.json"}
+    assert run(texts, folder, term_mode="hard", num_beams=2, **files) == 0
+    shown, lines = capsys.readouterr().out, (texts / "out.de").read_text().splitlines()
+    assert "Terms, baseline: 0.0%" in shown and "BLEU" in shown and "p =" in shown
+    assert "Mann" in lines[0] and "Hunde" in lines[1]
+    ours, theirs = json.loads((texts / "scores.json").read_text())["terms"]
+    assert ours["terms"] == theirs["terms"] == 2 and theirs["inflected"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hypotheses": "{texts}/ours.de"}, "Give the source text by --source FILE, in which the terms of --glossary"),
+        ({"source": "{texts}/a.en", "glossary": "{texts}/a.en"}, "must have a term, a tab and its translation"),
+        (
+            {"source": "{texts}/a.en", "term_mode": "soft"},
+            "`term_mode` 'soft' is for models trained with",
+        ),
+    ],
+)
+def test_evaluate_names_mistakes_about_terms(texts, capsys, options, message):
+    folder = str(save_model_folder(tiny_model(), tiny_tokenizer(), texts / "model"))
+    words = [] if "hypotheses" in options else [folder]
+    given = {name: value.format(texts=texts) for name, value in options.items()}
+    capsys.readouterr()
+    assert run(texts, *words, **given) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert message in errors[-1] and sum(line.startswith("error: ") for line in errors) == 1

@@ -1,0 +1,47 @@
+"""Terms of a glossary are counted in translations, as they are and with other endings."""
+
+import pytest
+
+from vanilla_transformer.evaluation.term_use import TermUse, is_form, measure_term_use
+from vanilla_transformer.text.glossary import Glossary
+
+GLOSSARY = Glossary([("dog", "Köter"), ("big house", "große Villa")])
+
+
+def use(source, translation):
+    found = measure_term_use(GLOSSARY, [source], [translation])
+    return found.terms, found.exact, found.inflected
+
+
+def test_measure_term_use_counts_terms_of_the_source():
+    assert use("A dog!", "Ein Köter!") == (1, 1, 1)
+    assert use("A dog, Dog", "Köter köter Köter") == (2, 2, 2)
+    assert use("A dog, dog", "Ein Köter") == (2, 1, 1)
+    assert use("A dog", "Des Köters") == (1, 0, 1)
+    assert use("A dog", "Köterchenhaft, Hund") == (1, 0, 0)
+    assert use("A cat", "Köter") == (0, 0, 0)
+    assert use("The big house", "In der großen Villa") == (1, 0, 1)
+    assert use("The big house", "Villa große") == (1, 0, 0)
+
+
+def test_measure_term_use_adds_sentences():
+    found = measure_term_use(GLOSSARY, ["A dog", "A cat", "dog dog"], ["Köter", "Köter", "Köters"])
+    assert found == TermUse(sentences=2, terms=3, exact=1, inflected=2)
+    assert str(found) == "33.3% as given, 66.7% with any ending"
+    assert str(measure_term_use(GLOSSARY, [""], [""])) == "0.0% as given, 0.0% with any ending"
+
+
+@pytest.mark.parametrize(
+    ("word", "wanted", "is_one"),
+    [
+        ("hundes", "hund", True),
+        ("hunger", "hund", False),
+        ("groß", "große", True),
+        ("großes", "große", True),
+        ("hunden", "hunde", True),
+        ("häuser", "haus", False),
+        ("hausaufgabe", "haus", False),
+    ],
+)
+def test_is_form_compares_endings(word, wanted, is_one):
+    assert is_form(word, wanted) == is_one

@@ -6,9 +6,10 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock
 from safetensors import SafetensorError
@@ -125,6 +126,17 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str]) -> Path:
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
+    """Set entries of the JSON object in a file, and keep the others.
+
+    Raises:
+        OSError: there is no such file, or it cannot be written.
+        ValueError: it is not JSON.
+    """
+    content = json.loads(Path(path).read_text(encoding="utf-8")) | entries
+    write_text_atomically(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def _write_text(path: Path, pieces: Iterable[str]) -> None:

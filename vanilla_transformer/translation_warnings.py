@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,24 @@ class WarningLimits:
 
     shortest: float = 0.2
     longest: float = 5.0
-    scripts: tuple[str, ...] = ()
+    scripts: Sequence[str] = ()
+
+    @classmethod
+    def from_config(cls, config: Any) -> "WarningLimits":
+        """Return the limits that the configuration of a model has as `warning_limits`, or limits for any languages.
+
+        Raises:
+            ValueError: The entry is damaged.
+        """
+        stored = getattr(config, "warning_limits", None) or {}
+        try:
+            limits = cls(**stored)
+            if not 0 <= limits.shortest <= limits.longest or not all(isinstance(each, str) for each in limits.scripts):
+                raise ValueError
+        except (TypeError, ValueError) as error:
+            hint = "`vanilla-transformer calibrate MODEL --source FILE --target FILE` writes it again."
+            raise ValueError(f"`warning_limits` in the configuration is damaged. {hint}") from error
+        return limits
 
 
 def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[str]:

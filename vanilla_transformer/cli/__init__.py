@@ -23,6 +23,7 @@ COMMANDS = {
     "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
     "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
     "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
+    "calibrate": "calibrate the confidence and the warnings of a model on validation text",
     "evaluate-alignments": "compute the alignment error rate of a file of alignments",
     "average-checkpoints": "average the weights of several checkpoints or models",
     "render-card": "write the model card of a trained model",

@@ -71,8 +71,9 @@ def main(arguments: Sequence[str]) -> None:
 
 def _returns(model: Any, name: str) -> bool:
     """Tell whether an engine of a model can return the entries that an option adds."""
-    has_heads = bool(getattr(getattr(model, "config", None), "alignment_heads", None))
-    return Engine.supports(model) and (name != "return_alignments" or has_heads)
+    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}.get(name)
+    has_entry = needed is None or bool(getattr(getattr(model, "config", None), needed, None))
+    return Engine.supports(model) and has_entry
 
 
 def _is_loopback(host: str) -> bool:

@@ -36,8 +36,8 @@ class TextArguments:
     json: bool = field(
         default=False,
         metadata={
-            "help": "Print a JSON object per sentence, with scores, the log-probability of each token and, if the "
-            "model's configuration has `alignment_heads`, an alignment."
+            "help": "Print a JSON object per sentence, with scores, warnings, the log-probability of each token, an "
+            "alignment if the model's configuration has `alignment_heads`, and a confidence if it was calibrated."
         },
     )
     alignments: bool = field(
@@ -146,11 +146,13 @@ def _decoding(options: TranslateArguments) -> dict[str, Any]:
 
 def _returned(options: TranslateArguments, model: Any) -> dict[str, bool]:
     """Return the keyword arguments of the pipeline for what it returns beside text."""
-    has_heads = bool(getattr(model.config, "alignment_heads", None))
+    has_heads, is_calibrated = (bool(getattr(model.config, name, None)) for name in ("alignment_heads", "confidence"))
     returned = {
         "return_scores": options.json or options.n_best is not None,
         "return_tokens": options.json,
         "return_alignments": options.alignments or (options.json and has_heads),
+        "return_confidence": options.json and is_calibrated,
+        "return_warnings": options.json,
     }
     return {name: value for name, value in returned.items() if value}
 

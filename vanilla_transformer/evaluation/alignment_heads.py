@@ -1,16 +1,16 @@
 """Choose the head of cross-attention that aligns words best, on given translations."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from torch import Tensor
+from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.lexical_alignments import align_lexically
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, grow_diagonally
-from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.file_utils import update_json
 from vanilla_transformer.inference.alignments import Span, link_units, linked_words, token_spans
 from vanilla_transformer.inference.engine.alignment_heads import alignment_heads_of, check_cross_attention
 from vanilla_transformer.inference.forced_decoding import cross_attentions
@@ -109,9 +109,7 @@ def store_alignment_heads(folder: str | Path, heads: Sequence[tuple[int, int]]) 
     Raises:
         OSError: The folder has no configuration, or it cannot be written.
     """
-    path = Path(folder) / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8")) | {"alignment_heads": [[*head] for head in heads]}
-    write_text_atomically(path, json.dumps(config, indent=2, sort_keys=True) + "\n")
+    update_json(Path(folder) / CONFIG_NAME, {"alignment_heads": [[*head] for head in heads]})
 
 
 __all__ = ["HeadError", "align_by_heads", "align_given", "rank_alignment_heads", "store_alignment_heads"]

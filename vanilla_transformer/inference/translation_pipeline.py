@@ -44,8 +44,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
     `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
     a text of several segments, log-probabilities add up, and the score is the mean of the segments' scores.
     `return_alignments=True` adds `alignment`, a list of [`Link`]s from characters of the text to characters of its
-    translation, if the model's configuration has `alignment_heads`. An [`Engine`] decodes these calls, so requests
-    that it does not decode raise a `ValueError`.
+    translation, if the model's configuration has `alignment_heads`. `return_confidence=True` adds `confidence`, the
+    expected chrF from 0 to 1, if the model was calibrated, see [`Calibration`]. `return_warnings=True` adds
+    `warnings`, the names of signs of a bad translation, see [`find_warnings`]. An [`Engine`] decodes these calls, so
+    requests that it does not decode raise a `ValueError`.
 
     A call with `do_sample=True`, `num_beams=1` and a `seed` returns samples that depend on the text and the seed only:
     a text has the same ones alone and in any batch, and others where it is repeated in the call. An [`Engine`]
@@ -152,7 +154,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         phrases = terms.constrain(sentences, phrases, self.tokenizer)
         required_by = returned.requested() or ("seed" if seeds else "constraints" if phrases else None)
         room = room_for_phrases(phrases)
-        engine = self._engines.find(self.model, options, required_by, returned.return_alignments, room)
+        alignments = returned.need_alignments(self.model.config)
+        engine = self._engines.find(self.model, options, required_by, alignments, room)
         if engine is None:
             return super()._generate([each.text for each in annotated], batch_size, options, report)
         count = self._num_return_sequences(options)
@@ -211,7 +214,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         translations: list[Any] = self.postprocess([hypothesis.tokens for hypothesis in flat])
         if returned.requested():
             links = [list[Link]() for _ in flat]
-            if returned.return_alignments:
+            if returned.need_alignments(self.model.config):
                 repeated = [sentence for sentence in sentences for _ in range(count)]
                 links = self._align(repeated, translations, flat)
             columns = zip(translations, flat, links, strict=True)
@@ -234,7 +237,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if not returned.requested():
             return super()._answer(segments, translations, options)
         answer = super()._answer(segments, [each.text for each in translations], options)
-        return answer | join_entries(segments, translations, returned)
+        text = answer["translation_text"]
+        return answer | join_entries(segments, translations, text, returned, self.model.config)
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
         constraints = options.get("constraints")

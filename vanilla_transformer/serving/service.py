@@ -33,10 +33,12 @@ _BODY = {
         "return_scores": {"type": "boolean", "default": False},
         "return_tokens": {"type": "boolean", "default": False},
         "return_alignments": {"type": "boolean", "default": False},
+        "return_confidence": {"type": "boolean", "default": False},
+        "return_warnings": {"type": "boolean", "default": False},
     },
 }
 # Entries of the body that turn strings of the answer into objects.
-RETURNED = ("return_scores", "return_tokens", "return_alignments")
+RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 _OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}}}
 
 

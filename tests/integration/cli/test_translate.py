@@ -27,7 +27,7 @@ def test_translate_json_has_sources_scores_and_tokens(folder, capsys, monkeypatc
     translations = [translation for row in rows for translation in row["translations"]]
     assert [translation["text"] for translation in translations] == plain
     for translation in translations:
-        assert [*translation] == ["text", "score", "log_probability", "tokens"]
+        assert [*translation] == ["text", "score", "log_probability", "warnings", "tokens"]
         total = sum(token["log_probability"] for token in translation["tokens"])
         assert translation["log_probability"] == pytest.approx(total, rel=1e-5)
 

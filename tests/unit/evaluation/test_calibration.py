@@ -1,0 +1,106 @@
+"""The fit of confidence to chrF, its agreement with chrF, and the configuration that stores it."""
+
+import random
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from vanilla_transformer.evaluation.calibration import (
+    cross_validate,
+    fit_calibration,
+    measure_agreement,
+    sentence_chrf,
+    spearman_correlation,
+)
+from vanilla_transformer.inference.alignments import Link
+from vanilla_transformer.inference.confidence import Calibration, measure_features
+
+
+def noisy_features(count):
+    """Return features and scores that rise with both log-probabilities, in a curve and with noise."""
+    draw = random.Random(0)
+    features, scores = [], []
+    for _ in range(count):
+        mean, lowest = -draw.random(), -3 * draw.random()
+        features.append({"mean_log_probability": mean, "lowest_log_probability": lowest, "aligned_share": 1.0})
+        scores.append(min(1.0, max(0.0, 0.9 + 0.5 * mean + 0.1 * lowest + draw.gauss(0, 0.05))) ** 2)
+    return features, scores
+
+
+def test_fit_calibration_predicts_the_mean_score():
+    calibration = fit_calibration(*noisy_features(2000))
+    assert calibration.sums == sorted(calibration.sums) and len({*calibration.sums}) == len(calibration.sums)
+    assert calibration.confidences == sorted(calibration.confidences) and len(calibration.sums) < 200
+    assert calibration.weights.keys() == {"mean_log_probability", "lowest_log_probability"}
+    assert not calibration.needs_alignments
+    for mean, lowest in [(-0.1, -0.5), (-0.4, -1.0), (-0.7, -2.5)]:
+        found = calibration.predict({"mean_log_probability": mean, "lowest_log_probability": lowest})
+        assert found == pytest.approx((0.9 + 0.5 * mean + 0.1 * lowest) ** 2, abs=0.03)
+
+
+def test_fit_calibration_never_falls():
+    features = [{"mean_log_probability": -1.0 / (1 + place), "aligned_share": 0.5} for place in range(100)]
+    calibration = fit_calibration(features, [place % 7 / 7 for place in range(100)])
+    found = [calibration.predict(each) for each in features]
+    assert found == sorted(found) or found == sorted(found, reverse=True)
+    assert np.mean(found) == pytest.approx(3 / 7, abs=0.02)
+
+
+def test_cross_validate_agrees_with_the_scores():
+    features, scores = noisy_features(500)
+    agreement = measure_agreement(cross_validate(features, scores), scores)
+    assert agreement.correlation > 0.9 and agreement.error < 0.02
+
+
+def test_measure_agreement_of_groups():
+    confidences = [place / 100 for place in range(100)]
+    assert measure_agreement(confidences, confidences) == pytest.approx((1.0, 0.0))
+    assert measure_agreement(confidences, [1 - each for each in confidences]) == pytest.approx((-1.0, 0.5), abs=0.01)
+    assert measure_agreement([0.5] * 3, [0.0, 0.5, 1.0]).error == pytest.approx(1 / 3)
+
+
+def test_spearman_correlation_shares_ranks():
+    assert spearman_correlation([1, 2, 3, 4], [10, 20, 30, 25]) == pytest.approx(0.8)
+    assert spearman_correlation([1, 2, 2, 4], [1, 3, 2, 4]) == pytest.approx(0.948683)  # scipy.stats.spearmanr
+    assert np.isnan(spearman_correlation([1, 1], [1, 2]))
+
+
+def test_sentence_chrf_is_a_share():
+    assert sentence_chrf(["Ein Mann schläft.", "xyz"], ["Ein Mann schläft.", "abc"]) == pytest.approx([1.0, 0.0])
+
+
+def test_measure_features_counts_words_with_a_link():
+    links = [Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 8, 0.5), Link(7, 8, 8, 9, 0.9)]
+    features = measure_features("Two men. 漢字", [-0.5, -1.5], links)
+    assert features == {"mean_log_probability": -1.0, "lowest_log_probability": -1.5, "aligned_share": 0.5}
+    assert measure_features("", [], []) == {
+        "mean_log_probability": 0.0,
+        "lowest_log_probability": 0.0,
+        "aligned_share": 1.0,
+    }
+
+
+def test_calibration_is_read_from_a_configuration():
+    calibration = fit_calibration(*noisy_features(100))
+    assert Calibration.from_config(SimpleNamespace(confidence=asdict(calibration))) == calibration
+    with pytest.raises(ValueError, match="must be calibrated to return confidence. `vanilla-transformer calibrate "):
+        Calibration.from_config(SimpleNamespace())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"weights": {"length": 1.0}},
+        {"weights": [1.0]},
+        {"sums": []},
+        {"confidences": ["a"]},
+        {"intercept": None},
+        {"more": 1},
+    ],
+)
+def test_calibration_names_a_damaged_configuration(change):
+    stored = asdict(fit_calibration(*noisy_features(100))) | change
+    with pytest.raises(ValueError, match="`confidence` in the configuration is damaged. `vanilla-transformer calib"):
+        Calibration.from_config(SimpleNamespace(confidence=stored))

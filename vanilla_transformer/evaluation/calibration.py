@@ -1,0 +1,160 @@
+"""Calibrate a model on validation text: fit its confidence to sentence chrF, and measure the limits of warnings."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import sacrebleu
+from transformers.utils import CONFIG_NAME
+
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.file_utils import update_json
+from vanilla_transformer.inference.confidence import Calibration, measure_features
+from vanilla_transformer.translation_warnings import WarningLimits, measure_limits
+
+LEAST_SENTENCES = 100
+_PER_POINT = 10  # sentences whose mean is one point of the curve before it is made monotone
+_FOLDS = 5
+_GROUPS = 10
+_DIGITS = 5
+
+
+class Agreement(NamedTuple):
+    """
+    How confidence agrees with sentence chrF, from 0 to 1.
+
+    Attributes:
+        correlation: Spearman's rank correlation.
+        error: In 10 groups of sentences of similar confidence, the mean difference between the means of both.
+    """
+
+    correlation: float
+    error: float
+
+
+class CalibratedModel(NamedTuple):
+    """The calibration of a model, the limits of its warnings, and the agreement on text left out of the fit."""
+
+    calibration: Calibration
+    limits: WarningLimits
+    agreement: Agreement
+
+
+def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
+    """
+    Translate validation text, and fit the confidence to the chrF of the translations.
+
+    Args:
+        translate: The [`TranslationPipeline`] of the model.
+        pairs: At least 100 sentences that were not used in training.
+
+    Raises:
+        ValueError: There are fewer.
+    """
+    check_enough(pairs)
+    sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
+    has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
+    answers = translate(sources, return_tokens=True, return_alignments=has_heads)
+    features = [
+        measure_features(source, [token["log_probability"] for token in answer["tokens"]], answer.get("alignment", []))
+        for source, answer in zip(sources, answers, strict=True)
+    ]
+    scores = sentence_chrf([answer["translation_text"] for answer in answers], targets)
+    agreement = measure_agreement(cross_validate(features, scores), scores)
+    return CalibratedModel(fit_calibration(features, scores), measure_limits(sources, targets), agreement)
+
+
+def check_enough(pairs: Sequence[SentencePair]) -> None:
+    """Check that there is enough text to calibrate a model.
+
+    Raises:
+        ValueError: There are fewer than 100 sentences.
+    """
+    if len(pairs) < LEAST_SENTENCES:
+        rule = f"{LEAST_SENTENCES} sentences or more, such as the validation text"
+        raise ValueError(f"There must be {rule}, to calibrate a model, got {len(pairs)}.")
+
+
+def store_calibration(folder: str | Path, calibrated: CalibratedModel) -> None:
+    """Write `confidence` and `warning_limits` to the configuration of a model folder.
+
+    Raises:
+        OSError: The folder has no configuration, or it cannot be written.
+    """
+    entries = {"confidence": asdict(calibrated.calibration), "warning_limits": asdict(calibrated.limits)}
+    update_json(Path(folder) / CONFIG_NAME, entries)
+
+
+def fit_calibration(features: Sequence[Mapping[str, float]], scores: Sequence[float]) -> Calibration:
+    """
+    Fit weights of the features by least squares, and a curve from weighted sums to scores by isotonic regression.
+
+    Args:
+        features: The features of each translation, see [`measure_features`]. One that never differs gets no weight.
+        scores: The chrF of each translation, from 0 to 1.
+    """
+    names = [name for name in features[0] if len({each[name] for each in features}) > 1]
+    columns = np.array([[each[name] for name in names] + [1.0] for each in features])
+    *weights, intercept = np.linalg.lstsq(columns, np.array(scores))[0].round(_DIGITS)
+    sums = columns @ [*weights, intercept]
+    points = _fit_monotone(sums, np.array(scores))
+    return Calibration(dict(zip(names, map(float, weights), strict=True)), float(intercept), *points)
+
+
+def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[float]) -> list[float]:
+    """Return the confidence of each translation by a fit to the others: 4 of 5 parts of the text."""
+    found = [0.0] * len(scores)
+    for fold in range(_FOLDS):
+        kept = [place for place in range(len(scores)) if place % _FOLDS != fold]
+        calibration = fit_calibration([features[place] for place in kept], [scores[place] for place in kept])
+        for place in range(fold, len(scores), _FOLDS):
+            found[place] = calibration.predict(features[place])
+    return found
+
+
+def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> Agreement:
+    """Compare confidences with scores. The correlation is NaN if one of them never differs."""
+    order = np.argsort(confidences, kind="stable")
+    groups = [group for group in np.array_split(order, _GROUPS) if len(group)]
+    here, there = np.array(confidences), np.array(scores)
+    error = float(np.mean([abs(here[group].mean() - there[group].mean()) for group in groups]))
+    return Agreement(spearman_correlation(confidences, scores), error)
+
+
+def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float:
+    """Return Spearman's rank correlation, in which equal values share their mean rank."""
+    ranks = np.stack([_rank(here), _rank(there)])
+    return float(np.corrcoef(ranks)[0, 1]) if ranks.std(axis=1).all() else math.nan
+
+
+def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
+    """Return the chrF of each translation, from 0 to 1."""
+    metric, pairs = sacrebleu.CHRF(), zip(translations, references, strict=True)
+    return [metric.sentence_score(translation, [reference]).score / 100 for translation, reference in pairs]
+
+
+def _fit_monotone(sums: np.ndarray, scores: np.ndarray) -> tuple[list[float], list[float]]:
+    """Return a curve that never falls, by pool-adjacent-violators on the means of 10 neighbors each."""
+    order = np.argsort(sums, kind="stable")
+    groups = np.array_split(order, len(order) // _PER_POINT)
+    pools = list[tuple[float, float, int]]()  # sum, score and number of sentences
+    for group in groups:
+        pool = float(sums[group].mean()), float(scores[group].mean()), len(group)
+        while pools and (pools[-1][1] >= pool[1] or pools[-1][0] >= pool[0]):
+            pool = _merge(pools.pop(), pool)
+        pools.append(pool)
+    return [round(pool[0], _DIGITS) for pool in pools], [round(pool[1], _DIGITS) for pool in pools]
+
+
+def _merge(here: tuple[float, float, int], there: tuple[float, float, int]) -> tuple[float, float, int]:
+    count = here[2] + there[2]
+    total, score = ((here[place] * here[2] + there[place] * there[2]) / count for place in (0, 1))
+    return total, score, count
+
+
+def _rank(values: Sequence[float]) -> np.ndarray:
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]

@@ -1,0 +1,96 @@
+"""
+The confidence of a translation: the chrF, from 0 to 1, that translations like it had on validation text.
+
+A [`Calibration`] computes it from features of the translation that decoding yields anyway: a weighted sum, mapped to
+chrF by a curve that never falls. It is stored as `confidence` in the configuration of a model.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vanilla_transformer.text_units import Span, split_units
+
+COMMAND = "`vanilla-transformer calibrate MODEL --source FILE --target FILE`"
+ALIGNED_SHARE = "aligned_share"
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """
+    A fit of confidence to chrF.
+
+    Attributes:
+        weights: The weight of each feature, see [`measure_features`].
+        intercept: Added to the weighted sum.
+        sums, confidences: Points of the curve from sums to confidences, both ascending, with straight lines between.
+    """
+
+    weights: dict[str, float]
+    intercept: float
+    sums: list[float]
+    confidences: list[float]
+
+    @classmethod
+    def from_config(cls, config: Any) -> "Calibration":
+        """Return the calibration of a model.
+
+        Raises:
+            ValueError: The model was not calibrated, or the entry of its configuration is damaged.
+        """
+        stored = getattr(config, "confidence", None)
+        if stored is None:
+            raise ValueError(f"A model must be calibrated to return confidence. {COMMAND} does that.")
+        try:
+            calibration = cls(**stored)
+            unknown = calibration.weights.keys() - measure_features("", [], []).keys()
+            if unknown or not np.isfinite(calibration.predict(dict.fromkeys(calibration.weights, 0.0))):
+                raise ValueError
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"`confidence` in the configuration is damaged. {COMMAND} writes it again.") from error
+        return calibration
+
+    @property
+    def needs_alignments(self) -> bool:
+        """Whether a feature is computed from alignments."""
+        return ALIGNED_SHARE in self.weights
+
+    def predict(self, features: Mapping[str, float]) -> float:
+        """Return the confidence of a translation, from 0 to 1."""
+        total = self.intercept + sum(weight * features[name] for name, weight in self.weights.items())
+        return float(np.interp(total, self.sums, self.confidences))
+
+
+def measure_features(
+    source: str, log_probabilities: Sequence[float], links: Sequence[Sequence[float]]
+) -> dict[str, float]:
+    """Return the features of a translation.
+
+    - mean_log_probability: the mean over its tokens.
+    - lowest_log_probability: the lowest of a token.
+    - aligned_share: the share of the words of the source that have a link.
+
+    Args:
+        links: See [`Link`]; none without alignments.
+    """
+    if not log_probabilities:  # a blank text, whose empty translation is certain
+        return {"mean_log_probability": 0.0, "lowest_log_probability": 0.0, ALIGNED_SHARE: 1.0}
+    return {
+        "mean_log_probability": sum(log_probabilities) / len(log_probabilities),
+        "lowest_log_probability": min(log_probabilities),
+        ALIGNED_SHARE: _aligned_share(source, links),
+    }
+
+
+def _aligned_share(source: str, links: Sequence[Sequence[float]]) -> float:
+    starts, words = {int(link[0]) for link in links}, _words(source)
+    return sum(start in starts for start, _ in words) / max(1, len(words))
+
+
+def _words(text: str) -> list[Span]:
+    return [(start, end) for start, end in split_units(text) if any(map(str.isalnum, text[start:end]))]
+
+
+__all__ = ["ALIGNED_SHARE", "COMMAND", "Calibration", "measure_features"]

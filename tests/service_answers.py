@@ -5,7 +5,8 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.serving.service import RETURNED, create_service, translate_with
+from vanilla_transformer.serving.request_body import RETURNED
+from vanilla_transformer.serving.service import create_service, translate_with
 
 
 def assert_service_answers_like(translate: Any) -> None:
@@ -26,7 +27,7 @@ def assert_service_returns_scores_like(translate: Any) -> None:
 def assert_service_returns(translate: Any, **options: bool) -> None:
     """Check the entries of some texts, requested together with texts alone."""
     texts = ["A man is sleeping.", "Two dogs.\n\nGrass."]
-    with TestClient(create_service(translate_with(translate), returned=RETURNED)) as client:
+    with TestClient(create_service(translate_with(translate), known=RETURNED)) as client:
         found = client.post("/translate", json={"text": texts} | options).json()["translations"]
         plain = client.post("/translate", json={"text": texts, "return_scores": False}).json()["translations"]
     expected = [{"text": answer.pop("translation_text"), **answer} for answer in translate(texts, **options)]

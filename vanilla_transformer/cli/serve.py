@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.request_body import RETURNED
 from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
@@ -35,6 +37,9 @@ class ServeArguments(Limits):
     )
     page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the model."})
     metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
+    source_language: str = field(
+        default="en", metadata={"help": "ISO 639-1 code of the language of documents, for its abbreviations."}
+    )
     docs: bool = field(default=False, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
 
@@ -44,7 +49,7 @@ def main(arguments: Sequence[str]) -> None:
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
         from vanilla_transformer.serving.server import bind, run_server
-        from vanilla_transformer.serving.service import RETURNED, count_tokens_with, create_service, translate_with
+        from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
         # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
@@ -52,13 +57,14 @@ def main(arguments: Sequence[str]) -> None:
         with ThreadPoolExecutor(1) as loading:
             translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
         service = create_service(
-            translate_with(translate),
+            translate_with(translate, DocumentTranslator(translate, options.source_language)),
             options,
             count_tokens_with(translate.tokenizer),
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            returned=[name for name in RETURNED if _returns(translate.model, name)],
+            known=[*engine_options(translate.model), "format"],
+            check_document=parse_document,
         )
         if options.page:
             service = _add_page(service, translate, name)
@@ -69,11 +75,12 @@ def main(arguments: Sequence[str]) -> None:
         run_server(service, listener, options)
 
 
-def _returns(model: Any, name: str) -> bool:
-    """Tell whether an engine of a model can return the entries that an option adds."""
-    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}.get(name)
-    has_entry = needed is None or bool(getattr(getattr(model, "config", None), needed, None))
-    return Engine.supports(model) and has_entry
+def engine_options(model: Any) -> list[str]:
+    """Return the options of requests that an engine of a model follows."""
+    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
+    has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
+    names = [*RETURNED, "do_sample"] if Engine.supports(model) else []
+    return [name for name in names if has.get(name, True)]
 
 
 def _is_loopback(host: str) -> bool:

@@ -45,24 +45,15 @@ def translate_document(
     Raises:
         ValueError: The format or the splitter is unknown, or the document is malformed.
     """
-    from vanilla_transformer.documents import (
-        BlockTranslator,
-        constrain_by,
-        parse_document,
-        read_document,
-        translate_by,
-    )
+    from vanilla_transformer.documents import parse_document, read_document, translator_by
     from vanilla_transformer.file_utils import write_text_atomically
     from vanilla_transformer.inference.sentence_splitter import find_splitter
-    from vanilla_transformer.text.protection import find_masks
 
     source, output = files
     splitter = find_splitter(options.sentence_splitter, options.source_language)
     document = parse_document(read_document(source), options.format)
     with open_model(model, loading, settings.get("num_beams")) as pipeline:
-        translate, constrain = translate_by(pipeline, **settings), constrain_by(pipeline, **settings)
-        translator = BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain)
-        translated = document.render(translator(document.blocks))
+        translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
         sys.stdout.write(translated)
     else:

@@ -2,16 +2,29 @@
 
 from .block_translator import BlockTranslator
 from .blocks import Block, Span
-from .translation import FORMATS, constrain_by, parse_document, read_document, translate_by, translate_document
+from .translation import (
+    FORMATS,
+    DocumentTranslator,
+    constrain_by,
+    parse_document,
+    read_document,
+    translate_by,
+    translate_document,
+    translate_documents,
+    translator_by,
+)
 
 __all__ = [
     "FORMATS",
     "Block",
     "BlockTranslator",
+    "DocumentTranslator",
     "Span",
     "constrain_by",
     "parse_document",
     "read_document",
     "translate_by",
     "translate_document",
+    "translate_documents",
+    "translator_by",
 ]

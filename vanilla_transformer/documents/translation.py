@@ -3,12 +3,14 @@
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.sentence_splitter import SentenceSplitter
+from vanilla_transformer.inference.sentence_splitter import SentenceSplitter, find_splitter
+from vanilla_transformer.text.protection import find_masks
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate
 from .html_format import HtmlDocument
@@ -45,8 +47,15 @@ def translate_document(
         ValueError: The format is unknown, or the text is not of this format.
         OSError: A library that the format needs is not installed.
     """
-    document = parse_document(text, format)
-    return document.render(BlockTranslator(translate, splitter, masks, constrain)(document.blocks))
+    (translated,) = translate_documents([text], format, BlockTranslator(translate, splitter, masks, constrain))
+    return translated
+
+
+def translate_documents(texts: Sequence[str], format: str, translator: BlockTranslator) -> list[str]:
+    """Return documents as [`translate_document`] does; their sentences are translated together."""
+    documents = [parse_document(text, format) for text in texts]
+    translated = iter(translator([block for each in documents for block in each.blocks]))
+    return [each.render(list(islice(translated, len(each.blocks)))) for each in documents]
 
 
 def parse_document(text: str, format: str) -> Any:
@@ -109,4 +118,29 @@ def _answer(
     return [(each["translation_text"], each.get("alignment")) for each in pipeline(texts, **options)]
 
 
-__all__ = ["FORMATS", "constrain_by", "parse_document", "read_document", "translate_by", "translate_document"]
+class DocumentTranslator:
+    """
+    Translate documents by a pipeline.
+
+    Args:
+        pipeline: A [`TranslationPipeline`].
+        language: ISO 639-1 code of the language of the documents, for its abbreviations.
+    """
+
+    def __init__(self, pipeline: Any, language: str = "en"):
+        self._pipeline, self._language = pipeline, language
+
+    def __call__(self, texts: Sequence[str], format: str) -> list[str]:
+        """Return documents of a format with their text translated."""
+        splitter = find_splitter("abbreviations", self._language)
+        return translate_documents(texts, format, translator_by(self._pipeline, splitter, progress_bar=False))
+
+
+def translator_by(pipeline: Any, splitter: SentenceSplitter, **options: Any) -> BlockTranslator:
+    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
+    translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
+    return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain)
+
+
+__all__ = ["FORMATS", "DocumentTranslator", "constrain_by", "parse_document", "read_document", "translate_by"]
+__all__ += ["translate_document", "translate_documents", "translator_by"]

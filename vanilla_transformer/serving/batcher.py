@@ -5,14 +5,15 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
-from .fair_queue import FairQueue, QueuedRequest, QueuedText
+from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
 from .limits import Limits, Refusal
 
 Result = TypeVar("Result")
-# Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. More arguments
-# name options of the pipeline, such as "return_scores", with which each translation is an object instead of a string.
+# Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of
+# requests are keyword arguments: with `return_scores=True` each translation is an object instead of a string.
 Translate = Callable[..., list[list[Any]]]
 CountTokens = Callable[[Sequence[str]], list[int]]
 
@@ -76,11 +77,11 @@ class Batcher:
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
     async def translate(
-        self, texts: Sequence[str], num_hypotheses: int, client: str = "", returned: tuple[str, ...] = ()
+        self, texts: Sequence[str], num_hypotheses: int, client: str = "", options: Options = ()
     ) -> list[list[Any]]:
         """Return the `num_hypotheses` best translations of each text, best first.
 
-        `returned` is passed to `translate` of the constructor. If the caller is canceled, its texts leave the queue.
+        `options` are passed to `translate` of the constructor. If the caller is canceled, its texts leave the queue.
 
         Raises:
             Refusal: the request is beyond a limit, the queue is full, or the time is up.
@@ -90,7 +91,7 @@ class Batcher:
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts = await self._count(texts)
-                return await self._wait_for_translations(texts, counts, num_hypotheses, client, returned)
+                return await self._wait_for_translations(texts, counts, num_hypotheses, client, options)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
 
@@ -149,14 +150,14 @@ class Batcher:
         return counts
 
     async def _wait_for_translations(
-        self, texts: Sequence[str], counts: Sequence[int], num_hypotheses: int, client: str, returned: tuple[str, ...]
+        self, texts: Sequence[str], counts: Sequence[int], num_hypotheses: int, client: str, options: Options
     ) -> list[list[Any]]:
         if self._stopped is not None:
             raise self._stopped
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in texts]
         columns = zip(texts, counts, futures, strict=True)
-        entries = (QueuedText(text, count, num_hypotheses, future, returned) for text, count, future in columns)
+        entries = (QueuedText(text, count, num_hypotheses, future, options) for text, count, future in columns)
         request = QueuedRequest(client, deque(entries))
         self._queue.add(request)
         self._accepted.update(futures)
@@ -172,9 +173,9 @@ class Batcher:
 
     async def _translate_batch(self, batch: list[QueuedText]) -> None:
         """Translate the texts with the same options together."""
-        for options in sorted({_options(entry) for entry in batch}):
+        for key in dict.fromkeys(map(_group, batch)):
             self.batches += 1
-            await self._translate_group([entry for entry in batch if _options(entry) == options])
+            await self._translate_group([entry for entry in batch if _group(entry) == key])
 
     async def _translate_group(self, group: list[QueuedText]) -> None:
         """Translate texts together, or one by one if that fails, so that each one fails alone."""
@@ -182,7 +183,7 @@ class Batcher:
         if not group or self.broken:
             return
         try:
-            translations = await self._call_model([entry.text for entry in group], *_options(group[0]))
+            translations = await self._call_model([entry.text for entry in group], *_group(group[0]))
         except ModelFailure as failure:
             await self._check_model()
             if len(group) == 1:
@@ -196,13 +197,12 @@ class Batcher:
             for entry, hypotheses in zip(group, translations, strict=True):
                 _set(entry.future.set_result, entry.future, hypotheses)
 
-    async def _call_model(
-        self, texts: list[str], num_hypotheses: int, returned: tuple[str, ...] = ()
-    ) -> list[list[Any]]:
+    async def _call_model(self, texts: list[str], num_hypotheses: int, options: Options = ()) -> list[list[Any]]:
+        translate = partial(self._translate, **dict(options))
         self._busy_since = time.monotonic()
         try:
             async with asyncio.timeout(_HANGING * self.limits.request_seconds):
-                translations = await self.run_on_model_thread(self._translate, texts, num_hypotheses, *returned)
+                translations = await self.run_on_model_thread(translate, texts, num_hypotheses)
             if [len(hypotheses) for hypotheses in translations] != [num_hypotheses] * len(texts):
                 raise ModelFailure(f"Each of {len(texts)} texts must have {num_hypotheses} translations.")
             return translations
@@ -239,8 +239,9 @@ def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[A
         return None, error
 
 
-def _options(entry: QueuedText) -> tuple[int, tuple[str, ...]]:
-    return entry.num_hypotheses, entry.returned
+def _group(entry: QueuedText) -> tuple[int, Options]:
+    """Return what texts of one call of the model have in common."""
+    return entry.num_hypotheses, entry.options
 
 
 def _count_bytes(texts: Sequence[str]) -> list[int]:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from .limits import Limits, Refusal
 
+Options = tuple[tuple[str, Any], ...]  # keyword arguments
+
 # A request is small as long as the small requests of its client have at most this many tokens. As long as there were
 # small requests within the last seconds, large ones get few tokens of each batch, so that a small one, which waits for
 # the current batch and for its own, waits briefly.
@@ -21,14 +23,14 @@ class QueuedText(NamedTuple):
     """
     A text, its number of tokens, the number of translations to return, and the future that receives them.
 
-    `returned` names options of the pipeline that add entries to each translation, such as `"return_scores"`.
+    `options` are keyword arguments of the translation, such as `("return_scores", True)`.
     """
 
     text: str
     tokens: int
     num_hypotheses: int
     future: asyncio.Future[list[Any]]
-    returned: tuple[str, ...] = ()
+    options: Options = ()
 
 
 @dataclass(eq=False)

@@ -3,8 +3,7 @@
 import asyncio
 import copy
 import hmac
-import json
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -15,31 +14,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, G
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from vanilla_transformer.inference.engine.samples import SentenceSeeds
 from vanilla_transformer.inference.translations import rename_text
 
 from .batcher import Batcher, CountTokens, ModelFailure, Translate
 from .limits import Limits, Refusal
+from .request_body import RETURNED, SCHEMA, Body, parse_body
 
 Result = TypeVar("Result")
+CheckDocument = Callable[[str, str], object]
+TranslateDocuments = Callable[[Sequence[str], str], Sequence[str]]
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
-# The body of `POST /translate`, for the pages of `docs=True`.
-_BODY = {
-    "type": "object",
-    "required": ["text"],
-    "additionalProperties": False,
-    "properties": {
-        "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
-        "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
-        "return_scores": {"type": "boolean", "default": False},
-        "return_tokens": {"type": "boolean", "default": False},
-        "return_alignments": {"type": "boolean", "default": False},
-        "return_confidence": {"type": "boolean", "default": False},
-        "return_warnings": {"type": "boolean", "default": False},
-    },
-}
-# Entries of the body that turn strings of the answer into objects.
-RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
-_OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": _BODY}}}}
+_LONGEST_REASON = 150  # characters: it may quote the document
+_OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}}
 
 
 class _Metrics:
@@ -66,7 +53,8 @@ def create_service(
     api_keys: Sequence[str] = (),
     metrics: bool = False,
     docs: bool = False,
-    returned: Sequence[str] = (),
+    known: Sequence[str] = (),
+    check_document: CheckDocument | None = None,
 ) -> FastAPI:
     """Create the application, for an ASGI server such as uvicorn.
 
@@ -77,7 +65,8 @@ def create_service(
         api_keys: If there are any, requests need one of them: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
-        returned: Names of `RETURNED` that `translate` accepts; requests with the others are refused with 422.
+        known: Names of options that `translate` accepts, see [`parse_body`]; others are refused with 422.
+        check_document: Raises a `ValueError` if a text is not a document of a format. It is called on a thread.
 
     Returns:
         The application. `state.batcher` is its batcher, for other code that uses the model.
@@ -104,7 +93,7 @@ def create_service(
     @service.post("/translate", openapi_extra=_OPENAPI)
     async def translate_texts(request: Request) -> Response:
         with counters.seconds.time():
-            answer = await _answer(request, batcher, limits, api_keys, returned)
+            answer = await _answer(request, batcher, api_keys, known, check_document)
         counters.requests.labels(answer.status_code).inc()
         return answer
 
@@ -126,13 +115,19 @@ def create_service(
 
 
 async def _answer(
-    request: Request, batcher: Batcher, limits: Limits, api_keys: Sequence[str], known: Sequence[str]
+    request: Request,
+    batcher: Batcher,
+    api_keys: Sequence[str],
+    known: Sequence[str],
+    check_document: CheckDocument | None,
 ) -> Response:
     """Return the translations, or the reason for which there are none."""
     try:
         client = _find_client(request, api_keys)
-        texts, num_hypotheses, returned = parse_body(await _read_body(request, limits), known)
-        work = batcher.translate(texts, num_hypotheses, client, returned)
+        body = parse_body(await _read_body(request, batcher.limits), known)
+        if check_document is not None:
+            await _check_documents(body, batcher.limits, check_document)
+        work = batcher.translate(body.texts, body.num_hypotheses, client, body.options)
         return JSONResponse({"translations": await _unless_disconnected(request, work)})
     except Refusal as refusal:
         return _refuse(refusal)
@@ -182,38 +177,22 @@ async def _read_body(request: Request, limits: Limits) -> bytes:
         raise Refusal(error.status_code, error.detail) from error
 
 
-def parse_body(body: bytes, known: Sequence[str] = ()) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the list of texts and the number of hypotheses, both still unchecked, and the `RETURNED` entries.
-
-    Args:
-        known: Names of `RETURNED` that the model accepts.
+async def _check_documents(body: Body, limits: Limits, check_document: CheckDocument) -> None:
+    """Check texts of a format besides plain text.
 
     Raises:
-        Refusal: 422; the body is not a JSON object with these entries.
+        Refusal: 422; one of them is beyond a limit or not of the format.
     """
-    try:
-        content = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
-    if not isinstance(content, dict) or "text" not in content:
-        raise Refusal(422, "The body must be a JSON object with the entry `text`.")
-    if content.keys() - {"text", "num_return_sequences", *RETURNED}:
-        names = ", ".join(f"`{name}`" for name in ("text", "num_return_sequences", *RETURNED))
-        raise Refusal(422, f"The body may have the entries {names} only.")
-    for name in RETURNED:
-        if type(content.get(name, False)) is not bool:
-            raise Refusal(422, f"`{name}` must be true or false.")
-    returned = tuple(name for name in RETURNED if content.get(name))
-    for name in returned:
-        if name not in known:
-            lacking = name.removeprefix("return_")
-            raise Refusal(422, f"The model of this service has no {lacking}. Leave `{name}` out.")
-    texts = content["text"]
-    return [texts] if isinstance(texts, str) else texts, content.get("num_return_sequences", 1), returned
-
-
-def _refuse_constant(name: str) -> None:
-    raise Refusal(422, f"The body must be valid JSON, which has no {name}.")
+    name = dict(body.options).get("format")
+    if name is None:
+        return
+    limits.check_request(body.texts, body.num_hypotheses)
+    for position, text in enumerate(body.texts):
+        try:
+            await asyncio.to_thread(check_document, text, name)
+        except (ValueError, OSError, RecursionError) as error:
+            reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
+            raise Refusal(422, f"{reason[:_LONGEST_REASON]} (at position {position})") from error
 
 
 async def _unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
@@ -272,18 +251,23 @@ class _BodyLimit:
         await self._app(scope, receive_and_count, send)
 
 
-def translate_with(pipeline: Any) -> Translate:
-    """Wrap a [`TranslationPipeline`] for [`Batcher`]."""
+def translate_with(pipeline: Any, translate_documents: TranslateDocuments | None = None) -> Translate:
+    """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format."""
 
-    def translate(texts: Any, num_hypotheses: int, *returned: str) -> list[list[Any]]:
-        beams = (
-            {}
-            if num_hypotheses == 1
-            else {"num_return_sequences": num_hypotheses, "num_beams": max(4, num_hypotheses)}
-        )
-        answers = pipeline(list(texts), progress_bar=False, **beams, **dict.fromkeys(returned, True))
+    def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
+        if format is not None:
+            assert translate_documents is not None
+            return [[document] for document in translate_documents(texts, format)]
+        if num_hypotheses > 1:
+            beams = 1 if options.get("do_sample") else max(4, num_hypotheses)
+            options |= {"num_return_sequences": num_hypotheses, "num_beams": beams}
+        elif options.get("do_sample"):
+            options |= {"num_beams": 1}
+        if "seed" in options:  # not counting repeated sentences, or the samples would depend on the batch
+            options |= {"seed": SentenceSeeds(options["seed"], repeats_differ=False)}
+        answers = pipeline(list(texts), progress_bar=False, **options)
         rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
-        if returned:
+        if options.keys() & {*RETURNED}:
             return [[rename_text(answer) for answer in row] for row in rows]
         return [[hypothesis["translation_text"] for hypothesis in row] for row in rows]
 

@@ -62,15 +62,15 @@ def test_batcher_answers_each_request_in_order():
     assert run_with_batcher(scenario) == [[["A"], ["B"]], [["C", "C"]]]
 
 
-def test_batcher_passes_what_each_request_returns():
-    def translate(texts, hypotheses, *returned):
-        return [[(text, returned)] for text in texts]
+def test_batcher_passes_the_options_of_each_request():
+    def translate(texts, hypotheses, **options):
+        return [[(text, options)] for text in texts]
 
     async def scenario(batcher):
-        scored = batcher.translate(["b"], 1, returned=("return_scores",))
+        scored = batcher.translate(["b"], 1, options=(("return_scores", True),))
         return await asyncio.gather(batcher.translate(["a"], 1), scored)
 
-    assert run_with_batcher(scenario, translate) == [[[("a", ())]], [[("b", ("return_scores",))]]]
+    assert run_with_batcher(scenario, translate) == [[[("a", {})]], [[("b", {"return_scores": True})]]]
 
 
 def test_batcher_joins_waiting_texts_to_one_batch():

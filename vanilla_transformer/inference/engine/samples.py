@@ -63,12 +63,14 @@ class SentenceSeeds:
 
     Args:
         seed: Any integer; by default one is drawn from torch's generator, as in `generate()`.
+        repeats_differ: A repeated sentence has other samples; False gives it the same ones.
 
     Raises:
         ValueError: The seed is not an integer.
     """
 
-    def __init__(self, seed: int | None = None):
+    def __init__(self, seed: int | None = None, repeats_differ: bool = True):
+        self._repeats_differ = repeats_differ
         self._seed = int(torch.randint(2**63 - 1, ())) if seed is None else check_seed(seed)
         self._counts = Counter[int]()
 
@@ -76,7 +78,8 @@ class SentenceSeeds:
         """Return the seed of the next sentence."""
         key = hash(sentence)
         self._counts[key] += 1
-        return _hash(f"{self._seed} {self._counts[key]} {sentence}")
+        count = self._counts[key] if self._repeats_differ else 1
+        return _hash(f"{self._seed} {count} {sentence}")
 
 
 class Samples:

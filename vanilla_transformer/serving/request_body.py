@@ -1,0 +1,121 @@
+"""The body of `POST /translate`: its texts, and the options of their translation."""
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from vanilla_transformer.inference.search.sampling import SamplingOptions
+
+from .fair_queue import Options
+from .limits import Refusal
+
+# Entries of the body that turn strings of the answer into objects.
+RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
+FILTERS = tuple(each.name for each in fields(SamplingOptions))
+ENTRIES = ("text", "num_return_sequences", *RETURNED, "do_sample", "seed", *FILTERS, "format")
+_NUMBER = {"type": "number"}
+# The body, for the pages of `create_service(docs=True)`.
+SCHEMA = {
+    "type": "object",
+    "required": ["text"],
+    "additionalProperties": False,
+    "properties": {
+        "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
+        **{name: {"type": "boolean", "default": False} for name in (*RETURNED, "do_sample")},
+        "seed": {"type": "integer"},
+        **dict.fromkeys(FILTERS, _NUMBER),
+        "format": {"type": "string"},
+    },
+}
+_LARGEST_SEED = 2**63 - 1
+
+
+class Body(NamedTuple):
+    """
+    A request, whose texts and number of hypotheses are still unchecked.
+
+    Attributes:
+        options: Keyword arguments of the service's `translate`, by name.
+    """
+
+    texts: Any
+    num_hypotheses: Any
+    options: Options
+
+
+def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
+    """Return the texts and the options of a request.
+
+    Args:
+        known: Names of the `ENTRIES`, besides the first two, that the model accepts; `do_sample` stands for all
+            options of sampling.
+
+    Raises:
+        Refusal: 422; the body is not a JSON object with these entries.
+    """
+    try:
+        content = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
+    if not isinstance(content, dict) or "text" not in content:
+        raise Refusal(422, "The body must be a JSON object with the entry `text`.")
+    if content.keys() - {*ENTRIES}:
+        names = ", ".join(f"`{name}`" for name in ENTRIES)
+        raise Refusal(422, f"The body may have the entries {names} only.")
+    texts, count = content["text"], content.get("num_return_sequences", 1)
+    options: dict[str, Any] = dict.fromkeys([name for name in RETURNED if _flag(content, name, known)], True)
+    options |= _sampling(content, known)
+    options |= _format(content, known, is_alone=not options and count == 1)
+    return Body([texts] if isinstance(texts, str) else texts, count, tuple(sorted(options.items())))
+
+
+def _refuse_constant(name: str) -> None:
+    raise Refusal(422, f"The body must be valid JSON, which has no {name}.")
+
+
+def _flag(content: Mapping[str, Any], name: str, known: Sequence[str]) -> bool:
+    """Return the value of a boolean entry, which the model must know if it is true."""
+    value = content.get(name, False)
+    if type(value) is not bool:
+        raise Refusal(422, f"`{name}` must be true or false.")
+    if value and name not in known:
+        lacking = {"do_sample": "sampling"}.get(name, name.removeprefix("return_"))
+        raise Refusal(422, f"The model of this service has no {lacking}. Leave `{name}` out.")
+    return value
+
+
+def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the options of sampling: with a seed, and as [`SamplingOptions`] accepts them."""
+    given = {name: content[name] for name in ("seed", *FILTERS) if content.get(name) is not None}
+    if not _flag(content, "do_sample", known):
+        if given:
+            raise Refusal(422, f"`{next(iter(given))}` is an option of sampling. Add `do_sample` or leave it out.")
+        return {}
+    seed = given.pop("seed", secrets.randbits(63))
+    if type(seed) is not int or abs(seed) > _LARGEST_SEED:
+        raise Refusal(422, "`seed` must be an integer of at most 63 bits.")
+    try:
+        SamplingOptions.from_options(given)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise Refusal(422, str(error)[:150]) from error
+    return {"do_sample": True, "seed": seed, **given}
+
+
+def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> dict[str, str]:
+    """Return the format of documents, if there is one besides `"text"`."""
+    name = content.get("format")
+    if name in (None, "text"):
+        return {}
+    if "format" not in known:
+        raise Refusal(422, "This service translates no documents. Leave `format` out.")
+    if not isinstance(name, str):
+        raise Refusal(422, "`format` must be a string.")
+    if not is_alone:
+        raise Refusal(422, "With `format` there is one translation. Leave the other options out.")
+    return {"format": name}
+
+
+__all__ = ["ENTRIES", "FILTERS", "RETURNED", "SCHEMA", "Body", "parse_body"]

@@ -1,5 +1,5 @@
 r"""
-Compare the alignments of attention heads with IBM model 2, on the demo corpus or on a user's text.
+Compare the alignments of attention heads with statistical aligners, on the demo corpus or on a user's text.
 
     python -m benchmarks.bench_alignments runs/demo runs/guided
     python -m benchmarks.bench_alignments runs/multi30k_en_de --source test.en --target test.de \
@@ -7,9 +7,10 @@ Compare the alignments of attention heads with IBM model 2, on the demo corpus o
 
 The demo corpus has gold alignments, and the table shows the alignment error rate on its test set. A model's head is
 the first one of its `alignment_heads`, or else the best one on the gold alignments of the validation set. Other text
-has no gold alignments: there `agreement` with IBM model 2 is the F1 score of the links, and models without
-`alignment_heads` are given the head that agrees most. IBM model 2 is nltk's, fitted to the training text and the test
-text.
+has no gold alignments: there `agreement` with an aligner is the F1 score of the links, and models without
+`alignment_heads` are given the head that agrees most with the first one. The aligners are IBM model 2 of nltk, eflomal
+if it is installed (`pip install eflomal`), and the lexical model of `train_alignments: agreement`, fitted to the
+training text and the test text.
 """
 
 import argparse
@@ -17,9 +18,11 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
+from benchmarks import eflomal_links, ibm_model_2
 from benchmarks.harness import progress
-from benchmarks.ibm_model_2 import Links, align_both_ways, intersect
+from benchmarks.ibm_model_2 import Links, intersect
 from vanilla_transformer.data.demo_corpus import SPLIT_SIZES, read_demo_alignments, read_demo_corpus
+from vanilla_transformer.data.lexical_alignments import align_lexically
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.data.word_alignments import GoldAlignment, grow_diagonally, parse_alignment
 from vanilla_transformer.evaluation.alignment_heads import align_given, rank_alignment_heads
@@ -37,9 +40,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("models", nargs="*", help="model folders")
     parser.add_argument("--source", help="text to align, source side; by default the demo corpus's test set")
     parser.add_argument("--target", help="its translations")
-    parser.add_argument("--train_source", help="more text for IBM model 2, source side")
+    parser.add_argument("--train_source", help="more text for the aligners, source side")
     parser.add_argument("--train_target", help="its translations")
-    parser.add_argument("--train_pairs", type=int, default=10_000, help="number of training pairs for IBM model 2")
+    parser.add_argument("--train_pairs", type=int, default=10_000, help="number of training pairs for the aligners")
     parser.add_argument("--test_pairs", type=int, default=500, help="number of pairs to align")
     parser.add_argument("--iterations", type=int, default=5, help="iterations of IBM model 1, and then of model 2")
     options = parser.parse_args(arguments)
@@ -58,7 +61,7 @@ def compare_on_demo_corpus(options: argparse.Namespace) -> list[str]:
     validation, known = _read_demo("validation", min(options.test_pairs, SPLIT_SIZES["validation"]))
     train = read_demo_corpus("train", min(options.train_pairs, SPLIT_SIZES["train"]))
     rows = ["| aligner | AER | precision | recall |", "|---|---|---|---|"]
-    for name, links in _ibm_model_2([*test, *train], options.iterations, len(test)).items():
+    for name, links in _aligners([*test, *train], options.iterations, len(test)).items():
         rows.append(_row(name, score_alignments(links, gold)))
     for folder in options.models:
         model, tokenizer = _load(folder)
@@ -72,22 +75,22 @@ def compare_on_demo_corpus(options: argparse.Namespace) -> list[str]:
 
 
 def compare_on_text(options: argparse.Namespace) -> list[str]:
-    """Return a table of the agreement of heads with IBM model 2 on a text without gold alignments."""
+    """Return a table of the agreement of heads with aligners on a text without gold alignments."""
     test = list(islice(read_text_files(options.source, options.target), options.test_pairs))
     train: list[SentencePair] = []
     if options.train_source is not None:
         train = list(islice(read_text_files(options.train_source, options.train_target), options.train_pairs))
-    aligned = _ibm_model_2([*test, *train], options.iterations, len(test))
+    aligned = _aligners([*test, *train], options.iterations, len(test))
     rows = [
         f"| aligner | {' | '.join(f'agreement with {name}' for name in aligned)} |",
         "|---" * (len(aligned) + 1) + "|",
     ]
+    rows += [_agreements(name, links, aligned) for name, links in aligned.items()]
     for folder in options.models:
         model, tokenizer = _load(folder)
         head = _named_head(model) or rank_alignment_heads(model, tokenizer, test, next(iter(aligned.values())))[0][:2]
         links = [found for (found,) in align_given(model, tokenizer, test, [head])]
-        scores = [1.0 - score_alignments(links, _all_sure(theirs)).error_rate for theirs in aligned.values()]
-        rows.append(f"| {folder}: {_describe(model, head)} | {' | '.join(f'{score:.1%}' for score in scores)} |")
+        rows.append(_agreements(f"{folder}: {_describe(model, head)}", links, aligned))
     return rows
 
 
@@ -101,13 +104,22 @@ def _all_sure(links: Links) -> list[GoldAlignment]:
     return [GoldAlignment(sure=each, possible=each) for each in links]
 
 
-def _ibm_model_2(pairs: Sequence[SentencePair], iterations: int, count: int) -> dict[str, Links]:
+def _aligners(pairs: Sequence[SentencePair], iterations: int, count: int) -> dict[str, Links]:
+    """Fit each aligner to all pairs, and return its links of the first `count` ones."""
     progress(f"Fitting IBM model 2 to {len(pairs)} pairs in both directions")
-    forward, backward = align_both_ways(pairs, iterations, count)
-    return {
-        "IBM model 2, intersection": intersect(forward, backward),
-        "IBM model 2, grow-diag": grow_diagonally(forward, backward),
-    }
+    both = {"IBM model 2": ibm_model_2.align_both_ways(pairs, iterations, count)}
+    if eflomal_links.is_installed():
+        progress("Fitting eflomal")
+        both["eflomal"] = eflomal_links.align_both_ways(pairs, count)
+    found = dict[str, Links]()
+    for name, directions in both.items():
+        found |= {f"{name}, intersection": intersect(*directions), f"{name}, grow-diag": grow_diagonally(*directions)}
+    return found | {"`write-alignments`": align_lexically(pairs)[:count]}
+
+
+def _agreements(name: str, links: Links, aligned: dict[str, Links]) -> str:
+    scores = [1.0 - score_alignments(links, _all_sure(theirs)).error_rate for theirs in aligned.values()]
+    return f"| {name} | {' | '.join(f'{score:.1%}' for score in scores)} |"
 
 
 def _load(folder: str) -> tuple[Any, Any]:

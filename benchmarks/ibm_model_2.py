@@ -12,13 +12,13 @@ Links = list[set[WordPair]]
 
 def align_both_ways(fitted: Sequence[SentencePair], iterations: int, count: int) -> tuple[Links, Links]:
     """Fit both directions to `fitted` and return the links of its first `count` pairs in each of them."""
-    sources, targets = ([_tokens(pair[side]) for pair in fitted] for side in (0, 1))
+    sources, targets = ([words(pair[side]) for pair in fitted] for side in (0, 1))
     forward = _links(sources, targets, iterations, count)
     backward = _links(targets, sources, iterations, count)
     return forward, [{(source, target) for target, source in links} for links in backward]
 
 
-def _tokens(text: str) -> list[str]:
+def words(text: str) -> list[str]:
     """Return the white-space words in lower case, without the punctuation at them."""
     return [word.strip(".,?!").lower() or word for word in text.split()]
 

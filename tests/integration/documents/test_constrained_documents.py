@@ -15,7 +15,7 @@ def pipeline(tiny_tokenizer):
     return TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False, max_new_tokens=40)
 
 
-def test_translate_document_decodes_again_with_what_a_model_loses(pipeline):
+def test_translate_document_decodes_again_with_all_that_a_model_loses(pipeline):
     first, again = [], []
     translate, constrain = translate_by(pipeline), constrain_by(pipeline)
 

@@ -46,6 +46,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerD
 from vanilla_transformer.reversible import apply_storing_activations
 
 from .ensemble import EnsembleDecoder
+from .phrase_constraints import PhraseConstraints
 from .search_state import SearchState
 from .static_attention import StaticSelfAttention
 from .static_decoder import StaticDecoder
@@ -69,6 +70,7 @@ _CODE += [EnsembleDecoder, VanillaTransformerDecoderLayer, apply_storing_activat
 _CODE += [
     SearchState,
     TargetPrefix,
+    PhraseConstraints,
     length_penalty,
     pick,
     top_continuations,

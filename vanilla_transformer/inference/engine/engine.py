@@ -22,9 +22,11 @@ from .device_copies import HostCopy, to_device
 from .ensemble import build_decoder
 from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
+from .phrase_constraints import PhraseConstraints, check_complete
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .prefill import Prefilled, prefill, read_states
 from .samples import Answers, Request, Samples, Seeds
+from .search_features import SearchFeature
 from .search_options import search_options
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
@@ -64,6 +66,7 @@ class Engine:
             cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
             graph, and `True` compiles it before, and waits.
         alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
+        constraint_tokens: Room for the tokens of the phrases that a target must contain; see [`translate_stream`].
         prefixed: Targets may have prefixes, whose tokens are forced; see [`translate_stream`].
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
@@ -83,6 +86,7 @@ class Engine:
         precision: str = "float32",
         compile: bool | str = "auto",
         alignments: bool = False,
+        constraint_tokens: int = 0,
         prefixed: bool = False,
         **options: Any,
     ):
@@ -96,7 +100,9 @@ class Engine:
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
         precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
-        features = (TargetPrefix(),) if prefixed else ()
+        beams, eos = search_options(config).num_beams, search_options(config).eos_token_ids
+        features: tuple[SearchFeature, ...] = (TargetPrefix(),) if prefixed else ()
+        features += (PhraseConstraints(constraint_tokens, beams, eos),) if constraint_tokens else ()
         self.options = search_options(config, features)
         margin = closest_margin([options, vars(model.generation_config)])
         self._rules = SourceRules(model, config, margin, self.options)
@@ -110,9 +116,7 @@ class Engine:
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._queue = SourceQueue(self.model, self._rules, slots)
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
-        beams, heads = self.options.num_beams, self._alignment_heads
-        tokens = self.options.constraint_tokens
-        self._schedule = SlotSchedule(self.model, slots, beams, start, heads, tokens, features)
+        self._schedule = SlotSchedule(self.model, slots, beams, start, self._alignment_heads, features)
         self.steps = steps_for(step, compile, self.buffers.room_dimensions())
 
     @property
@@ -177,7 +181,7 @@ class Engine:
             RuntimeError: This thread has not finished its last stream.
         """
         output = self._output(num_return_sequences, seed)
-        if prefixes is not None and not self.options.features:
+        if prefixes is not None and not any(isinstance(each, TargetPrefix) for each in self.options.features):
             raise ValueError("`prefixes` need an engine that is `prefixed`.")
         with self._reading():
             every_phrases: Iterator[Any] = repeat(()) if phrases is None else iter(phrases)
@@ -300,6 +304,9 @@ class Engine:
         """Return the requests and hypotheses of slots that are done, and free these slots."""
         slots = to_device(done, self.model.device)
         hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)
+        if any(isinstance(feature, PhraseConstraints) for feature in self.options.features):
+            for each in hypotheses:
+                check_complete(each)
         entries = self._schedule.occupied()
         if self._alignment_heads:
             state, memory = self.buffers.arguments

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from vanilla_transformer.inference.search.lexical_constraints import Candidates
+
 
 class SearchFeature:
     """
@@ -22,9 +24,11 @@ class SearchFeature:
 
     Attributes:
         changes_scores: True if scores of hypotheses are not the model's log-probabilities, which are kept beside them.
+        ranks_candidates: True if candidates of beam search get beams in another order than that of their scores.
     """
 
     changes_scores: ClassVar[bool] = False
+    ranks_candidates: ClassVar[bool] = False
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> Any:
         """Return a named tuple of tensors that have a row for each slot."""
@@ -40,6 +44,15 @@ class SearchFeature:
             log_norms: `logsumexp` of the model's logits, `(B, N)`. Log-probabilities are logits minus this.
         """
         return logits
+
+    def rank(self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: Any) -> Candidates:
+        """Return as many candidates of beam search as there are best ones, in the order in which they get beams.
+
+        Args:
+            best: The candidates with the best scores.
+            logits, log_scale: `(B, N, V)` and `(B, N)`, whose sum are the scores of continuations.
+        """
+        return best
 
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
         """Update the memory of running hypotheses, given the beams and the tokens that were chosen, `(B, N)` each."""

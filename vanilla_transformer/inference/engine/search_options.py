@@ -22,7 +22,6 @@ class SearchOptions:
         early_stopping: As in a generation config: True, False or `"never"`.
         min_new_tokens: EOS may end a hypothesis only after so many other tokens.
         sampling: How to draw tokens, or None to take the most likely ones.
-        constraint_tokens: Room for the tokens of the phrases that the hypotheses of a sentence must contain.
         features: Further options, each with its own tensors.
     """
 
@@ -33,12 +32,9 @@ class SearchOptions:
     early_stopping: bool | str = False
     min_new_tokens: int = 0
     sampling: SamplingOptions | None = None
-    constraint_tokens: int = 0
     features: tuple[SearchFeature, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.constraint_tokens and self.num_beams == 1:
-            raise ValueError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
         if self.sampling is not None and self.num_beams != 1:
             raise ValueError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
 
@@ -58,7 +54,6 @@ def search_options(config: GenerationConfig, features: tuple[SearchFeature, ...]
         early_stopping=config.early_stopping or False,
         min_new_tokens=config.min_new_tokens or 0,
         sampling=SamplingOptions.from_options(vars(config)) if config.do_sample else None,
-        constraint_tokens=getattr(config, "constraint_tokens", None) or 0,
         features=features,
     )
 

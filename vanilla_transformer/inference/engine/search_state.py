@@ -11,14 +11,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
-from vanilla_transformer.inference.search.lexical_constraints import (
-    Phrases,
-    PhraseTokens,
-    Progress,
-    phrase_rows,
-)
 
-from .device_copies import to_device
 from .search_features import SearchFeature
 
 
@@ -41,7 +34,6 @@ class SearchState(NamedTuple):
         model_scores: Log-probabilities of the running and of the finished hypotheses, `(B, N)` each, if `scores` are
             not log-probabilities; otherwise none.
         features: What each [`SearchFeature`] has allocated.
-        phrases, progress: Phrases that hypotheses must contain, and what the running ones contain of them; or nothing.
     """
 
     done: Tensor
@@ -60,21 +52,12 @@ class SearchState(NamedTuple):
     is_finished: Tensor
     model_scores: list[Tensor]
     features: list[Any]
-    phrases: PhraseTokens | tuple[()] = ()
-    progress: Progress | tuple[()] = ()
 
     @classmethod
     def empty(
-        cls,
-        slots: int,
-        beams: int,
-        room: int,
-        device: torch.device,
-        constraint_tokens: int = 0,
-        features: Sequence[SearchFeature] = (),
+        cls, slots: int, beams: int, room: int, device: torch.device, features: Sequence[SearchFeature] = ()
     ) -> "SearchState":
         """Return a state in which all slots are empty."""
-        phrases = PhraseTokens.empty(slots, constraint_tokens, device) if constraint_tokens else ()
 
         def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
             return torch.full((slots, *shape), value, dtype=dtype, device=device)
@@ -97,13 +80,9 @@ class SearchState(NamedTuple):
             is_finished=full(False, beams, dtype=torch.bool),
             model_scores=[full(0.0, beams, dtype=torch.float32) for _ in range(2 if several_scores else 0)],
             features=[feature.allocate(slots, beams, room, device) for feature in features],
-            phrases=phrases,
-            progress=phrases.begin(beams) if phrases else (),
         )
 
-    def start(
-        self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int, phrases: Sequence[Phrases] = ()
-    ) -> None:
+    def start(self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
         self.done[slots] = False
         self.limits[slots] = limits
@@ -116,12 +95,6 @@ class SearchState(NamedTuple):
         self.is_finished[slots] = False
         for scores in self.model_scores:
             scores[slots] = 0.0
-        if self.phrases and self.progress:
-            rows = zip(*(phrase_rows(each, self.phrases.tokens.shape[1]) for each in phrases), strict=True)
-            for tensor, values in zip(self.phrases, rows, strict=True):
-                tensor[slots] = to_device(values, tensor.device)
-            for tensor, first in zip(self.progress, self.phrases.begin(self.scores.shape[1]), strict=True):
-                tensor[slots] = first[slots]
 
     def stop(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to time 0, which any room can hold."""

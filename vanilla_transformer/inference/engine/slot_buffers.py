@@ -37,7 +37,7 @@ class SlotBuffers:
         beams: Beams of each slot.
         size: The first size.
         alignment_heads: Heads of cross-attention whose queries are kept.
-        constraint_tokens, features: See [`SearchOptions`].
+        features: See [`SearchOptions`].
     """
 
     def __init__(
@@ -46,11 +46,10 @@ class SlotBuffers:
         beams: int,
         size: SlotSize,
         alignment_heads: AlignmentHeads = (),
-        constraint_tokens: int = 0,
         features: Sequence[SearchFeature] = (),
     ):
         self._model, self._beams, self._alignment_heads = model, beams, alignment_heads
-        self._constraint_tokens, self._features = constraint_tokens, features
+        self._features = features
         self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, Memory]]()
         self.size = size
@@ -86,7 +85,7 @@ class SlotBuffers:
     def start(self, slots: Tensor, limits: Tensor, requests: Sequence[Request], start_token: int) -> None:
         """Start the search of new sentences in the given slots."""
         seeds = to_device([request.seed for request in requests], self._model.device)
-        self.state.start(slots, limits, seeds, start_token, [request.phrases for request in requests])
+        self.state.start(slots, limits, seeds, start_token)
         for feature, own in zip(self._features, self.state.features, strict=True):
             feature.enter(own, slots, requests)
 
@@ -113,8 +112,7 @@ class SlotBuffers:
         return self._sizes[size]
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
-        sizes, options = (size.slots, self._beams, size.room), (self._constraint_tokens, self._features)
-        state = SearchState.empty(*sizes, self._model.device, *options)
+        state = SearchState.empty(size.slots, self._beams, size.room, self._model.device, self._features)
         return state, allocate_memory(self._model, size.slots, self._beams, size.room, self._alignment_heads)
 
 

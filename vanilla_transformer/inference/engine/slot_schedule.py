@@ -53,7 +53,7 @@ class SlotSchedule:
         slots: Sentences that are decoded at once, at most.
         beams: Beams of each slot.
         start_token: The first token of each target.
-        alignment_heads, constraint_tokens, features: See [`SlotBuffers`].
+        alignment_heads, features: See [`SlotBuffers`].
 
     Attributes:
         buffers: The tensors of the slots.
@@ -68,13 +68,12 @@ class SlotSchedule:
         beams: int,
         start_token: int,
         alignment_heads: AlignmentHeads = (),
-        constraint_tokens: int = 0,
         features: Sequence[SearchFeature] = (),
     ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
         self.sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.sizes[0], _LEAST_ROOM)
-        self.buffers = SlotBuffers(model, beams, first, alignment_heads, constraint_tokens, features)
+        self.buffers = SlotBuffers(model, beams, first, alignment_heads, features)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
         self._aside: deque[_Aside] = deque()

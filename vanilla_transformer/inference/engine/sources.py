@@ -8,6 +8,7 @@ from transformers import GenerationConfig
 from vanilla_transformer.generation_vanilla_transformer import check_parameters
 from vanilla_transformer.inference.search.lexical_constraints import Phrases, check_phrases
 
+from .phrase_constraints import PhraseConstraints
 from .search_options import SearchOptions
 
 
@@ -35,7 +36,7 @@ class SourceRules:
             raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
         self._model, self._config, self._margin, self._eos = model.config, config, margin, options.eos_token_ids
         self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
-        self._constraint_tokens = options.constraint_tokens
+        self._phrase_room = max([0, *(each.room for each in options.features if isinstance(each, PhraseConstraints))])
 
     def check(self, position: int, source: Sequence[int]) -> None:
         """Check a source.
@@ -64,7 +65,7 @@ class SourceRules:
             ValueError: No hypothesis does so.
         """
         limit = self.limit(len(self.seen(source)))
-        check_phrases(phrases, self._constraint_tokens, limit, self._target_tokens)
+        check_phrases(phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
         wrong = [token for token in prefix if token not in self._target_tokens]
         if wrong:
             rule = "token ids of the vocabulary besides EOS"

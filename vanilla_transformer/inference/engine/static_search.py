@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY, pick
-from vanilla_transformer.inference.search.lexical_constraints import Candidates, Progress
+from vanilla_transformer.inference.search.lexical_constraints import Candidates
 from vanilla_transformer.inference.search.sampling import sample
 from vanilla_transformer.inference.search.top_k import argmax, top_continuations
 
@@ -88,17 +88,12 @@ class SearchStep(nn.Module):
         for feature, own in zip(self.options.features, state.features, strict=True):
             changed = feature.change_logits(changed, log_norms, state, own)
         if self.options.min_new_tokens:
+            is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
-            changed = torch.where(too_short & self._is_eos(logits), -torch.inf, changed)
-        if state.phrases and state.progress:
-            is_incomplete = (state.phrases.missing(state.progress) > 0)[:, :, None]
-            changed = torch.where(is_incomplete & self._is_eos(logits), -torch.inf, changed)
+            changed = torch.where(too_short & is_eos, -torch.inf, changed)
         # From logits to log-probabilities of hypotheses.
         log_scales = [scores - log_norms for scores in (state.scores, *state.model_scores[:1])]
         return _Options(changed, logits, log_scales[0], log_scales[-1])
-
-    def _is_eos(self, logits: Tensor) -> Tensor:
-        return _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)  # (V,)
 
     def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         length = state.time + 1
@@ -133,15 +128,17 @@ class SearchStep(nn.Module):
         length = state.time + 1
         candidates = max(2, 1 + len(self.options.eos_token_ids)) * self.beams
         best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
-        (scores, parents, tokens), progress = self._constrain(state, best, options)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            best = feature.rank(best, options.logits, options.log_scale, state, own)
+        scores, parents, tokens = best
         ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
         model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
 
         # Candidates that end, of the best N, replace worse finished hypotheses.
         order = torch.arange(candidates, device=ends.device)
         finishes = ends & (order < self.beams)
-        if self.options.features or progress is not None:
-            finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token, or lack phrases
+        if self.options.features:
+            finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token
         final = scores / self.options.divisor(length) + ~finishes * UNLIKELY
         finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(self.beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
@@ -162,9 +159,10 @@ class SearchStep(nn.Module):
             _store_each([finished], state.done[:, None], both)
 
         # The others continue, unless the sentence is done.
-        running, chosen = self._running(scores + ends * UNLIKELY, ends, progress)
-        best_running = running[:, :1] if progress is None else running.amax(dim=1, keepdim=True)
-        can_improve = self._can_improve(best_running, finished_scores, is_finished, state.limits, length)
+        running, chosen = self._running(scores + ends * UNLIKELY, ends)
+        can_improve = self._can_improve(
+            running.amax(dim=1, keepdim=True), finished_scores, is_finished, state.limits, length
+        )
         now_done = ~can_improve | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
@@ -172,29 +170,15 @@ class SearchStep(nn.Module):
         parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
         _store(state, state.done[:, None], ancestors=pick(ancestors, parents), scores=running, last_tokens=tokens)
         _store_each(state.model_scores[:1], state.done[:, None], model_scores.gather(1, chosen))
-        if progress is not None:
-            for old, new in zip(state.progress, progress, strict=True):
-                old.copy_(torch.where(state.done[:, None, None], old, pick(new, chosen)))
         return parents, tokens
 
-    def _running(self, scores: Tensor, ends: Tensor, progress: Progress | None) -> tuple[Tensor, Tensor]:
+    def _running(self, scores: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
         """Return the scores and the places of the candidates that continue, in order."""
-        if progress is None:
+        if not any(feature.ranks_candidates for feature in self.options.features):
             return scores.topk(self.beams)
         order = torch.arange(scores.shape[1], device=scores.device)
         chosen = (-(order + ends * len(order))).topk(self.beams)[1]
         return scores.gather(1, chosen), chosen
-
-    def _constrain(
-        self, state: SearchState, best: Candidates, options: "_Options"
-    ) -> tuple[Candidates, Progress | None]:
-        """Return the candidates that get beams, in order, and what they contain of the phrases."""
-        if not state.phrases or not state.progress:
-            return best, None
-        every = state.phrases.add_candidates(best, options.logits, options.log_scale, state.progress)
-        ordered, progress = state.phrases.allocate(every, state.progress, state.limits - state.time - 1)
-        count = best.scores.shape[1]
-        return Candidates(*(each[:, :count] for each in ordered)), Progress(*(each[:, :count] for each in progress))
 
     def _can_improve(
         self, best: Tensor, finished_scores: Tensor, is_finished: Tensor, limits: Tensor, length: Tensor

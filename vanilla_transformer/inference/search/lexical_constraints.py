@@ -61,11 +61,6 @@ class PhraseTokens(NamedTuple):
     ends: Tensor
     earlier: Tensor
 
-    @classmethod
-    def empty(cls, slots: int, room: int, device: torch.device) -> "PhraseTokens":
-        """Return no phrases for each slot."""
-        return cls(*(torch.tensor(row, device=device).repeat(slots, 1) for row in phrase_rows([], room)))
-
     def begin(self, beams: int) -> Progress:
         """Return the progress of hypotheses without a token."""
         padding = (self.tokens < 0)[:, None].expand(-1, beams, -1)
@@ -106,8 +101,8 @@ class PhraseTokens(NamedTuple):
         added = torch.where(is_candidate, scores, UNLIKELY), parents, tokens
         return Candidates(*(torch.cat([one, more.flatten(1)], dim=1) for one, more in zip(best, added, strict=True)))
 
-    def allocate(self, candidates: Candidates, progress: Progress, room: Tensor) -> tuple[Candidates, Progress]:
-        """Put candidates in the order in which they get beams, with their progress.
+    def allocate(self, candidates: Candidates, progress: Progress, room: Tensor) -> Candidates:
+        """Put candidates in the order in which they get beams.
 
         Args:
             candidates: Some may be there more than once.
@@ -116,16 +111,14 @@ class PhraseTokens(NamedTuple):
         """
         order = candidates.scores.argsort(dim=1, descending=True, stable=True)
         scores, parents, tokens = (each.gather(1, order) for each in candidates)
-        advanced = self.advance(progress, parents, tokens)
-        missing = self.missing(advanced)
+        missing = self.missing(self.advance(progress, parents, tokens))
         is_first = _earlier_equals(tokens * progress.met.shape[1] + parents) == 0
         possible = (scores > UNLIKELY / 2) & (missing <= room[:, None]) & is_first
         rounds = _earlier_equals(torch.where(possible, missing, -1))
         banks = self.tokens.shape[1] + 1
         order = torch.where(possible, rounds * banks + missing, len(scores[0]) * banks).argsort(dim=1, stable=True)
         scores = torch.where(possible, scores, UNLIKELY)
-        ordered = Candidates(*(each.gather(1, order) for each in (scores, parents, tokens)))
-        return ordered, Progress(*(pick(each, order) for each in advanced))
+        return Candidates(*(each.gather(1, order) for each in (scores, parents, tokens)))
 
 
 def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:

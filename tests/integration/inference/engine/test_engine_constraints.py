@@ -49,6 +49,24 @@ def test_engine_refuses_constraints_that_it_cannot_follow(phrases, message):
         engine.translate_tokens([[5, EOS]], phrases=[phrases])
 
 
+def test_engine_says_when_too_few_hypotheses_can_contain_constraints():
+    engine = Engine(tiny_model(vocab_size=VOCAB), num_beams=3, compile=False, max_new_tokens=2, constraint_tokens=2)
+    assert engine.translate_tokens([[5, EOS]], phrases=[[[7, 8]]])[0][0].tokens == [7, 8]
+    with pytest.raises(ValueError, match=r"Only 1 of 2 translations can contain the constraints\. Raise the limit"):
+        engine.translate_tokens([[5, EOS]], 2, phrases=[[[7, 8]]])
+
+
+def test_engine_constrains_what_follows_a_prefix():
+    engine = Engine(
+        tiny_model(vocab_size=VOCAB), num_beams=3, compile=False, max_new_tokens=9, constraint_tokens=3, prefixed=True
+    )
+    (found,) = engine.translate_tokens([[5, EOS]], 2, phrases=[[[7, 8], [9]]], prefixes=[[11, 7]])
+    for each in found:
+        assert each.tokens[:2] == [11, 7] and 9 in each.tokens and occurrences(each.tokens, (7, 8))[0]
+    with pytest.raises(ValueError, match="A translation may have 2 tokens, but its constraints have 3"):
+        engine.translate_tokens([[5, EOS]], phrases=[[[7, 8], [9]]], prefixes=[[11] * 7])
+
+
 def test_engine_with_constraints_needs_beams():
     with pytest.raises(ValueError, match="Constraints need beam search: `num_beams` must be 2 or more, got 1"):
         Engine(tiny_model(), num_beams=1, constraint_tokens=2)

@@ -10,6 +10,8 @@ from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.tiny import tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.engine.compiled_steps import export_step
+from vanilla_transformer.inference.engine.phrase_constraints import PhraseConstraints
+from vanilla_transformer.inference.engine.samples import Request
 from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.search_state import SearchState
 from vanilla_transformer.inference.engine.static_decoder import SlotMemory, StaticDecoder
@@ -25,7 +27,7 @@ OPTIONS = [
     SearchOptions(4, (EOS,), 0.6, "wu", "never"),
     SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
     SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
-    SearchOptions(3, (EOS,), constraint_tokens=4),
+    SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
 ]
 every_search = pytest.mark.parametrize(
@@ -41,9 +43,12 @@ def step_of(options, **changes):
 def started(options, memory, limits=(5, 9, 14)):
     """Return the state of slots in which sentences have entered, with sources of random states."""
     torch.manual_seed(0)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens, options.features)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.features)
+    slots = torch.arange(SLOTS)
+    state.start(slots, torch.tensor(limits), torch.zeros(SLOTS, dtype=torch.long), START)
     phrases = [[(7, 8)], [(9,), (9,)], []]
-    state.start(torch.arange(SLOTS), torch.tensor(limits), torch.zeros(SLOTS, dtype=torch.long), START, phrases)
+    for feature, own in zip(options.features, state.features, strict=True):
+        feature.enter(own, slots, [Request(slot, phrases=phrases[slot]) for slot in range(SLOTS)])
     memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory.layers:
         layer.source.keys.normal_()
@@ -149,7 +154,7 @@ def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
 @torch.inference_mode()
 def test_search_step_leaves_empty_slots_alone(options):
     step, memory = step_of(options)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.constraint_tokens, options.features)
+    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.features)
     before = copied(state)
     for _ in range(ROOM):
         step(state, memory)

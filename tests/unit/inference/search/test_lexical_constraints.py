@@ -55,12 +55,12 @@ def test_allocate_gives_each_bank_a_beam_first():
     progress = phrases_of_slot.begin(2)
     scores = torch.tensor([[-1.0, -2.0, -9.0, -8.0, -3.0]] * 2)
     candidates = Candidates(scores, torch.zeros(2, 5, dtype=torch.long), torch.tensor([[3, 4, 7, 5, 6]] * 2))
-    ordered, _ = phrases_of_slot.allocate(candidates, progress, torch.tensor([9, 9]))
+    ordered = phrases_of_slot.allocate(candidates, progress, torch.tensor([9, 9]))
     assert ordered.tokens.tolist() == [[7, 3, 4, 6, 5], [3, 4, 6, 5, 7]]
 
 
 def test_allocate_puts_candidates_without_room_for_their_phrases_last():
     phrases_of_slot = phrase_tokens([(7, 8)])
     candidates = Candidates(torch.tensor([[-1.0, -2.0]]), torch.zeros(1, 2, dtype=torch.long), torch.tensor([[3, 7]]))
-    ordered, _ = phrases_of_slot.allocate(candidates, phrases_of_slot.begin(1), torch.tensor([1]))
+    ordered = phrases_of_slot.allocate(candidates, phrases_of_slot.begin(1), torch.tensor([1]))
     assert ordered.tokens.tolist() == [[7, 3]] and ordered.scores[0, 1] < -1e8

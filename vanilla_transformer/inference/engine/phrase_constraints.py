@@ -1,0 +1,101 @@
+"""
+Phrases that every hypothesis of a sentence must contain, as an option of the engine's beam search.
+
+See [`lexical_constraints`] for the search. Letters in shapes: B slots, N beams, C candidates, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
+from vanilla_transformer.inference.search.lexical_constraints import (
+    Candidates,
+    PhraseTokens,
+    Progress,
+    phrase_rows,
+)
+
+from .device_copies import to_device
+from .hypothesis import Hypothesis
+from .search_features import SearchFeature
+
+
+class PhraseMemory(NamedTuple):
+    """The phrases of each slot, and what its running hypotheses contain of them."""
+
+    phrases: PhraseTokens
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class PhraseConstraints(SearchFeature):
+    """
+    Require the phrases of [`Request.phrases`].
+
+    Attributes:
+        room: Tokens that the phrases of a sentence may have.
+        num_beams, eos_token_ids: See [`SearchOptions`].
+
+    Raises:
+        ValueError: There is one beam.
+    """
+
+    room: int
+    num_beams: int
+    eos_token_ids: tuple[int, ...]
+    ranks_candidates: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if self.num_beams == 1:
+            raise ValueError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
+
+    def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PhraseMemory:
+        rows = phrase_rows([], self.room)
+        phrases = PhraseTokens(*(torch.tensor(row, device=device).repeat(slots, 1) for row in rows))
+        return PhraseMemory(phrases, phrases.begin(beams))
+
+    def enter(self, memory: PhraseMemory, slots: Tensor, requests: Sequence[Any]) -> None:
+        rows = zip(*(phrase_rows(request.phrases, self.room) for request in requests), strict=True)
+        for tensor, values in zip(memory.phrases, rows, strict=True):
+            tensor[slots] = to_device(values, tensor.device)
+        for tensor, first in zip(memory.progress, memory.phrases.begin(self.num_beams), strict=True):
+            tensor[slots] = first[slots]
+
+    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: PhraseMemory) -> Tensor:
+        is_incomplete = memory.phrases.missing(memory.progress) > 0
+        tokens = torch.arange(logits.shape[2], device=logits.device)
+        for eos in self.eos_token_ids:
+            logits = logits.masked_fill(is_incomplete[:, :, None] & (tokens == eos), -torch.inf)
+        return logits
+
+    def rank(
+        self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: PhraseMemory
+    ) -> Candidates:
+        phrases, progress = memory
+        every = phrases.add_candidates(best, logits, log_scale, progress)
+        ordered = phrases.allocate(every, progress, state.limits - state.time - 1)
+        return Candidates(*(each[:, : best.scores.shape[1]] for each in ordered))
+
+    def follow(self, state: Any, memory: PhraseMemory, parents: Tensor, tokens: Tensor) -> None:
+        advanced = memory.phrases.advance(memory.progress, parents, tokens)
+        for old, new in zip(memory.progress, advanced, strict=True):
+            old.copy_(torch.where(state.done[:, None, None], old, new))
+
+
+def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
+    """Check that all hypotheses of a sentence contain its phrases.
+
+    Raises:
+        ValueError: The limit of the length leaves too few different ones.
+    """
+    complete = sum(each.score > UNLIKELY / 2 for each in hypotheses)
+    if complete < len(hypotheses):
+        hint = "Raise the limit of the length, or lower `num_return_sequences`."
+        raise ValueError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
+
+
+__all__ = ["PhraseConstraints", "check_complete"]

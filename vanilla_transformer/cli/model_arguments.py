@@ -15,6 +15,13 @@ if TYPE_CHECKING:
 class FurtherModelArguments:
     """Flags of models that decide about translations beside the first one."""
 
+    ensemble: list[str] | None = field(
+        default=None,
+        metadata={"help": "Further models with the same vocabulary: probabilities are the mean of all models'."},
+    )
+    ensemble_weights: list[float] | None = field(
+        default=None, metadata={"help": "With --ensemble: a positive number for each model, the first one included."}
+    )
     rerank_reverse: str | None = field(
         default=None,
         metadata={"help": "Model of the other direction, by which the n-best list of --num_beams is reranked."},
@@ -25,6 +32,11 @@ def further_models(options: FurtherModelArguments) -> dict[str, Any]:
     """Return the arguments of the pipeline that the flags give."""
     given = {each.name: getattr(options, each.name) for each in fields(FurtherModelArguments)}
     return {name: value for name, value in given.items() if value is not None}
+
+
+def model_names(first: str, options: FurtherModelArguments) -> list[str]:
+    """Return the names of all models that decide about translations."""
+    return [first, *(options.ensemble or []), *filter(None, [options.rerank_reverse])]
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 from .arguments import parse
 from .constraint_arguments import ConstraintArguments, check_constraints, split_constraints
 from .line_reader import Source, file_blocks, file_source, given_source, is_interactive, stdin_source, typed_lines
-from .model_arguments import ModelArguments, open_model
+from .model_arguments import ModelArguments, model_names, open_model
 from .output import open_bar, print_until_reader_ends, quiet
 from .partial_output import PartialOutput, hash_model
 from .search_arguments import SearchArguments, check_search, search_settings
@@ -189,13 +189,14 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
     """Return all that translations depend on."""
     from vanilla_transformer.file_utils import hash_file
 
-    names = ("precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints")
+    names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints"]
+    names += ["ensemble_weights"]
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
     if options.glossary is not None:
         kinds = options.glossary_casefold, options.source_language, options.target_language
         chosen["glossary"] = [hash_file(Path(options.glossary)), *kinds]
-    others = [] if options.rerank_reverse is None else [options.rerank_reverse]
-    return {"input": hash_file(Path(text)), "model": [*map(hash_model, [model, *others])], "options": chosen}
+    models = [*map(hash_model, model_names(model, options))]
+    return {"input": hash_file(Path(text)), "model": models, "options": chosen}
 
 
 def _translate(

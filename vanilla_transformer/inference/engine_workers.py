@@ -72,7 +72,8 @@ class WorkerPipeline(TranslationPipeline):
         context = get_context("spawn")
         reader, self._lifeline = context.Pipe(duplex=False)
         self._executor = ProcessPoolExecutor(workers, context, _start_worker, (reader, self.threads))
-        self._task = partial(_translate_chunk, str(name), precision, tuple(loading.items()))
+        frozen = [(key, tuple(value) if isinstance(value, list) else value) for key, value in loading.items()]
+        self._task = partial(_translate_chunk, str(name), precision, tuple(frozen))
 
     def close(self) -> None:
         """End the workers, even while they translate."""
@@ -130,7 +131,7 @@ def open_pipeline(
     Args:
         workers: A number, or `"auto"` for the one that [`save_workers`] stored. On a GPU that is 1.
         num_beams: The beam size for which `"auto"` was measured; by default the checkpoint's.
-        loading: `backend`, `device`, `dtype` and `rerank_reverse`, see [`load_pipeline`].
+        loading: `backend`, `device`, `dtype` and further models, see [`load_pipeline`].
 
     Raises:
         ValueError: As [`load_pipeline`] and [`WorkerPipeline`] raise it, or the model is on a GPU or not PyTorch's.

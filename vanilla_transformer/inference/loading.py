@@ -18,14 +18,15 @@ def load_pipeline(
     precision: str | None = None,
     device: str | None = None,
     dtype: str | None = None,
-    rerank_reverse: str | Path | None = None,
+    **further_models: Any,
 ) -> TranslationPipeline:
     """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
 
     Args:
-        backend, precision, rerank_reverse: See [`TranslationPipeline`].
+        backend, precision: See [`TranslationPipeline`].
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: See [`check_dtype`]; by default the checkpoint's.
+        further_models: `ensemble`, `ensemble_weights` and `rerank_reverse`, see [`TranslationPipeline`].
 
     Raises:
         ValueError: A name is unknown, or the model cannot decode with the precision.
@@ -36,7 +37,7 @@ def load_pipeline(
         check_device(device)
     if dtype is not None:
         check_dtype(dtype, backend, precision)
-    options: dict[str, Any] = {"precision": precision, "device": device, "rerank_reverse": rerank_reverse}
+    options: dict[str, Any] = {"precision": precision, "device": device, **further_models}
     if backend is not None:
         translate = TranslationPipeline(name, backend=backend, **options)
     else:

@@ -18,6 +18,7 @@ from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.hypothesis import Hypothesis
 from .engine.samples import share_seed, split_seeds
+from .ensembles import load_ensemble
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
 from .reranking import Reranker, RerankOptions
@@ -76,6 +77,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
             `"int8"` (by torchao) or `"auto"` (the fastest that was measured to be accurate enough), see [`Engine`].
             Requests that the engine does not decode, such as a repetition penalty, raise a `ValueError`.
         compile (`bool` or `str`): See [`Engine`].
+        ensemble (list of `str`, *optional*): Folders or Hub names of models with the same vocabulary, which decode
+            with `model`: probabilities are the mean of theirs. An [`Engine`] decodes all requests.
+        ensemble_weights (list of `float`, *optional*): A positive number for each model, beginning with `model`.
         rerank_reverse (`str`, *optional*): Folder or Hub name of a model that translates in the other direction.
 
     Raises:
@@ -95,20 +99,28 @@ class TranslationPipeline(CarriedTranslationPipeline):
         backend: str | None = None,
         precision: str | None = None,
         compile: bool | str = "auto",
+        ensemble: Sequence[str | Path] | None = None,
+        ensemble_weights: Sequence[float] | None = None,
         rerank_reverse: str | Path | None = None,
         **kwargs: Any,
     ):
         self._engines = EnginePool(precision, compile)
         if backend is not None:
-            if rerank_reverse is not None:
-                hint = f"but `backend` is {backend!r}. Leave one of them out."
-                raise ValueError(f"Reranking by `rerank_reverse` needs the scores of PyTorch's engine, {hint}")
+            for name, value in {"ensemble": ensemble, "rerank_reverse": rerank_reverse}.items():
+                if value is not None:
+                    hint = f"but `backend` is {backend!r}. Leave one of them out."
+                    raise ValueError(f"`{name}` is for models that PyTorch decodes, {hint}")
             if backend not in self.backends:
                 known = ", ".join(["None", *map(repr, self.backends)])
                 raise ValueError(f"`backend` must be one of {known}, got {backend!r}.")
             model, tokenizer = self.backends[backend](model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
+        if ensemble is None and ensemble_weights is not None:
+            raise ValueError("`ensemble_weights` needs `ensemble`, the other models.")
+        self._ensemble: Any = None
+        if ensemble is not None:
+            self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
         self._reranker = None if rerank_reverse is None else Reranker.load(rerank_reverse, self.model.device)
 
     def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
@@ -153,9 +165,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         annotated = terms.annotate(sentences, self.tokenizer)
         phrases = terms.constrain(sentences, phrases, self.tokenizer)
         required_by = returned.requested() or ("seed" if seeds else "constraints" if phrases else None)
-        room = room_for_phrases(phrases)
+        room, model = room_for_phrases(phrases), self.model
+        if self._ensemble is not None:
+            model, required_by = self._ensemble, required_by or "ensemble"
         alignments = returned.need_alignments(self.model.config)
-        engine = self._engines.find(self.model, options, required_by, alignments, room)
+        engine = self._engines.find(model, options, required_by, alignments, room)
         if engine is None:
             return super()._generate([each.text for each in annotated], batch_size, options, report)
         count = self._num_return_sequences(options)

@@ -98,7 +98,7 @@ def test_reranking_refuses_a_model_that_does_not_translate(folders, tmp_path):
     tiny_causal_lm().save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="A model with an encoder and a decoder translates, but .* is a vanilla"):
         load(folders["forward"], rerank_reverse=tmp_path)
-    with pytest.raises(ValueError, match="needs the scores of PyTorch's engine, but `backend` is 'ctranslate2'"):
+    with pytest.raises(ValueError, match="is for models that PyTorch decodes, but `backend` is 'ctranslate2'"):
         load(folders["forward"], rerank_reverse=folders["reverse"], backend="ctranslate2")
 
 

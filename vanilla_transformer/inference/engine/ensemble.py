@@ -19,7 +19,7 @@ from .static_decoder import AlignmentHeads, SlotMemory, StaticDecoder
 
 class Ensemble(nn.Module):
     """
-    Translation models with one vocabulary, in the place of one model of an [`Engine`].
+    Translation models with one vocabulary, which an [`Engine`] decodes as one model.
 
     What models do not share, such as the generation config and alignment heads, is the first one's.
 
@@ -41,7 +41,7 @@ class Ensemble(nn.Module):
             _check_like_first(models[0], model, place)
         self.models = nn.ModuleList(models)
         self.config, self.generation_config = _shared_config(models), models[0].generation_config
-        self.paper_parameters = models[0].paper_parameters
+        self.paper_parameters = getattr(models[0], "paper_parameters", ())
 
     @property
     def first(self) -> Any:
@@ -178,7 +178,7 @@ def _check_like_first(first: Any, model: Any, place: int) -> None:
 def _shared_config(models: Sequence[Any]) -> Any:
     """Return the first configuration, with as few positions as any model has learned."""
     config = copy.copy(models[0].config)
-    learned = [each.config for each in models if each.config.position_embedding_type == "learned"]
+    learned = [each.config for each in models if getattr(each.config, "position_embedding_type", "") == "learned"]
     if learned:
         config.position_embedding_type = "learned"
         config.max_position_embeddings = min(each.max_position_embeddings for each in learned)

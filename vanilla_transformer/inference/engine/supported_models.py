@@ -16,7 +16,7 @@ SUPPORTED = "an unchanged translation model or causal language model of this pac
 
 
 def is_supported(model: Any) -> bool:
-    """Tell whether there is a step that computes the same as a model's own decoder, or as those of an ensemble."""
+    """Tell whether there is a step that computes the same as a model's own decoder, or the decoders of an ensemble."""
     if isinstance(model, Ensemble):
         return all(map(is_supported, model.models))
     return (

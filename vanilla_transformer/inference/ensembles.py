@@ -1,0 +1,46 @@
+"""Load the models of an ensemble, which have one vocabulary."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .engine.ensemble import Ensemble, check_weights
+from .pretrained import load_seq2seq, load_tokenizer
+
+
+def load_ensemble(
+    model: Any, tokenizer: Any, names: Sequence[str | Path], weights: Sequence[float] | None = None
+) -> Ensemble:
+    """Load the models that decode with a first one.
+
+    Args:
+        model, tokenizer: The first model, and its tokenizer.
+        names: Folders or Hub names of the other models.
+        weights: Of all models, the first one included; see [`Ensemble`].
+
+    Raises:
+        ValueError: The models have different vocabularies, one is no translation model, or the weights do not fit.
+        OSError: There is no such model, or it is damaged.
+    """
+    if isinstance(names, str | Path) or not names:
+        raise ValueError(f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}.")
+    check_weights(weights, len(names) + 1)
+    others = [load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names]
+    for name in names:
+        _check_same_vocabulary(tokenizer, load_tokenizer(name), name)
+    return Ensemble([model, *others], weights)
+
+
+def _check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path) -> None:
+    ours, theirs = tokenizer.get_vocab(), other.get_vocab()
+    if ours == theirs:
+        return
+    rule = "The models of an ensemble must have one vocabulary"
+    if len(ours) != len(theirs):
+        raise ValueError(f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}.")
+    entry = next(each for each in ours if theirs.get(each) != ours[each])
+    found = f"token {theirs[entry]}" if entry in theirs else "missing"
+    raise ValueError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
+
+
+__all__ = ["load_ensemble"]

@@ -18,7 +18,7 @@ from .structures import Sentence
 from .subordinates import condition, indirect_question, reason, sequence, that_clause
 
 # How often each kind of sentence is drawn.
-_FRAMES: tuple[tuple[Callable[[Draw], Sentence], float], ...] = (
+FRAMES: tuple[tuple[Callable[[Draw], Sentence], float], ...] = (
     (statement, 38), (description, 7), (location, 3), (profession, 1.5), (existence, 3), (amount, 8),
     (preference, 3.5), (command, 4), (yes_no_question, 5), (who_question, 1.5), (object_question, 4),
     (recipient_question, 0.5), (circumstance_question, 4), (that_clause, 3), (indirect_question, 2), (reason, 4),
@@ -123,7 +123,7 @@ def _endless_sentences(split: Split, seed: int) -> Iterator[GeneratedSentence]:
     """Draw sentences of a split without end; they may repeat."""
     draw = Draw(f"{split}:{seed}")
     while True:
-        sentence = draw.weighted(_FRAMES)(draw)
+        sentence = draw.weighted(FRAMES)(draw)
         found = combinations(sentence)
         if split_of(found) == split:
             yield GeneratedSentence(*spell_out_aligned(sentence), found, sentence.frame)

@@ -1,27 +1,72 @@
-"""Check whether a model folder can be published."""
+"""Check whether a model folder can be published, and how its translations stand changes of a text."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from .arguments import parse, require_one_model
+from vanilla_transformer.file_utils import write_text_atomically
+
+from .arguments import PRECISION_HELP, check_record_name, parse, require_one_model
 
 
 @dataclass
 class CheckArguments:
-    """Flags of `check-model`."""
+    """Flags of `check-model`. With a text, it also prints a stress table."""
 
     trust_remote_code: bool = field(
         default=False, metadata={"help": "Run the folder's own code even if it differs from this package's."}
     )
+    source: str | None = field(
+        default=None, metadata={"help": "Source text of a stress test, one sentence per line, with --target."}
+    )
+    target: str | None = field(default=None, metadata={"help": "Its translations, one per line."})
+    max_pairs: int | None = field(default=None, metadata={"help": "Use the first pairs only; by default all."})
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+    name: str | None = field(
+        default=None,
+        metadata={"help": "Name of the text. The stress table is saved in the model's folder for its card."},
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(CheckArguments, arguments, "check-model FOLDER [--trust_remote_code]")
+    words, options = parse(CheckArguments, arguments, "check-model FOLDER [--source FILE --target FILE] [--flags]")
     folder = require_one_model(words)
+    _check(options)
+    from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
 
+    pairs = []
+    if options.source is not None and options.target is not None:
+        pairs = read_text_files(options.source, options.target)[: options.max_pairs]
     results = check_folder(folder, options.trust_remote_code)
-    print(format_results(results))
+    print(format_results(results), flush=True)
+    if pairs:
+        _stress(folder, pairs, options)
     failed = failed_checks(results)
     if failed:
         raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1
+
+
+def _check(options: CheckArguments) -> None:
+    if (options.source is None) != (options.target is None):
+        raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
+    if options.source is None and (options.name or options.max_pairs or options.precision):
+        raise ValueError("--name, --max_pairs and --precision are for a stress test. Give --source and --target.")
+    if options.max_pairs is not None and options.max_pairs < 1:
+        raise ValueError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
+    if options.name is not None:
+        check_record_name(options.name)
+
+
+def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
+    from vanilla_transformer.evaluation.stress import format_header, format_row, measure_stress
+    from vanilla_transformer.inference.loading import load_pipeline
+
+    translate = load_pipeline(folder, precision=options.precision)
+    print(f"\n{format_header()}", flush=True)
+    table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True))
+    if options.name is not None:
+        record = {"name": options.name, "rows": [row._asdict() for row in table.rows], "groups": table.groups}
+        path = Path(folder) / "stress_tables" / f"{options.name.replace(' ', '_')}.json"
+        write_text_atomically(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")

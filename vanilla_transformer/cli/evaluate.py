@@ -1,7 +1,6 @@
 """Compute BLEU and chrF of a model, or of a file of translations, on a test set."""
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import PRECISION_HELP, WORKERS_HELP, parse, parse_workers, require_one_model
+from .arguments import PRECISION_HELP, WORKERS_HELP, check_record_name, parse, parse_workers, require_one_model
 from .model_arguments import FurtherModelArguments, further_models
 from .search_arguments import SearchArguments, check_search, search_settings
 from .term_arguments import TermArguments, term_settings
@@ -120,8 +119,7 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     if options.name is not None:
         if options.hypotheses is not None or not Path(words[0]).is_dir():
             raise ValueError("--name saves the scores in the model's folder, so a local model must translate.")
-        if not re.fullmatch(r"[\w .-]+", options.name):
-            raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {options.name!r}.")
+        check_record_name(options.name)
     if options.precision is not None:
         check_precision(options.precision)
     if parse_workers(options.workers) != 1 and process_state().num_processes > 1:

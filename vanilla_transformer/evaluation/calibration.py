@@ -117,11 +117,15 @@ def cross_validate(features: Sequence[Mapping[str, float]], scores: Sequence[flo
 
 def measure_agreement(confidences: Sequence[float], scores: Sequence[float]) -> Agreement:
     """Compare confidences with scores. The correlation is NaN if one of them never differs."""
-    order = np.argsort(confidences, kind="stable")
-    groups = [group for group in np.array_split(order, _GROUPS) if len(group)]
+    errors = [abs(here - there) for here, there in group_means(confidences, scores, _GROUPS)]
+    return Agreement(spearman_correlation(confidences, scores), sum(errors) / len(errors))
+
+
+def group_means(confidences: Sequence[float], scores: Sequence[float], count: int) -> list[tuple[float, float]]:
+    """Return the mean confidence and the mean score of groups of sentences of similar confidence, lowest first."""
     here, there = np.array(confidences), np.array(scores)
-    error = float(np.mean([abs(here[group].mean() - there[group].mean()) for group in groups]))
-    return Agreement(spearman_correlation(confidences, scores), error)
+    groups = np.array_split(np.argsort(here, kind="stable"), min(count, len(here)))
+    return [(float(here[group].mean()), float(there[group].mean())) for group in groups]
 
 
 def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float:

@@ -19,6 +19,7 @@ from vanilla_transformer.yaml_utils import load_yaml
 
 from .behavior import CheckFailed, find_task
 from .staging import CARD_NAME, publishable_files
+from .stress_tables import read_stress_tables
 
 # Records of training and evaluation in a run's folder.
 _METRICS, _RECIPE, _CORPUS, _MACHINE = "metrics.jsonl", "recipe.json", "corpus.json", "machine.json"
@@ -129,6 +130,7 @@ def render_card(
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
+        stress_tables=read_stress_tables(run),
         recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
         hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )

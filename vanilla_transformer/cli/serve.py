@@ -15,7 +15,8 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.request_body import RETURNED
+from vanilla_transformer.serving.request_body import RETURNED, SOFT_TERMS
+from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
@@ -56,6 +57,7 @@ def main(arguments: Sequence[str]) -> None:
         # instead of spinning, and a request would take three times as long.
         with ThreadPoolExecutor(1) as loading:
             translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
+        has_soft_terms = knows_inline_terms(translate.tokenizer)
         service = create_service(
             translate_with(translate, DocumentTranslator(translate, options.source_language)),
             options,
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            known=[*engine_options(translate.model), "format"],
+            known=[*engine_options(translate.model), *([SOFT_TERMS] if has_soft_terms else []), "format"],
             check_document=parse_document,
         )
         if options.page:
@@ -79,7 +81,7 @@ def engine_options(model: Any) -> list[str]:
     """Return the options of requests that an engine of a model follows."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
-    names = [*RETURNED, "do_sample"] if Engine.supports(model) else []
+    names = [*RETURNED, "do_sample", "glossary"] if Engine.supports(model) else []
     return [name for name in names if has.get(name, True)]
 
 

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from vanilla_transformer.inference.search.sampling import SamplingOptions
+from vanilla_transformer.inference.terms import HARD, SOFT, TERM_MODES, TermOptions
 
 from .fair_queue import Options
 from .limits import Refusal
@@ -14,7 +15,9 @@ from .limits import Refusal
 # Entries of the body that turn strings of the answer into objects.
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 FILTERS = tuple(each.name for each in fields(SamplingOptions))
-ENTRIES = ("text", "num_return_sequences", *RETURNED, "do_sample", "seed", *FILTERS, "format")
+TERM_ENTRIES = ("glossary", "term_mode")
+ENTRIES = ("text", "num_return_sequences", *RETURNED, "do_sample", "seed", *FILTERS, *TERM_ENTRIES, "format")
+SOFT_TERMS = "soft_terms"  # what a model knows that was trained with inline terms
 _NUMBER = {"type": "number"}
 # The body, for the pages of `create_service(docs=True)`.
 SCHEMA = {
@@ -27,6 +30,8 @@ SCHEMA = {
         **{name: {"type": "boolean", "default": False} for name in (*RETURNED, "do_sample")},
         "seed": {"type": "integer"},
         **dict.fromkeys(FILTERS, _NUMBER),
+        "glossary": {"type": "object", "additionalProperties": {"type": "string"}},
+        "term_mode": {"type": "string", "enum": list(TERM_MODES)},
         "format": {"type": "string"},
     },
 }
@@ -51,7 +56,7 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
 
     Args:
         known: Names of the `ENTRIES`, besides the first two, that the model accepts; `do_sample` stands for all
-            options of sampling.
+            options of sampling. `SOFT_TERMS` is among them if the model was trained with inline terms.
 
     Raises:
         Refusal: 422; the body is not a JSON object with these entries.
@@ -68,6 +73,7 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
     texts, count = content["text"], content.get("num_return_sequences", 1)
     options: dict[str, Any] = dict.fromkeys([name for name in RETURNED if _flag(content, name, known)], True)
     options |= _sampling(content, known)
+    options |= _terms(content, known)
     options |= _format(content, known, is_alone=not options and count == 1)
     return Body([texts] if isinstance(texts, str) else texts, count, tuple(sorted(options.items())))
 
@@ -104,6 +110,28 @@ def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any
     return {"do_sample": True, "seed": seed, **given}
 
 
+def _terms(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the glossary, as pairs, and its mode."""
+    glossary, given = (content.get(name) for name in TERM_ENTRIES)
+    if glossary is not None and not isinstance(glossary, dict):
+        raise Refusal(422, "`glossary` must be an object of terms with their translations.")
+    try:
+        TermOptions(glossary, given)
+    except ValueError as error:
+        raise Refusal(422, str(error)[:150]) from error
+    if glossary is None:
+        return {}
+    mode = given or (SOFT if SOFT_TERMS in known else HARD)
+    if mode == SOFT and SOFT_TERMS not in known:
+        hint = "Give `term_mode` 'hard', or leave it out."
+        raise Refusal(422, f"The model of this service was not trained with inline terms. {hint}")
+    if mode == HARD and "glossary" not in known:
+        raise Refusal(422, "The model of this service has no beam search with constraints. Leave `glossary` out.")
+    if mode == HARD and content.get("do_sample"):
+        raise Refusal(422, "A hard `glossary` needs beam search. Leave `do_sample` out.")
+    return {"glossary": tuple(glossary.items()), "term_mode": mode}
+
+
 def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> dict[str, str]:
     """Return the format of documents, if there is one besides `"text"`."""
     name = content.get("format")
@@ -118,4 +146,4 @@ def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) ->
     return {"format": name}
 
 
-__all__ = ["ENTRIES", "FILTERS", "RETURNED", "SCHEMA", "Body", "parse_body"]
+__all__ = ["ENTRIES", "FILTERS", "RETURNED", "SCHEMA", "SOFT_TERMS", "Body", "parse_body"]

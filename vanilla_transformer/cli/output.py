@@ -25,6 +25,31 @@ def open_bar(total: int | None, done: int, hidden: bool) -> Any:
     return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
 
 
+class BlockProgress:
+    """
+    Move a bar that counts the lines of a text while a block of them is translated.
+
+    Args:
+        bar: See [`open_bar`].
+        lines: Of the block. Each has no sentence, one or several.
+    """
+
+    def __init__(self, bar: Any, lines: int):
+        self._bar, self._lines, self._place = bar, lines, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that so many of all sentences of the block are done."""
+        self._move(self._lines * done // total)
+
+    def finish(self) -> None:
+        """Show that the whole block is done."""
+        self._move(self._lines)
+
+    def _move(self, place: int) -> None:
+        self._bar.update(place - self._place)
+        self._place = place
+
+
 def quiet() -> None:
     """Turn off the warnings and progress bars of the libraries."""
     from transformers.utils import logging

@@ -11,7 +11,7 @@ from .arguments import parse
 from .constraint_arguments import ConstraintArguments, check_constraints, split_constraints
 from .line_reader import Source, file_blocks, file_source, given_source, is_interactive, stdin_source, typed_lines
 from .model_arguments import ModelArguments, model_names, open_model
-from .output import open_bar, print_until_reader_ends, quiet
+from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
 from .partial_output import PartialOutput, hash_model
 from .search_arguments import SearchArguments, check_search, search_settings
 from .term_arguments import TermArguments, term_settings
@@ -208,10 +208,11 @@ def _translate(
     settings = share_seed(settings)
     with open_bar(source.total, done, hidden=options.quiet) as bar:
         for block in source.blocks:
-            text = _answer(translate, block, options, settings)
+            progress = BlockProgress(bar, len(block))
+            text = _answer(translate, block, options, {**settings, "progress": progress})
             bar.clear()  # from the terminal to which the text may go
             yield len(block), text
-            bar.update(len(block))
+            progress.finish()
 
 
 def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
 from .engine.samples import split_seeds
 from .loading import load_pipeline
+from .progress import follow_progress
 from .sentence_splitter import SentenceOptions
 from .translation_pipeline import TranslationPipeline
 from .translations import split_options
@@ -84,6 +85,7 @@ class WorkerPipeline(TranslationPipeline):
         translations = dict[int, list[Any]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         futures = dict[Future, list[int]]()
+        options, report = follow_progress(options, report, len(sentences))
         _, options = split_options(SentenceOptions, options)
         options, seeds = split_seeds(options, sentences)
         options, phrases = split_phrases(options)

@@ -21,6 +21,7 @@ from .engine.samples import share_seed, split_seeds
 from .ensembles import load_ensemble
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
+from .progress import follow_progress
 from .reranking import Reranker, RerankOptions
 from .search.lexical_constraints import Phrases
 from .sentence_splitter import SentenceOptions, split_line
@@ -67,6 +68,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
+
+    A call with `progress=function` calls it with the number of sentences that are done and of all sentences, whenever
+    some are done.
 
     With `rerank_reverse`, the n-best list of `num_beams` is ordered by a score to which a model of the other direction
     and the length contribute, by `rerank_reverse_weight` and `rerank_length_weight`. See [`reranking`].
@@ -144,6 +148,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return [[part for line in split_lines(text) for part in split_line(line, splitter)] for text in texts]
 
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        options, report = follow_progress(options, report, len(sentences))
         _, options = split_options(SentenceOptions, options)
         risk, options = split_options(RiskOptions, options)
         rerank, options = split_options(RerankOptions, options)

@@ -151,7 +151,8 @@ def test_translate_bar_counts_the_sentences_of_the_whole_input(run, interruption
     run("--output", "out")
     interruption(None)
     run("--output", "out", "--resume")
-    assert [(bar.total, bar.initial, bar.n) for bar in bars] == [(132, 0, 64), (132, 64, 132)]
+    assert [(bar.total, bar.initial) for bar in bars] == [(132, 0), (132, 64)]
+    assert bars[0].n >= 64 and bars[1].n == 132
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ SECONDS = 60  # until a test gives up
 
 
 def test_worker_pipeline_translates_as_one_process_does(folder):
-    expected = load_pipeline(folder)(TEXTS, num_beams=2)
+    expected, progress = load_pipeline(folder)(TEXTS, num_beams=2), []
     with open_pipeline(folder, 2) as translate:
-        assert translate(TEXTS, num_beams=2) == expected
+        assert translate(TEXTS, num_beams=2, progress=lambda *call: progress.append(call)) == expected
+        assert progress[-1] == (303, 303) and len(progress) > 1
         assert translate._executor.submit(torch.get_num_threads).result() == 1
         with pytest.raises(ValueError, match="num_return_sequences"):
             translate(TEXTS, num_beams=2, num_return_sequences=3)

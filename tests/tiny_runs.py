@@ -62,7 +62,7 @@ def kill_at_step(recipe, monkeypatch, step):
 
 
 def no_scores(model, tokenizer, pairs, **generate_kwargs):
-    return {"bleu": float(generate_kwargs.get("num_beams", model.generation_config.num_beams))}
+    return {"bleu": float(generate_kwargs.get("num_beams", model.generation_config.num_beams or 1))}
 
 
 def wait_for_metrics(folder):

@@ -20,15 +20,16 @@ def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(words, program="vanilla-transformer train")
     from accelerate import PartialState
 
+    from vanilla_transformer.conversion.loading import load_converted
     from vanilla_transformer.training.dry_run import plan_run
     from vanilla_transformer.training.trainer import train
 
     show_progress()
     use_all_cores()
     if recipe.output.dry_run:
-        _print_plan(plan_run(recipe))
+        _print_plan(plan_run(recipe, load_model=load_converted))
         return
-    folder = train(recipe, evaluate=validation_scores)
+    folder = train(recipe, evaluate=validation_scores, load_model=load_converted)
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
         print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")

@@ -71,8 +71,13 @@ def from_fsmt(name: str | Path, output_dir: str | Path, sentences: Sequence[str]
     """
     check_output_dir_is_empty(output_dir)
     original = load_model(FSMTForConditionalGeneration, name)
-    tokenizer = _set_eos_token(FSMTTokenizer.from_pretrained(name))
+    tokenizer = load_fsmt_tokenizer(name)
     return _compare_and_save(original, model_from_fsmt(original), tokenizer, output_dir, sentences)
+
+
+def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
+    """Load the tokenizer of an FSMT model, with the EOS token that the pipeline needs."""
+    return _set_eos_token(FSMTTokenizer.from_pretrained(name))
 
 
 def model_from_fsmt(original: FSMTForConditionalGeneration) -> VanillaTransformerForConditionalGeneration:

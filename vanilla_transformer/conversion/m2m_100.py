@@ -8,10 +8,11 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import AutoTokenizer, M2M100ForConditionalGeneration, M2M100Tokenizer, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, M2M100ForConditionalGeneration
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.inference.languages import set_languages
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .comparison import Comparison, compare_models
@@ -43,7 +44,7 @@ def from_m2m_100(
     ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
     check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
     if languages is not None:
-        _set_languages(original, tokenizer, *languages)
+        set_languages(original, tokenizer, *languages)
     model = model_from_m2m_100(original)
     comparison = compare_models(original, model, tokenizer, sentences)
     save_model_folder(model, tokenizer, output_dir)
@@ -72,23 +73,3 @@ def model_from_m2m_100(original: M2M100ForConditionalGeneration) -> VanillaTrans
     model = load_fairseq_weights(config, weights)
     model.generation_config = copy.deepcopy(original.generation_config)
     return model
-
-
-def _set_languages(
-    model: M2M100ForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, source: str, target: str
-) -> None:
-    """Let a model translate between two languages by default."""
-    codes = {language: _language_token(tokenizer, language) for language in (source, target)}
-    unknown = [language for language, token in codes.items() if token is None]
-    if unknown:
-        raise ValueError(f"`languages` must be codes that the tokenizer knows, got {unknown[0]!r}.")
-    tokenizer.src_lang, tokenizer.tgt_lang = source, target
-    model.generation_config.forced_bos_token_id = codes[target]
-
-
-def _language_token(tokenizer: PreTrainedTokenizerBase, language: str) -> int | None:
-    """Return the token of a language code: `deu_Latn` itself in NLLB, `__de__` for `de` in M2M-100."""
-    if isinstance(tokenizer, M2M100Tokenizer):
-        return tokenizer.lang_code_to_id.get(language)
-    token = tokenizer.convert_tokens_to_ids(language)
-    return None if token == tokenizer.unk_token_id else token

@@ -39,6 +39,14 @@ class DataArguments:
     )
     validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
     validation_target: str | None = field(default=None, metadata={"help": "Validation text, target side."})
+    forgetting_source: str | None = field(
+        default=None,
+        metadata={
+            "help": "With --init_from: text of the model's former domain, source side; its loss and scores at each "
+            "validation show what fine-tuning costs."
+        },
+    )
+    forgetting_target: str | None = field(default=None, metadata={"help": "The same, target side."})
     test_source: str | None = field(
         default=None, metadata={"help": "Test text, source side; its overlap with the training text is reported."}
     )
@@ -200,7 +208,7 @@ def check_data_arguments(data: DataArguments) -> None:
     for name in ("source_language", "target_language"):
         if data.dataset is not None and getattr(data, name) is None:
             raise ValueError(f"`{name}` must be given with a `dataset`: its key in the `translation` column.")
-    for part in ("validation", "test"):
+    for part in ("validation", "forgetting", "test"):
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
             raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
     corpus_specs(data)

@@ -90,6 +90,7 @@ class Texts:
         specs, rules: The corpora of the training text, and how they are cleaned.
         training: The training text, cleaned by the rules that need no tokens.
         validation, test: Held-out pairs, maybe none.
+        forgetting: Pairs of the former domain of a model that is fine-tuned, maybe none.
         cache_dir (`Path`): Folder of everything cached.
     """
 
@@ -99,6 +100,7 @@ class Texts:
     training: CachedTexts | StreamedTexts
     validation: Sequence[SentencePair]
     test: Sequence[SentencePair]
+    forgetting: Sequence[SentencePair]
     cache_dir: Path
 
     @property
@@ -131,7 +133,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         training = StreamedTexts(specs, rules, data.stream_window)
     else:
         training = _load_training_texts(specs, rules, folder)
-    return Texts(data, specs, rules, training, validation, test, folder)
+    return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
 
 
 def tokenize(
@@ -182,6 +184,12 @@ def _read_validation_pairs(data: DataArguments) -> list[SentencePair]:
     if data.validation_source and data.validation_target:
         return read_text_files(data.validation_source, data.validation_target)
     return [] if data.dataset is None else _read_split(data, "validation")
+
+
+def _read_forgetting_pairs(data: DataArguments) -> list[SentencePair]:
+    if data.forgetting_source and data.forgetting_target:
+        return read_text_files(data.forgetting_source, data.forgetting_target)
+    return []
 
 
 def _read_test_pairs(data: DataArguments) -> list[SentencePair]:

@@ -260,7 +260,8 @@ def hash_tokenizer(tokenizer: PreTrainedTokenizerBase) -> str:
     symbol = tokenizer.eos_token_id
     if not tokenizer.is_fast:
         with tempfile.TemporaryDirectory() as folder:
-            files = sorted({Path(path) for path in tokenizer.save_pretrained(folder)})
+            tokenizer.save_pretrained(folder)
+            files = sorted(Path(folder).iterdir())
             return hash_json(symbol, [path.name for path in files], [*map(hash_file, files)])
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     # Padding and truncation are settings of the last call, not of the tokenizer.

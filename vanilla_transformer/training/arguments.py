@@ -54,6 +54,7 @@ def _help(config_class: type, name: str) -> str:
     return f"See {config_class.__name__}." if found is None else " ".join(found[1].split()).replace("%", "%%")
 
 
+DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
 ModelArguments = _model_arguments("ModelArguments", VanillaTransformerConfig, _DERIVED)
 LongArguments = _model_arguments(
     "LongArguments",
@@ -196,6 +197,30 @@ class OutputArguments:
             self.keep_last = self.average_checkpoints
 
 
+FROZEN_PARTS = ("encoder", "decoder", "embeddings")
+
+
+@dataclass
+class FineTuningArguments:
+    """Where a run starts if not from random weights. None of this is in the paper."""
+
+    init_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
+            "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's."
+        },
+    )
+    freeze: list[str] | str | None = field(
+        default=None,
+        metadata={"help": f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."},
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.freeze, str):
+            self.freeze = [part.strip("\"' ") for part in self.freeze.strip("[] ").split(",")]
+
+
 @dataclass
 class Recipe:
     """Everything that one run needs. No two parts share a field name, so that a recipe is one flat file.
@@ -209,12 +234,13 @@ class Recipe:
     long: Any  # LongArguments
     optimization: OptimizationArguments
     output: OutputArguments
+    fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
 
     def __post_init__(self) -> None:
         check_recipe(self)
 
 
-_PARTS = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments)
+_PARTS = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments, FineTuningArguments)
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
@@ -302,6 +328,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
     _check_guided_alignment(recipe)
+    _check_fine_tuning(recipe)
     _check_trackers(recipe.output.report_to)
     if not recipe.output.output_dir:
         raise ValueError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
@@ -363,6 +390,31 @@ def _check_optimization(options: OptimizationArguments) -> None:
             "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
             "losses differently. Use bf16."
         )
+
+
+def given_architecture(recipe: Recipe) -> dict[str, Any]:
+    """Return the values of a recipe that describe the architecture and are not the defaults."""
+    parts = ((recipe.model, ModelArguments()), (recipe.long, LongArguments()))
+    values = {name: value for part, default in parts for name, value in asdict(part).items() - asdict(default).items()}
+    return {name: values[name] for name in sorted(values.keys() - set(DROPOUTS))}
+
+
+def _check_fine_tuning(recipe: Recipe) -> None:
+    options = recipe.fine_tuning
+    if options.init_from is None:
+        for name, value in (("freeze", options.freeze), ("forgetting_source", recipe.data.forgetting_source)):
+            if value is not None:
+                raise ValueError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
+        return
+    if recipe.data.forgetting_source is not None and not (recipe.data.validation_source or recipe.data.dataset):
+        raise ValueError("`forgetting_source` must be given with `validation_source`, got it without. Add the latter.")
+    if recipe.data.tokenizer is not None:
+        raise ValueError("Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both.")
+    for part in options.freeze or ():
+        if part not in FROZEN_PARTS:
+            raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
+    if set(options.freeze or ()) == set(FROZEN_PARTS):
+        raise ValueError("`freeze` must leave a part that is trained, got all of them.")
 
 
 def _check_guided_alignment(recipe: Recipe) -> None:

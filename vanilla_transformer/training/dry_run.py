@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from .arguments import Recipe
+from .initialization import ModelLoader, load_own_model
 from .launcher import apply_launcher
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
@@ -18,7 +19,7 @@ _WARM_UP = 2  # the first steps allocate memory and are slower
 _BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 
 
-def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
+def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = load_own_model) -> dict[str, Any]:
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 
     Returns:
@@ -28,7 +29,7 @@ def plan_run(recipe: Recipe, timed_steps: int = 5) -> dict[str, Any]:
         ValueError, OSError: what `train` would raise before its first step.
     """
     recipe = apply_launcher(recipe)
-    run = prepare_run(recipe, RunFolder(recipe))
+    run = prepare_run(recipe, RunFolder(recipe), load_model=load_model)
     options, batches = recipe.optimization, run.batches
     parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())
     pairs = batches.corpus.epoch(batches.position.epoch)

@@ -155,7 +155,8 @@ def read_entries(folder: Path) -> list[dict[str, Any]]:
 
 def truncate_metrics(folder: Path, step: int) -> None:
     """Drop everything logged after `step`, from which the run resumes, and the scores of final models."""
-    entries = [entry for entry in read_entries(folder) if entry["step"] <= step and "model" not in entry]
+    entries = read_entries(folder) if step else []
+    entries = [entry for entry in entries if entry["step"] <= step and "model" not in entry]
     kept = [json.dumps(entry) + "\n" for entry in entries]
     write_text_atomically(folder / METRICS_FILE, "".join(kept))
 

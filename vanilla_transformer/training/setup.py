@@ -20,6 +20,7 @@ from .checkpoint import load_model_weights
 from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fp8 import check_fp8
+from .initialization import freeze, prepare_initial_model
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
 
@@ -65,29 +66,31 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
 
 
 def create_model(
-    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int, checkpoint: Path | None = None
+    recipe: Recipe,
+    tokenizer: PreTrainedTokenizerBase,
+    max_source_length: int,
+    checkpoint: Path | None = None,
+    initial: VanillaTransformerForConditionalGeneration | None = None,
 ) -> VanillaTransformerForConditionalGeneration:
-    """Create the recipe's model for the vocabulary of `tokenizer`, with the paper's decoding.
+    """Create the recipe's model.
 
     Args:
-        checkpoint: Load the weights of this folder. Otherwise they are drawn from the recipe's seed.
+        max_source_length: The longest source of the training text, in tokens.
+        checkpoint: Load the weights of this folder.
+        initial: The model that `init_from` names. Otherwise a model for the vocabulary of `tokenizer`, with the
+            paper's decoding, has weights that are drawn from the recipe's seed.
     """
-    from vanilla_transformer.data.tokenizer_training import special_token_ids  # with packages that read data
-
-    fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
-    fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     set_seed(recipe.optimization.seed)
     try:
-        model = _create_model(fields, recipe)
+        if initial is not None:
+            model = prepare_initial_model(initial, recipe, max_source_length)
+        else:
+            model = _create_random_model(recipe, tokenizer, max_source_length)
     except RuntimeError as error:  # torch has no other type for a CPU without memory
         raise ValueError(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
             "`vocab_size`."
         ) from error
-    config = model.config
-    model.generation_config = paper_generation_config(
-        config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
-    )
     attention = recipe.optimization.attn_implementation or _default_attention(recipe, max_source_length)
     if attention is not None:
         _set_attention(model, attention, recipe.optimization.mixed_precision)
@@ -95,6 +98,7 @@ def create_model(
         replace_dropout(model)
     if checkpoint is not None:
         load_weights(model, load_model_weights(checkpoint))
+    freeze(model, recipe.fine_tuning.freeze or ())
     return model
 
 
@@ -130,10 +134,25 @@ def _default_attention(recipe: Recipe, max_source_length: int) -> str | None:
     return "eager" if _on_cpu() and in_bf16 and max_source_length <= _LONGEST_EAGER_SOURCE else None
 
 
-def _create_model(fields: dict[str, Any], recipe: Recipe) -> VanillaTransformerForConditionalGeneration:
-    if recipe.long == LongArguments():
+def _create_random_model(
+    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int
+) -> VanillaTransformerForConditionalGeneration:
+    """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
+    from vanilla_transformer.data.tokenizer_training import special_token_ids  # with packages that read data
+
+    fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
+    model = _create_model(fields | {"vocab_size": len(tokenizer), "max_source_length": max_source_length}, recipe.long)
+    config = model.config
+    model.generation_config = paper_generation_config(
+        config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
+    )
+    return model
+
+
+def _create_model(fields: dict[str, Any], long: Any) -> VanillaTransformerForConditionalGeneration:
+    if long == LongArguments():
         return VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
-    fields |= asdict(recipe.long)
+    fields |= asdict(long)
     from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
     from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
 

@@ -141,7 +141,7 @@ class TrainState:
         """Create the paper's Adam (section 5.3). The paper's schedule sets the rate itself, not a factor of it."""
         options = self.recipe.optimization
         return torch.optim.Adam(
-            self.unwrapped_model.parameters(),
+            [each for each in self.unwrapped_model.parameters() if each.requires_grad],
             lr=1.0 if options.lr_scheduler == NOAM else options.learning_rate or 0.0,
             betas=(options.adam_beta1, options.adam_beta2),
             eps=options.adam_epsilon,

@@ -2,6 +2,7 @@
 
 import logging
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from .averaging import average_checkpoints, load_weights
 from .checkpoint import checkpoint_folder, list_checkpoints
 from .compilation import compile_step
 from .environment import limit_onednn_cache
+from .initialization import ModelLoader, load_initial_model, load_own_model
 from .launcher import apply_launcher
 from .metrics import MetricsLogger
 from .output_dir import lock_output_dir
@@ -31,7 +33,7 @@ from .validation import Evaluator, Validation, loss_only
 logger = logging.getLogger(__name__)
 
 
-def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
+def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
     The final model is the mean of the last checkpoints (section 6.1), and `generate()` decodes as the paper does.
@@ -40,6 +42,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
 
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.
+        load_model: Loads the model that `init_from` names; by default one of this package.
 
     Raises:
         ValueError, OSError: the recipe or its files cannot work; nothing has been written.
@@ -54,7 +57,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only) -> Path:
         if run.finished:
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
-        return _train(prepare_run(recipe, run, evaluate))
+        return _train(prepare_run(recipe, run, evaluate, load_model))
 
 
 def _train(prepared: "PreparedRun") -> Path:
@@ -65,6 +68,8 @@ def _train(prepared: "PreparedRun") -> Path:
     # `steps` are without end, epoch after epoch.
     lost_workers = report_lost_workers("The same command resumes from the last checkpoint.")
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
+        if state.recipe.fine_tuning.init_from is not None and not state.step:
+            _validate(state, validation, metrics, state.gather_model(), num_beams=1)
         while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
             norm = train_step(state, next(steps))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
@@ -98,16 +103,25 @@ class PreparedRun(NamedTuple):
     validation: Validation
 
 
-def prepare_run(recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only) -> PreparedRun:
+def prepare_run(
+    recipe: Recipe, run: RunFolder, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model
+) -> PreparedRun:
     """Read the data and create the model of a recipe, and restore the run that its folder holds."""
     limit_onednn_cache()
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data)
-    tokenizer = load_or_train_tokenizer(texts, run.checkpoint)
+    initial = load_initial_model(recipe, run.checkpoint, load_model)
+    tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed)
     alignments = load_alignments(texts, tokenizer)
-    model = create_model(recipe, tokenizer, corpus.max_source_length, run.checkpoint)
-    validation = Validation(texts.validation, tokenizer, evaluate, accelerator, recipe.data.max_tokens)
+    model = create_model(
+        recipe, tokenizer, corpus.max_source_length, run.checkpoint, None if initial is None else initial[0]
+    )
+    measure = partial(
+        Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
+    )
+    forgetting = measure(texts.forgetting) if texts.forgetting else None
+    validation = measure(texts.validation, forgetting=forgetting)
     sampler = StatefulBatchSampler(
         corpus,
         recipe.data.max_tokens,

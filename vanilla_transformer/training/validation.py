@@ -32,6 +32,8 @@ class Validation:
 
     Each process computes the loss of its own batches, of at most `max_tokens` on either side, without the others. One
     process may have a batch more than another.
+
+    `forgetting` measures the same models on pairs of another domain, under names that begin with `forgetting_`.
     """
 
     def __init__(
@@ -41,8 +43,10 @@ class Validation:
         evaluate: Evaluator,
         accelerator: Accelerator,
         max_tokens: int,
+        forgetting: "Validation | None" = None,
     ):
         self.pairs = pairs
+        self.forgetting = forgetting
         self.tokenizer = tokenizer
         self.evaluate = evaluate
         self.accelerator = accelerator
@@ -57,6 +61,9 @@ class Validation:
             entry |= self.evaluate(model, self.tokenizer, self.pairs, **generate_kwargs)
         self.accelerator.wait_for_everyone()
         model.train()
+        if self.forgetting is not None:
+            others = self.forgetting.measure(model, **generate_kwargs)
+            entry |= {f"forgetting_{name.removeprefix('validation_')}": value for name, value in others.items()}
         return entry
 
     @torch.no_grad()

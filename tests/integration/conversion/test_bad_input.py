@@ -6,6 +6,7 @@ from transformers import MarianConfig, MarianMTModel
 
 from tests.fairseq_files import fairseq_folder, fsmt
 from tests.joeynmt_files import joey_folder
+from tests.m2m_100_models import m2m_100
 from tests.marian_files import marian_folder
 from tests.opennmt_files import eole_folder, opennmt_checkpoint
 from vanilla_transformer.cli import main
@@ -25,6 +26,11 @@ def hugging_face_fsmt(folder, _):
     return folder / "model.safetensors"
 
 
+def hugging_face_m2m_100(folder, _):
+    m2m_100(31).save_pretrained(folder)
+    return folder / "model.safetensors"
+
+
 def joeynmt(folder, _):
     torch.save({"model_state": {"weight": torch.zeros(1000)}}, joey_folder(folder) / "best.ckpt")
     return folder / "best.ckpt"
@@ -40,6 +46,7 @@ MAKERS = {
     "marian": hugging_face_marian,
     "marian-npz": lambda folder, _: marian_folder(folder) / "model.npz",
     "fsmt": hugging_face_fsmt,
+    "m2m_100": hugging_face_m2m_100,
     "fairseq": lambda folder, _: fairseq_folder(folder) / "checkpoint_best.pt",
     "joeynmt": joeynmt,
     "opennmt-py": opennmt_py,

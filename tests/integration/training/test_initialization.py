@@ -1,0 +1,131 @@
+"""Runs that start from another model: its weights, its tokenizer, and parts that are not trained."""
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
+
+from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
+from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
+from tests.tiny import tiny_causal_lm
+from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step, no_scores
+from vanilla_transformer.conversion.loading import load_converted
+from vanilla_transformer.conversion.marian import to_marian
+from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import train
+
+NO_SIZES = dict.fromkeys(
+    ["d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"]
+) | dict.fromkeys(["encoder_ffn_dim", "decoder_ffn_dim", "vocab_size", "max_tokens"])
+FINE_TUNING = NO_SIZES | {"lr_scheduler": "constant", "learning_rate": 0.01, "max_tokens": 64}
+
+
+@pytest.fixture
+def ours(tiny_model, tiny_tokenizer, tmp_path):
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")
+    return tmp_path / "ours"
+
+
+@pytest.fixture
+def opus(tmp_path):
+    (tmp_path / "tokenizer").mkdir()
+    tokenizer = build_marian_tokenizer(tmp_path / "tokenizer")
+    save_model_folder(marian_model(len(tokenizer)), tokenizer, tmp_path / "opus")
+    return tmp_path / "opus"
+
+
+def fine_tune(corpus, start, folder, **changes):
+    recipe = parse_recipe(flags(corpus, folder, **FINE_TUNING | {"init_from": start} | changes))
+    return train(recipe, evaluate=no_scores, load_model=load_converted)
+
+
+def weights(folder):
+    return AutoModelForSeq2SeqLM.from_pretrained(folder).state_dict()
+
+
+def test_train_starts_from_the_weights_of_another_model(corpus, ours, tmp_path, tiny_tokenizer):
+    still = fine_tune(corpus, ours, tmp_path / "still", learning_rate=0.0, max_steps=1)
+    before = weights(ours)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in weights(still).items())
+    assert hash_tokenizer(AutoTokenizer.from_pretrained(still)) == hash_tokenizer(tiny_tokenizer)
+    tuned = fine_tune(corpus, ours, tmp_path / "tuned")
+    losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
+    assert losses[-1] < losses[0] == entries(still)[0]["validation_loss"]
+
+
+def test_train_reports_what_the_model_forgets(corpus, ours, tmp_path):
+    text = {"forgetting_source": corpus / "validation.b", "forgetting_target": corpus / "validation.a"}
+    tuned = fine_tune(corpus, ours, tmp_path / "tuned", **text)
+    validations = [entry for entry in entries(tuned) if "validation_loss" in entry]
+    assert [entry["step"] for entry in validations] == [0, 4, 6]
+    assert validations[-1]["validation_loss"] < validations[0]["validation_loss"]
+    assert all({"forgetting_loss", "forgetting_bleu"} <= entry.keys() for entry in validations)
+    assert validations[0]["forgetting_loss"] != validations[0]["validation_loss"]
+
+
+@pytest.mark.parametrize("parts", [["encoder"], ["decoder", "embeddings"]])
+def test_train_leaves_frozen_parts_as_they_are(corpus, ours, tmp_path, parts):
+    tuned, before = weights(fine_tune(corpus, ours, tmp_path / "tuned", freeze=",".join(parts))), weights(ours)
+    for name, tensor in tuned.items():
+        part = "embeddings" if "embed" in name or "lm_head" in name else name.split(".")[1]
+        assert torch.equal(tensor, before[name]) == (part in parts), name
+
+
+def test_train_resumes_from_another_model_bit_for_bit(corpus, ours, tmp_path, monkeypatch):
+    options = {"freeze": "encoder", "dropout": 0.3, "ema_decay": 0.9}
+    straight = fine_tune(corpus, ours, tmp_path / "straight", **options)
+    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours} | options)
+    kill_at_step(parse_recipe(again), monkeypatch, 4)
+    ours.rename(tmp_path / "gone")  # the checkpoint has all of it
+    assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
+
+
+def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_path):
+    for name in ("train", "validation"):
+        for end in ("a", "b"):
+            (tmp_path / f"{name}.{end}").write_text("\n".join(MARIAN_SENTENCES * 4))
+    tuned = fine_tune(tmp_path, opus, tmp_path / "tuned", dropout=0.1, max_steps=12)
+    losses = [entry["validation_loss"] for entry in entries(tuned) if "validation_loss" in entry]
+    assert losses[-1] < losses[0]
+    comparison = to_marian(tuned, tmp_path / "back", MARIAN_SENTENCES)
+    assert comparison.num_identical == len(MARIAN_SENTENCES) and comparison.max_logit_difference < 1e-4
+    assert type(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "back")) is MarianMTModel
+
+
+def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
+    tokenizer = build_nllb_tokenizer()
+    save_model_folder(m2m_100(len(tokenizer)), tokenizer, tmp_path / "nllb")
+    with pytest.raises(ValueError, match="`source_language` and `target_language` must be given for"):
+        fine_tune(corpus, tmp_path / "nllb", tmp_path / "tuned")
+    languages = {"source_language": "eng_Latn", "target_language": "deu_Latn"}
+    tuned = fine_tune(corpus, tmp_path / "nllb", tmp_path / "tuned", **languages)
+    model, loaded = AutoModelForSeq2SeqLM.from_pretrained(tuned), AutoTokenizer.from_pretrained(tuned)
+    assert (loaded.src_lang, loaded.tgt_lang) == tuple(languages.values())
+    german = tokenizer.convert_tokens_to_ids("deu_Latn")
+    assert model.generate(**loaded("Grass", return_tensors="pt"), max_new_tokens=4)[0, 1] == german
+    with pytest.raises(ValueError, match="Languages must be codes that the tokenizer knows, got 'de'"):
+        fine_tune(corpus, tmp_path / "nllb", tmp_path / "other", **languages | {"target_language": "de"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"d_model": 32}, "`d_model` must be the value of the model that `init_from` names, 16, got 32"),
+        ({"tokenizer": "other"}, "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both"),
+        ({"freeze": "head"}, "`freeze` must name parts of encoder, decoder, embeddings, got 'head'"),
+        ({"freeze": '["encoder", "decoder", "embeddings"]'}, "`freeze` must leave a part that is trained"),
+        ({"init_from": None, "freeze": "encoder"}, "`freeze` must be given with `init_from`"),
+        ({"forgetting_source": "a"}, "`forgetting_source` and `forgetting_target` must be given together"),
+    ],
+)
+def test_train_refuses_what_the_model_cannot_do(corpus, ours, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        fine_tune(corpus, ours, tmp_path / "tuned", **changes)
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_load_converted_refuses_other_models(tmp_path, tiny_tokenizer):
+    save_model_folder(tiny_causal_lm(), tiny_tokenizer, tmp_path)
+    with pytest.raises(ValueError, match="must be a translation model of type vanilla_transformer, marian, fsmt"):
+        load_converted(tmp_path)

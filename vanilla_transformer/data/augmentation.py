@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
+from os.path import commonprefix
 from random import Random
 from typing import NamedTuple
 
@@ -22,8 +23,9 @@ from .readers import SentencePair
 # Tokens of placeholders. They are not special, so they appear in the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))
 _NAME = regex.compile(r"(?<!\w)\p{Lu}[\p{L}\p{M}]+(?!\w)")
-# Probabilities: that a term is annotated, that its words are hidden, and that it is joined with the next one.
-_ANNOTATED, _HIDDEN, _JOINED = 0.5, 0.5, 0.5
+# Probabilities: that a term is annotated, and that it is joined with the next one.
+_ANNOTATED, _JOINED = 0.5, 0.3
+_SHORTEST_STEM = 2  # letters that the forms of an invented word share
 
 
 class _AlignedTerm(NamedTuple):
@@ -45,20 +47,48 @@ def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: A
         tokenizer.add_tokens([token for token in MASKS if token not in known])
 
 
-def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon) -> SentencePair:
+def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon, words: Sequence[str]) -> SentencePair:
     """
     Annotate some terms of a pair whose translation is in its target.
 
-    The annotation is the most likely form of the translation, which may be another one than in the target: so a model
-    learns to inflect it. Neighbors whose translations are neighbors may be annotated as one term.
+    A third of the terms get the most likely form of the translation, which may be another one than in the target: so a
+    model learns to inflect it. A third are hidden as well. A third get an invented translation, which also replaces
+    the one in the target, with its ending: so a model learns to copy words that it does not know, and to follow the
+    annotation where it knows another translation. Neighbors whose translations are neighbors may be annotated as one
+    term.
+
+    Args:
+        words: Of the target language, whose parts invented words consist of.
     """
     terms = list(_join(pair, _find_terms(pair, lexicon), random))
     if not terms:
         return pair
     chosen = [term for term in terms if random.random() < _ANNOTATED] or [random.choice(terms)]
-    hidden = {number for number in range(len(chosen)) if random.random() < _HIDDEN}
-    matches = [Match(term.start, term.end, term.form) for term in chosen]
-    return SentencePair(annotate(pair.source, matches, hidden).text, pair.target)
+    hidden, target = set[int](), pair.target
+    matches, changes = list[Match](), dict[int, tuple[int, str]]()
+    for number, term in enumerate(chosen):
+        kind = random.choice(("plain", "hidden", "invented"))
+        form, used = term.form, target[term.target_start : term.target_end]
+        if kind == "hidden":
+            hidden.add(number)
+        elif kind == "invented" and used.isalpha():
+            form, used = _invent(form, used, random, words)
+            changes[term.target_start] = term.target_end, used
+        matches.append(Match(term.start, term.end, form))
+    for start, (end, used) in sorted(changes.items(), reverse=True):
+        target = target[:start] + used + target[end:]
+    return SentencePair(annotate(pair.source, matches, hidden).text, target)
+
+
+def _invent(form: str, used: str, random: Random, words: Sequence[str]) -> tuple[str, str]:
+    """Return two forms of an invented word that differ as the given ones do; or these, if they begin differently."""
+    stem = len(commonprefix([form.lower(), used.lower()]))
+    if stem < _SHORTEST_STEM:
+        return form, used
+    head, tail = random.choice(words), random.choice(words)
+    new = (head[: (len(head) + 1) // 2] + tail[len(tail) // 2 :]).lower()
+    one, other = (new.capitalize() if each[0].isupper() else new for each in (form, used))
+    return one + form[stem:], other + used[stem:]
 
 
 def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:

@@ -118,7 +118,8 @@ def find_augmentations(
         if not lexicon:
             rule = "must be given for text whose words have reliable translations, but none of its words has one"
             raise ValueError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
-        found[partial(insert_inline_terms, lexicon=lexicon)] = augmentations.inline_terms
+        words = sorted({form for forms in lexicon.values() for form in forms})
+        found[partial(insert_inline_terms, lexicon=lexicon, words=words)] = augmentations.inline_terms
     return found
 
 

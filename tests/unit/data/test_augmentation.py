@@ -26,8 +26,13 @@ LEXICON = {
 }
 
 
-def augmented(pair, times=200, lexicon=LEXICON):
-    return {insert_inline_terms(pair, Random(seed), lexicon).source for seed in range(times)}
+WORDS = ["Tochter", "Brot"]
+
+
+def augmented(pair, times=300):
+    """Return all results with real words, by the source."""
+    found = [insert_inline_terms(pair, Random(seed), LEXICON, WORDS) for seed in range(times)]
+    return {each.source for each in found if each.target == pair.target}
 
 
 def test_insert_inline_terms_annotates_hides_and_joins_terms():
@@ -45,6 +50,22 @@ def test_insert_inline_terms_gives_the_most_likely_form():
         "The tail of the <term> dog <trans> Hund </term>.",
         "The tail of the <term> <trans> Hund </term>.",
     }
+
+
+def test_insert_inline_terms_invents_words_with_the_same_endings():
+    pair = SentencePair("The tail of the dog.", "Der Schwanz des Hundes.")
+    found = {insert_inline_terms(pair, Random(seed), LEXICON, WORDS) for seed in range(200)}
+    invented = {(each.source, each.target) for each in found if each.target != pair.target}
+    assert invented == {
+        (f"The tail of the <term> dog <trans> {word} </term>.", f"Der Schwanz des {word}es.")
+        for word in ("Tochhter", "Tochot", "Brhter", "Brot")
+    }
+
+
+def test_insert_inline_terms_invents_no_words_for_forms_that_begin_differently():
+    pair, lexicon = SentencePair("A man.", "Ein Mann."), {"man": {"Mann": "Herr"}}
+    found = {insert_inline_terms(pair, Random(seed), lexicon, WORDS) for seed in range(20)}
+    assert {each.target for each in found} == {pair.target}
 
 
 def test_insert_inline_terms_leaves_pairs_without_clear_terms():

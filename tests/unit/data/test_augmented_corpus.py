@@ -57,7 +57,6 @@ def test_augmented_corpus_changes_its_share_and_keeps_the_rest(texts):
     assert 30 < len(changed) < 80
     for number, pair in enumerate(ids(found)):
         assert (pair != plain[number]) == (number in changed)
-        assert pair[1] == plain[number][1]
 
 
 def test_augmented_corpus_texts_are_the_text_of_its_pairs(texts):

@@ -216,6 +216,14 @@ class FineTuningArguments:
         metadata={"help": f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."},
     )
 
+    lora_rank: int | None = field(
+        default=None,
+        metadata={
+            "help": "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing else. "
+            "They are merged into the models that are saved."
+        },
+    )
+
     def __post_init__(self) -> None:
         if isinstance(self.freeze, str):
             self.freeze = [part.strip("\"' ") for part in self.freeze.strip("[] ").split(",")]
@@ -402,7 +410,8 @@ def given_architecture(recipe: Recipe) -> dict[str, Any]:
 def _check_fine_tuning(recipe: Recipe) -> None:
     options = recipe.fine_tuning
     if options.init_from is None:
-        for name, value in (("freeze", options.freeze), ("forgetting_source", recipe.data.forgetting_source)):
+        given = {"freeze": options.freeze, "lora_rank": options.lora_rank}
+        for name, value in (given | {"forgetting_source": recipe.data.forgetting_source}).items():
             if value is not None:
                 raise ValueError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
         return
@@ -415,6 +424,20 @@ def _check_fine_tuning(recipe: Recipe) -> None:
             raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
     if set(options.freeze or ()) == set(FROZEN_PARTS):
         raise ValueError("`freeze` must leave a part that is trained, got all of them.")
+    if options.lora_rank is not None:
+        _check_lora(recipe)
+
+
+def _check_lora(recipe: Recipe) -> None:
+    options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
+    if rank is not None and rank < 1:
+        raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
+    others = [name for name in ("ema_decay", "fsdp", "compile") if getattr(options, name)]
+    others += ["freeze"] if recipe.fine_tuning.freeze else []
+    others += ["train_alignments"] if recipe.data.train_alignments else []
+    others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
+    if others:
+        raise ValueError(f"`lora_rank` must be given without {others[0]}, got both. Take one of them out.")
 
 
 def _check_guided_alignment(recipe: Recipe) -> None:

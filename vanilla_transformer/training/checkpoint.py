@@ -1,9 +1,9 @@
 """Read and write model folders and checkpoints.
 
 A checkpoint is a model folder that training can resume from. Beside the model it holds `training_state.json`, which
-describes the run, the tensors of the optimizer and the EMA, and the SHA-256 of every file. The tensors are in
-`optimizer.safetensors` and `ema.safetensors`, or in `shards/`, which all processes write with
-`torch.distributed.checkpoint`.
+describes the run, the tensors of the optimizer, the EMA and LoRA adapters, and the SHA-256 of every file. The tensors
+are in `optimizer.safetensors`, `ema.safetensors` and `adapters.safetensors`, or in `shards/`, which all processes
+write with `torch.distributed.checkpoint`.
 """
 
 import json
@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,14 @@ class ResumeState:
         param_groups: Of the optimizer.
         optimizer: Tensors by parameter and kind, such as `lm_head.weight.exp_avg`; full, or sharded (`DTensor`).
         ema: Tensors by parameter; empty without an EMA.
+        adapters: Tensors by parameter; empty without LoRA.
     """
 
     progress: dict[str, Any]
     param_groups: list[dict[str, Any]]
     optimizer: StateDict
     ema: StateDict
+    adapters: StateDict = field(default_factory=dict)
 
 
 def save_checkpoint(
@@ -71,8 +73,9 @@ def save_checkpoint(
             os.replace(shards, temporary / SHARDS)
         else:
             save_file(state.optimizer, temporary / "optimizer.safetensors")
-            if state.ema:
-                save_file(state.ema, temporary / "ema.safetensors")
+            for name, tensors in (("ema", state.ema), ("adapters", state.adapters)):
+                if tensors:
+                    save_file(tensors, temporary / f"{name}.safetensors")
         record = {"progress": state.progress, "param_groups": state.param_groups}
         (temporary / _METADATA_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         write_hashes(temporary)
@@ -98,11 +101,14 @@ def load_resume_state(folder: Path, like: ResumeState) -> ResumeState:
     if (folder / SHARDS).is_dir():
         tensors = {"optimizer": like.optimizer, "ema": like.ema if _has_ema(folder) else {}}
         dcp.load(tensors, checkpoint_id=folder / SHARDS)
-        optimizer, ema = tensors["optimizer"], tensors["ema"]
+        optimizer, ema, adapters = tensors["optimizer"], tensors["ema"], {}
     else:
         optimizer = load_file(folder / "optimizer.safetensors")
-        ema = load_file(folder / "ema.safetensors") if (folder / "ema.safetensors").exists() else {}
-    return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {})
+        ema, adapters = (
+            load_file(folder / name) if (folder / name).exists() else {}
+            for name in ("ema.safetensors", "adapters.safetensors")
+        )
+    return ResumeState(record["progress"], record["param_groups"], optimizer, ema if like.ema else {}, adapters)
 
 
 def _has_ema(folder: Path) -> bool:

@@ -46,7 +46,9 @@ def load_own_model(name: str | Path) -> InitialModel:
 
 
 def load_initial_model(recipe: Recipe, checkpoint: Path | None, load_model: ModelLoader) -> InitialModel | None:
-    """Return the model that `init_from` names, or None. A run resumes without it: its checkpoint has all of it.
+    """Return the model that `init_from` names, or None.
+
+    A run resumes without that model, because its checkpoint has all of it, except with LoRA.
 
     Raises:
         ValueError: a tokenizer of many languages does not know the recipe's, or the recipe names none.
@@ -54,7 +56,10 @@ def load_initial_model(recipe: Recipe, checkpoint: Path | None, load_model: Mode
     name, languages = recipe.fine_tuning.init_from, recipe.data.languages
     if name is None:
         return None
-    model, tokenizer = load_model(name) if checkpoint is None else load_own_model(checkpoint)
+    if checkpoint is None or recipe.fine_tuning.lora_rank is not None:
+        model, tokenizer = load_model(name)
+    else:
+        model, tokenizer = load_own_model(checkpoint)
     if has_languages(tokenizer):
         if None in languages.values():
             raise ValueError(

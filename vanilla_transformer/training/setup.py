@@ -96,7 +96,7 @@ def create_model(
         _set_attention(model, attention, recipe.optimization.mixed_precision)
     if _on_cpu():
         replace_dropout(model)
-    if checkpoint is not None:
+    if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
         load_weights(model, load_model_weights(checkpoint))
     freeze(model, recipe.fine_tuning.freeze or ())
     return model

@@ -25,6 +25,7 @@ from .device_batch import to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .fp8 import convert_linear_layers
 from .guided_alignment import HEAD, create_guided_alignment
+from .lora import LoraAdapters
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
@@ -117,6 +118,8 @@ class TrainState:
             self._skeleton = copy.deepcopy(model).to("meta")
         if options.mixed_precision == "fp8":
             convert_linear_layers(model)
+        rank = self.recipe.fine_tuning.lora_rank
+        self._adapters = None if rank is None else LoraAdapters(model, rank)
         guided_alignment = create_guided_alignment(self.recipe)
         if guided_alignment is not None:
             model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
@@ -227,12 +230,14 @@ class TrainState:
     def gather_model(self, to_save: bool = False) -> VanillaTransformerForConditionalGeneration:
         """Return a model with the current weights that one process can decode with.
 
-        With FSDP2 and fp8 it is a new, unsharded copy in float32; drop it after use. All processes must call this
-        method together.
+        With FSDP2 and fp8 it is a new, unsharded copy in float32, and with LoRA a copy with merged adapters; drop it
+        after use. All processes must call this method together.
 
         Args:
             to_save: Put the copy on the CPU of the main process; the others get one without weights.
         """
+        if self._adapters is not None:
+            return self._adapters.merge()
         if self._skeleton is None:
             return self.unwrapped_model
         options = StateDictOptions(full_state_dict=True, cpu_offload=to_save)
@@ -262,7 +267,8 @@ class TrainState:
         state = optimizer.get("state", {})  # gathered on the CPU of the main process only
         tensors = {f"{name}.{kind}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
         ema = {} if self.ema is None else self.gather_ema() if full else self.ema.state_dict()
-        return ResumeState(self._collect_metadata(), optimizer.get("param_groups", []), tensors, ema)
+        adapters = {} if self._adapters is None else self._adapters.state_dict()
+        return ResumeState(self._collect_metadata(), optimizer.get("param_groups", []), tensors, ema, adapters)
 
     def _collect_metadata(self) -> dict[str, Any]:
         """Enter the state of LR scheduler, grad scaler and metrics in `progress`, and return it for JSON."""
@@ -285,6 +291,8 @@ class TrainState:
             optimizer["state"].setdefault(parameter, {})[kind] = tensor
         options = StateDictOptions(full_state_dict=full)
         set_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, optimizer, options=options)
+        if self._adapters is not None:
+            self._adapters.load_state_dict(state.adapters)
         if self.ema is not None and state.ema:
             average = self.ema.state_dict()
             self.ema.load_state_dict({name: shard_like(t, average[name]) for name, t in state.ema.items()})

@@ -2,17 +2,27 @@
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.tiny import tiny_causal_lm
-from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step, no_scores
+from tests.tiny_runs import (
+    assert_equal_tensors,
+    assert_same_run,
+    entries,
+    flags,
+    kill_at_step,
+    no_scores,
+    without_times,
+)
 from vanilla_transformer.conversion.loading import load_converted
 from vanilla_transformer.conversion.marian import to_marian
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.trainer import train
 
 NO_SIZES = dict.fromkeys(
@@ -81,6 +91,24 @@ def test_train_resumes_from_another_model_bit_for_bit(corpus, ours, tmp_path, mo
     assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
 
 
+def test_train_merges_adapters_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch):
+    straight = fine_tune(corpus, ours, tmp_path / "straight", lora_rank=2, dropout=0.3)
+    before, tuned = weights(ours), weights(straight)
+    changed = {name for name, tensor in tuned.items() if not torch.equal(tensor, before[name])}
+    assert changed == {name for name in before if name.endswith(("_proj.weight", "fc1.weight", "fc2.weight"))}
+    assert before.keys() == tuned.keys()
+    losses = [entry["validation_loss"] for entry in entries(straight) if "validation_loss" in entry]
+    assert losses[-1] < losses[0]
+
+    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours, "lora_rank": 2, "dropout": 0.3})
+    kill_at_step(parse_recipe(again), monkeypatch, 4)
+    resumed = train(parse_recipe(again), evaluate=no_scores)
+    assert_equal_tensors(tuned, weights(resumed))
+    last = [list_checkpoints(folder)[-1] for folder in (straight, resumed)]
+    assert_equal_tensors(*(load_file(folder / "adapters.safetensors") for folder in last))
+    assert without_times(entries(straight)) == without_times(entries(resumed))
+
+
 def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_path):
     for name in ("train", "validation"):
         for end in ("a", "b"):
@@ -116,6 +144,8 @@ def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
         ({"freeze": "head"}, "`freeze` must name parts of encoder, decoder, embeddings, got 'head'"),
         ({"freeze": '["encoder", "decoder", "embeddings"]'}, "`freeze` must leave a part that is trained"),
         ({"init_from": None, "freeze": "encoder"}, "`freeze` must be given with `init_from`"),
+        ({"lora_rank": 0}, "`lora_rank` must be at least 1, got 0"),
+        ({"lora_rank": 2, "ema_decay": 0.9}, "`lora_rank` must be given without ema_decay, got both"),
         ({"forgetting_source": "a"}, "`forgetting_source` and `forgetting_target` must be given together"),
     ],
 )

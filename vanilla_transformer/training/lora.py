@@ -1,0 +1,47 @@
+"""Low-rank adapters (LoRA; Hu et al., 2021) by peft: the model stays as it is, and only the adapters are trained."""
+
+import copy
+from typing import Any
+
+from torch import nn
+
+from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from .checkpoint import StateDict
+
+# All projections of attention and feed-forward layers. peft merges no adapters of tied weights.
+_TARGETS = ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]
+
+
+class LoraAdapters:
+    """The adapters of a model. Creating them puts them into its layers and freezes everything else.
+
+    Args:
+        rank: Of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the rank.
+
+    Raises:
+        OSError: peft is not installed.
+    """
+
+    def __init__(self, model: VanillaTransformerForConditionalGeneration, rank: int):
+        with requires_extra("peft", "`lora_rank`"):
+            from peft import LoraConfig, get_peft_model
+        self._model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=_TARGETS))
+
+    def state_dict(self) -> StateDict:
+        """Return the tensors of the adapters by their names in the model."""
+        return {name: each.detach() for name, each in self._parameters().items()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Copy the tensors of [`state_dict`] into the adapters."""
+        for name, parameter in self._parameters().items():
+            parameter.data.copy_(state[name])
+
+    def merge(self) -> VanillaTransformerForConditionalGeneration:
+        """Return a copy of the model with the adapters added to its weights, which loads without peft."""
+        merged: Any = copy.deepcopy(self._model).merge_and_unload()
+        return merged
+
+    def _parameters(self) -> dict[str, nn.Parameter]:
+        return {name: each for name, each in self._model.named_parameters() if each.requires_grad}

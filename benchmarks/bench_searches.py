@@ -9,10 +9,11 @@ tokens with random weights into exactly 32 tokens each. The engine decodes all o
 counts; "share" is the speed of a search as a share of plain search's, so 1 is as fast.
 """
 
+import copy
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,11 @@ from benchmarks.random_models import random_model
 from vanilla_transformer import Engine
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.inference.engine.ensemble import Ensemble
 
 Search = Callable[[], Any]
 _SENTENCES, _SOURCE_TOKENS, _TARGET_TOKENS = 64, 24, 32
+_MODELS = 3  # of an ensemble, whose share is 1 / 3 if nothing but the models takes time
 _PREFIX = 4  # tokens of each target prefix: the first ones of the plain translation
 
 
@@ -119,8 +122,15 @@ def _prefixes(task: Task) -> Search:
     return partial(task.engine(prefixed=True).translate_tokens, task.sources, prefixes=prefixes)
 
 
+def _ensemble(task: Task) -> Search:
+    models = [task.model, *(copy.deepcopy(task.model) for _ in range(_MODELS - 1))]
+    engine = replace(task, model=Ensemble(models)).engine()
+    return partial(engine.translate_tokens, task.sources)
+
+
 # Each maps the task to a search, which is built once.
 SEARCHES: dict[str, Callable[[Task], Search]] = {"n-best": _n_best, "samples": _samples, "target prefix": _prefixes}
+SEARCHES |= {f"ensemble of {_MODELS}": _ensemble}
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@ Count the terms that models use as a glossary asks, with German nouns that the d
 
 The first set has nouns of the demo corpus, for which the glossary asks for other German nouns ("dog": "Köter" instead
 of "Hund"). The second set has nouns that are new in both languages. The references come from the corpus's grammar, so
-they have the gender, case and number of the new nouns, while the glossary gives the nominative. `soft` is for models
-that were trained with inline terms. `--write FOLDER` writes the sets as text files for `vanilla-transformer evaluate`.
+they have the gender, case and number of the new nouns, while the glossary gives the nominative. `soft` and `hard` are
+for models that were trained with inline terms. `--write FOLDER` writes the sets as text files, for
+`vanilla-transformer evaluate`.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.evaluation.term_use import measure_term_use
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
-from vanilla_transformer.inference.terms import HARD, SOFT
+from vanilla_transformer.inference.terms import EXACT, HARD, SOFT
 from vanilla_transformer.inference.translation_pipeline import TranslationPipeline
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 
@@ -53,7 +54,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def compare_modes(translate: TranslationPipeline, terms: TermSet) -> Iterator[str]:
     """Yield the cells of a row without a glossary and for each mode that the model supports."""
     sources, references = map(list, zip(*terms.pairs, strict=True))
-    for mode in (None, *([SOFT] if knows_inline_terms(translate.tokenizer) else []), HARD):
+    for mode in (None, *([SOFT, HARD] if knows_inline_terms(translate.tokenizer) else []), EXACT):
         progress(f"Translating {len(sources)} sentences, {terms.name}, {mode or 'without a glossary'}")
         options: dict[str, Any] = {} if mode is None else {"glossary": terms.glossary, "term_mode": mode}
         translations = [answer["translation_text"] for answer in translate(sources, progress_bar=False, **options)]

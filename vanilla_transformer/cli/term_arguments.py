@@ -21,7 +21,8 @@ class TermArguments:
         default=None,
         metadata={
             "help": "soft: translations are written beside their terms, for models trained with `augment: "
-            "{inline_terms: …}`. hard: beam search must use them. Default: soft if the model was trained for it."
+            "{inline_terms: …}`. exact: beam search must use them. hard: likewise, but a model trained for it may "
+            "inflect them. Default: soft if the model was trained for it, and otherwise exact."
         },
     )
     target_language: str | None = field(

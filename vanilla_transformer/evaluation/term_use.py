@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vanilla_transformer.text.glossary import Glossary
-from vanilla_transformer.text_units import split_units
-
-_LONGEST_ENDING = 3  # letters by which a form is longer than the wanted one
-_LONGEST_CHANGE = 1  # letters of the wanted form that another form lacks, unless it is short
-_SHORT = 4  # letters
+from vanilla_transformer.text.term_forms import count_forms
 
 
 @dataclass(frozen=True)
@@ -46,30 +42,12 @@ def measure_term_use(glossary: Glossary, sources: Sequence[str], translations: S
     """
     sentences = terms = exact = inflected = 0
     for source, translation in zip(sources, translations, strict=True):
-        wanted = Counter(_words(match.target) for match in glossary.find(source))
-        words = _words(translation)
+        wanted = Counter(match.target.casefold() for match in glossary.find(source))
         sentences += bool(wanted)
         terms += wanted.total()
-        exact += sum(min(count, _count(target, words, False)) for target, count in wanted.items())
-        inflected += sum(min(count, _count(target, words, True)) for target, count in wanted.items())
+        exact += sum(min(count, count_forms(target, translation, exactly=True)) for target, count in wanted.items())
+        inflected += sum(min(count, count_forms(target, translation)) for target, count in wanted.items())
     return TermUse(sentences, terms, exact, inflected)
 
 
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text[start:end].casefold() for start, end in split_units(text))
-
-
-def _count(target: tuple[str, ...], words: tuple[str, ...], inflected: bool) -> int:
-    windows = (words[first : first + len(target)] for first in range(len(words) - len(target) + 1))
-    if inflected:
-        return sum(all(map(is_form, window, target)) for window in windows)
-    return sum(window == target for window in windows)
-
-
-def is_form(word: str, wanted: str) -> bool:
-    """Return whether a word differs from the wanted one by its ending only, as far as letters tell."""
-    kept = len(wanted) - (_LONGEST_CHANGE if len(wanted) > _SHORT else 0)
-    return word.startswith(wanted[:kept]) and len(word) <= len(wanted) + _LONGEST_ENDING
-
-
-__all__ = ["TermUse", "is_form", "measure_term_use"]
+__all__ = ["TermUse", "measure_term_use"]

@@ -1,17 +1,19 @@
 """Translate the terms of a glossary as it says: softly, by inline terms, or by hard constraints."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from vanilla_transformer.text.glossary import Glossary, Match, as_glossary
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, AnnotatedText, annotate, knows_inline_terms
+from vanilla_transformer.text.term_forms import count_forms
 
 from .constraints import tokenize_phrase
 from .search.lexical_constraints import Phrases
 
-SOFT, HARD = "soft", "hard"
-TERM_MODES = (SOFT, HARD)
+SOFT, HARD, EXACT = "soft", "hard", "exact"
+TERM_MODES = (SOFT, HARD, EXACT)
 
 
 @dataclass(frozen=True)
@@ -21,10 +23,13 @@ class TermOptions:
 
     Args:
         glossary: A [`Glossary`], the path of a file, a mapping of terms to translations, or pairs.
-        term_mode (`str`): `"soft"`: translations are written beside their terms, for models that were trained with
-            `augment: {inline_terms: …}`. Such a model may inflect a translation, or ignore it. `"hard"`: each
-            translation of a term is a constraint of beam search, for every model. By default soft if the model was
-            trained for it, and otherwise hard.
+        term_mode (`str`):
+            `"soft"`: translations are written beside their terms, for models that were trained with
+            `augment: {inline_terms: …}`. Such a model may inflect a translation, or ignore it.
+            `"exact"`: each translation is a constraint of beam search, as it is in the glossary, for every model.
+            `"hard"`: each translation appears, and a model that was trained with inline terms may inflect it: what
+            lacks one when it is decoded softly is decoded again exactly. For other models it is `"exact"`.
+            By default soft if the model was trained for it, and otherwise exact.
 
     Raises:
         ValueError: The mode is unknown, there is a mode without a glossary, or see [`as_glossary`].
@@ -55,27 +60,28 @@ class TermOptions:
             lacking = f"the vocabulary of this one has no {TERM_TOKENS[0]}"
             hint = "Give 'hard', or train with `augment: {inline_terms: 0.1}`."
             raise ValueError(f"`term_mode` 'soft' is for models trained with inline terms, but {lacking}. {hint}")
-        return self.term_mode or (SOFT if is_trained else HARD)
+        return self.term_mode or SOFT if is_trained else EXACT
 
     def annotate(self, texts: Sequence[str], tokenizer: Any) -> list[AnnotatedText]:
-        """Return the texts, in soft mode with the wanted translations of their terms.
+        """Return the texts, for models trained with inline terms with the wanted translations of their terms.
 
         Raises:
-            ValueError: The model was not trained with inline terms, or its vocabulary cannot spell a translation.
+            ValueError: The mode is soft, and the model was not trained for it, or its vocabulary cannot spell a
+                translation.
         """
-        if self.mode_for(tokenizer) != SOFT:
+        if self.mode_for(tokenizer) is None or not knows_inline_terms(tokenizer):
             return [AnnotatedText(text, text, []) for text in texts]
         matches = [self.glossary.find(text) for text in texts]
         _check_spelling({match for found in matches for match in found}, tokenizer)
         return [annotate(text, found) for text, found in zip(texts, matches, strict=True)]
 
     def constrain(self, texts: Sequence[str], phrases: list[Phrases] | None, tokenizer: Any) -> list[Phrases] | None:
-        """Add the wanted translations of the terms of each text to its constraints, in hard mode.
+        """Add the wanted translations of the terms of each text to its constraints, in exact mode.
 
         Raises:
             ValueError: The vocabulary cannot spell a translation.
         """
-        if self.mode_for(tokenizer) != HARD:
+        if self.mode_for(tokenizer) != EXACT:
             return phrases
         given = phrases or [()] * len(texts)
         rows: list[Phrases] = [
@@ -83,6 +89,15 @@ class TermOptions:
             for text, own in zip(texts, given, strict=True)
         ]
         return rows if any(rows) else None
+
+    def lacking(self, texts: Sequence[str], translations: Sequence[Sequence[str]]) -> list[int]:
+        """Return the numbers of the texts with a translation that lacks a wanted one, whatever its ending."""
+        rows = zip(texts, translations, strict=True)
+        return [number for number, row in enumerate(rows) if any(self._lacks(row[0], each) for each in row[1])]
+
+    def _lacks(self, text: str, translation: str) -> bool:
+        wanted = Counter(match.target for match in self.glossary.find(text))
+        return any(count_forms(target, translation) < count for target, count in wanted.items())
 
 
 def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
@@ -95,4 +110,4 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
             raise ValueError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
 
 
-__all__ = ["HARD", "SOFT", "TERM_MODES", "TermOptions"]
+__all__ = ["EXACT", "HARD", "SOFT", "TERM_MODES", "TermOptions"]

@@ -25,7 +25,7 @@ from .progress import follow_progress
 from .reranking import Reranker, RerankOptions
 from .search.lexical_constraints import Phrases
 from .sentence_splitter import SentenceOptions, split_line
-from .terms import TermOptions
+from .terms import EXACT, HARD, SOFT, TermOptions
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
 
 
@@ -63,8 +63,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     `force_words_ids`, their token ids; a list of lists has the constraints of each text. A text with constraints must
     be one line, or one sentence if lines are split. An [`Engine`] decodes these calls by beam search.
 
-    A call with a `glossary` translates its terms as it says, softly or, with `term_mode="hard"`, by constraints. See
-    [`TermOptions`].
+    A call with a `glossary` translates its terms as it says, softly or by constraints; see [`TermOptions`].
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
@@ -163,6 +162,33 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return self._decode(sentences, batch_size, options, report)
 
     def _decode(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        terms, _ = split_options(TermOptions, options)
+        if terms.mode_for(self.tokenizer) == HARD:
+            return self._decode_terms(terms, sentences, batch_size, options, report)
+        return self._search(sentences, batch_size, options, report)
+
+    def _decode_terms(
+        self, terms: TermOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
+    ) -> list[list[Any]]:
+        """Decode with soft terms, and again with exact ones where a translation lacks one."""
+        options, seeds = split_seeds(options, sentences)
+        options, phrases = split_phrases(options)
+        columns = {name: each for name, each in (("seed", seeds), ("constraints", phrases)) if each is not None}
+
+        def search(mode: str, numbers: Sequence[int], report: Callable) -> list[list[Any]]:
+            own = {name: [column[number] for number in numbers] for name, column in columns.items()}
+            chosen = [sentences[number] for number in numbers]
+            return self._search(chosen, batch_size, options | own | {"term_mode": mode}, report)
+
+        found = search(SOFT, range(len(sentences)), report)
+        texts = [[each.text if isinstance(each, Translation) else each for each in row] for row in found]
+        lacking = terms.lacking(sentences, texts)
+        if lacking:
+            for number, row in zip(lacking, search(EXACT, lacking, lambda _: None), strict=True):
+                found[number] = row
+        return found
+
+    def _search(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
         options, phrases = split_phrases(options)

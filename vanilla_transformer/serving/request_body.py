@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple
 
 from vanilla_transformer.inference.search.sampling import SamplingOptions
-from vanilla_transformer.inference.terms import HARD, SOFT, TERM_MODES, TermOptions
+from vanilla_transformer.inference.terms import EXACT, SOFT, TERM_MODES, TermOptions
 
 from .fair_queue import Options
 from .limits import Refusal
@@ -121,14 +121,14 @@ def _terms(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         raise Refusal(422, str(error)[:150]) from error
     if glossary is None:
         return {}
-    mode = given or (SOFT if SOFT_TERMS in known else HARD)
+    mode = given or (SOFT if SOFT_TERMS in known else EXACT)
     if mode == SOFT and SOFT_TERMS not in known:
         hint = "Give `term_mode` 'hard', or leave it out."
         raise Refusal(422, f"The model of this service was not trained with inline terms. {hint}")
-    if mode == HARD and "glossary" not in known:
+    if mode != SOFT and "glossary" not in known:
         raise Refusal(422, "The model of this service has no beam search with constraints. Leave `glossary` out.")
-    if mode == HARD and content.get("do_sample"):
-        raise Refusal(422, "A hard `glossary` needs beam search. Leave `do_sample` out.")
+    if mode != SOFT and content.get("do_sample"):
+        raise Refusal(422, f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
     return {"glossary": tuple(glossary.items()), "term_mode": mode}
 
 

@@ -23,7 +23,7 @@ def test_bench_terms_prints_a_row_for_each_mode(tmp_path, capsys):
     folder = save_model_folder(model, tokenizer, tmp_path / "model")
     bench_terms.main([str(folder), "--sentences", "2", "--write", str(tmp_path / "sets")])
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row[2] for row in rows] == ["none", "soft", "hard"] * 2
+    assert [row[2] for row in rows] == ["none", "soft", "hard", "exact"] * 2
     assert all(row[3].endswith("%") and float(row[5].removesuffix(" |")) >= 0 for row in rows)
     assert len(read_lines(tmp_path / "sets" / "terms2.en")) == 2
     assert len(read_glossary(tmp_path / "sets" / "terms1.tsv")) == 40

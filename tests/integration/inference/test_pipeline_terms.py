@@ -7,6 +7,7 @@ from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.inference.terms import TermOptions
 from vanilla_transformer.text.glossary import Glossary
 
 TEXTS = ["A man is sleeping.", "Two dogs run. A man runs.", "Grass", ""]
@@ -31,21 +32,41 @@ def test_pipeline_translates_annotated_text(translate, options):
     assert translate(TEXTS, glossary=list(TERMS.items()), term_mode="soft", **options) == expected
 
 
-@pytest.mark.parametrize("untrained", [False, True])
-def test_pipeline_constrains_the_search_by_hard_terms(translate, untrained):
-    options = {"num_beams": 2, "return_scores": True}
-    constraints = [["Mann"], ["zwei Hunde"], [], []]
-    texts = [TEXTS[0], "Two dogs run", *TEXTS[2:]]
-    if untrained:  # so that hard is the default
-        translate = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
-    else:
-        options["term_mode"] = "hard"
-    answers = translate(texts, glossary=TERMS, **options)
-    options.pop("term_mode", None)
-    assert answers == translate(texts, constraints=constraints, **options)
+def test_pipeline_constrains_the_search_by_exact_terms(translate):
+    options, constraints = {"num_beams": 2, "return_scores": True}, [["Mann"], ["zwei Hunde"], [], []]
+    texts, annotated = [TEXTS[0], "Two dogs run", *TEXTS[2:]], [ANNOTATED[0], ANNOTATED[1].split(".")[0], *TEXTS[2:]]
+    answers = translate(texts, glossary=TERMS, term_mode="exact", **options)
+    assert answers == translate(annotated, constraints=constraints, **options)
     assert "Mann" in answers[0]["translation_text"] and "zwei Hunde" in answers[1]["translation_text"]
-    (both,) = translate(texts[:1], glossary=TERMS, constraints=["Gras"], term_mode="hard", num_beams=2)
+    (both,) = translate(texts[:1], glossary=TERMS, constraints=["Gras"], term_mode="exact", num_beams=2)
     assert "Mann" in both["translation_text"] and "Gras" in both["translation_text"]
+    untrained = TranslationPipeline(tiny_model(), tiny_tokenizer(), device="cpu")
+    for mode in (None, "hard", "exact"):
+        answers = untrained(texts, glossary=TERMS, term_mode=mode, **options)
+        assert answers == untrained(texts, constraints=constraints, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"return_scores": True}, {"num_return_sequences": 2}])
+def test_pipeline_decodes_again_exactly_what_lacks_a_hard_term(translate, monkeypatch, options):
+    options |= {"glossary": TERMS, "num_beams": 2}
+    soft, exact = (translate(TEXTS, term_mode=mode, **options) for mode in ("soft", "exact"))
+    assert soft[:2] != exact[:2] and soft[2:] == exact[2:]
+    assert translate(TEXTS, term_mode="hard", **options) == exact
+    monkeypatch.setattr(TermOptions, "_lacks", lambda self, text, translation: text.startswith("Two"))
+    assert translate(TEXTS, term_mode="hard", **options) == [soft[0], exact[1], *soft[2:]]
+
+
+def test_pipeline_keeps_constraints_of_texts_that_lack_a_hard_term(translate):
+    options = {"glossary": TERMS, "constraints": [["Gras"], [], ["run"], []], "num_beams": 2}
+    texts = [TEXTS[0], "Two dogs run", *TEXTS[2:]]
+    found = [answer["translation_text"] for answer in translate(texts, term_mode="hard", **options)]
+    assert "Gras" in found[0] and "Mann" in found[0] and "zwei Hunde" in found[1] and "run" in found[2]
+
+
+def test_term_options_accept_other_endings():
+    terms = TermOptions({"dog": "Hund", "big": "große"})
+    sources = ["A dog.", "A big dog", "A dog, a dog", "A cat"]
+    assert terms.lacking(sources, [["Des Hundes."], ["Ein großer Hund"], ["Hund", "Hund Hund"], [""]]) == [2]
 
 
 def test_pipeline_reads_a_glossary_once_for_a_stream(translate, tmp_path):
@@ -70,7 +91,7 @@ def test_pipeline_refuses_a_glossary_that_it_cannot_use(translate):
         untrained(TEXTS, glossary=TERMS, term_mode="soft")
     for options, message in [
         ({"glossary": {}}, "^The glossary must have a term"),
-        ({"glossary": TERMS, "term_mode": "firm"}, "^`term_mode` must be one of 'soft', 'hard', got 'firm'"),
+        ({"glossary": TERMS, "term_mode": "firm"}, "^`term_mode` must be one of 'soft', 'hard', 'exact', got 'firm'"),
         ({"term_mode": "soft"}, "^`term_mode` must be given with a `glossary`, got 'soft' without one"),
         ({"glossary": {"man": "<trans>"}}, "must be plain text, but '<trans>' has the mark <trans>"),
         ({"glossary": 3}, "^`glossary` must be a path"),

@@ -22,7 +22,7 @@ def post(translate, known, **body):
         return client.post("/translate", json={"text": ["A man.", "Two dogs."]} | body)
 
 
-@pytest.mark.parametrize("mode", [{}, {"term_mode": "soft"}, {"term_mode": "hard"}])
+@pytest.mark.parametrize("mode", [{}, {"term_mode": "soft"}, {"term_mode": "hard"}, {"term_mode": "exact"}])
 def test_service_uses_a_glossary_like_the_pipeline(translate, mode):
     answer = post(translate, [*ENTRIES, SOFT_TERMS], glossary=TERMS, **mode)
     expected = translate(["A man.", "Two dogs."], glossary=TERMS, **mode)
@@ -44,11 +44,15 @@ def test_service_constrains_models_without_soft_terms():
             "was not trained with inline terms. Give",
         ),
         ({"glossary": TERMS}, ["do_sample"], "has no beam search with constraints"),
-        ({"glossary": TERMS, "do_sample": True}, ENTRIES, "A hard `glossary` needs beam search"),
+        ({"glossary": TERMS, "do_sample": True}, ENTRIES, "in the mode exact needs beam search"),
         ({"glossary": {}}, ENTRIES, "The glossary must have a term with its translation, but it is empty"),
         ({"glossary": {"a": 1}}, ENTRIES, "must have pairs of a term and its translation"),
         ({"glossary": "terms.tsv"}, ENTRIES, "`glossary` must be an object of terms with their translations"),
-        ({"glossary": TERMS, "term_mode": "firm"}, ENTRIES, "`term_mode` must be one of 'soft', 'hard', got 'firm'"),
+        (
+            {"glossary": TERMS, "term_mode": "firm"},
+            ENTRIES,
+            "`term_mode` must be one of 'soft', 'hard', 'exact'",
+        ),
         ({"term_mode": "hard"}, ENTRIES, "`term_mode` must be given with a `glossary`"),
     ],
 )

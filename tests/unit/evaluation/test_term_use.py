@@ -1,8 +1,6 @@
 """Terms of a glossary are counted in translations, as they are and with other endings."""
 
-import pytest
-
-from vanilla_transformer.evaluation.term_use import TermUse, is_form, measure_term_use
+from vanilla_transformer.evaluation.term_use import TermUse, measure_term_use
 from vanilla_transformer.text.glossary import Glossary
 
 GLOSSARY = Glossary([("dog", "Köter"), ("big house", "große Villa")])
@@ -29,19 +27,3 @@ def test_measure_term_use_adds_sentences():
     assert found == TermUse(sentences=2, terms=3, exact=1, inflected=2)
     assert str(found) == "33.3% as given, 66.7% with any ending"
     assert str(measure_term_use(GLOSSARY, [""], [""])) == "0.0% as given, 0.0% with any ending"
-
-
-@pytest.mark.parametrize(
-    ("word", "wanted", "is_one"),
-    [
-        ("hundes", "hund", True),
-        ("hunger", "hund", False),
-        ("groß", "große", True),
-        ("großes", "große", True),
-        ("hunden", "hunde", True),
-        ("häuser", "haus", False),
-        ("hausaufgabe", "haus", False),
-    ],
-)
-def test_is_form_compares_endings(word, wanted, is_one):
-    assert is_form(word, wanted) == is_one

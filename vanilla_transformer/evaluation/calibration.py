@@ -58,11 +58,11 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
     answers = translate(sources, return_tokens=True, return_alignments=has_heads)
-    features = [
-        measure_features(source, [token["log_probability"] for token in answer["tokens"]], answer.get("alignment", []))
-        for source, answer in zip(sources, answers, strict=True)
-    ]
-    scores = sentence_chrf([answer["translation_text"] for answer in answers], targets)
+    texts = [answer["translation_text"] for answer in answers]
+    log_probabilities = [[token["log_probability"] for token in answer["tokens"]] for answer in answers]
+    links = [answer.get("alignment", []) for answer in answers]
+    features = [measure_features(*row) for row in zip(sources, texts, log_probabilities, links, strict=True)]
+    scores = sentence_chrf(texts, targets)
     agreement = measure_agreement(cross_validate(features, scores), scores)
     return CalibratedModel(fit_calibration(features, scores), measure_limits(sources, targets), agreement)
 

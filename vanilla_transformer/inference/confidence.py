@@ -5,6 +5,7 @@ A [`Calibration`] computes it from features of the translation that decoding yie
 chrF by a curve that never falls. It is stored as `confidence` in the configuration of a model.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from vanilla_transformer.text_units import Span, split_units
+from vanilla_transformer.translation_warnings import length_ratio
 
 COMMAND = "`vanilla-transformer calibrate MODEL --source FILE --target FILE`"
 ALIGNED_SHARE = "aligned_share"
@@ -45,7 +47,7 @@ class Calibration:
             raise ValueError(f"A model must be calibrated to return confidence. {COMMAND} does that.")
         try:
             calibration = cls(**stored)
-            unknown = calibration.weights.keys() - measure_features("", [], []).keys()
+            unknown = calibration.weights.keys() - measure_features("", "", [], []).keys()
             if unknown or not np.isfinite(calibration.predict(dict.fromkeys(calibration.weights, 0.0))):
                 raise ValueError
         except (TypeError, ValueError, AttributeError) as error:
@@ -64,29 +66,30 @@ class Calibration:
 
 
 def measure_features(
-    source: str, log_probabilities: Sequence[float], links: Sequence[Sequence[float]]
+    source: str, translation: str, log_probabilities: Sequence[float], links: Sequence[Sequence[float]]
 ) -> dict[str, float]:
     """Return the features of a translation.
 
     - mean_log_probability: the mean over its tokens.
-    - lowest_log_probability: the lowest of a token.
+    - log_length_ratio: the logarithm of [`length_ratio`].
     - aligned_share: the share of the words of the source that have a link.
 
+    The lowest log-probability of a token is none of them: with it, the fit was not better.
+
     Args:
+        log_probabilities: Of the tokens of the translation, EOS included.
         links: See [`Link`]; none without alignments.
     """
-    if not log_probabilities:  # a blank text, whose empty translation is certain
-        return {"mean_log_probability": 0.0, "lowest_log_probability": 0.0, ALIGNED_SHARE: 1.0}
     return {
-        "mean_log_probability": sum(log_probabilities) / len(log_probabilities),
-        "lowest_log_probability": min(log_probabilities),
+        "mean_log_probability": sum(log_probabilities) / max(1, len(log_probabilities)),
+        "log_length_ratio": math.log(length_ratio(source, translation)),
         ALIGNED_SHARE: _aligned_share(source, links),
     }
 
 
 def _aligned_share(source: str, links: Sequence[Sequence[float]]) -> float:
     starts, words = {int(link[0]) for link in links}, _words(source)
-    return sum(start in starts for start, _ in words) / max(1, len(words))
+    return sum(start in starts for start, _ in words) / len(words) if words else 1.0
 
 
 def _words(text: str) -> list[Span]:

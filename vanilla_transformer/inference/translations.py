@@ -105,7 +105,7 @@ def join_entries(
         entries["log_probability"] = float(sum(each.log_probability for each in translations))
     if options.return_confidence:
         values = [value for each in translations for value in each.token_log_probabilities]
-        features = measure_features(source, values, _join_links(segments, translations))
+        features = measure_features(source, text, values, _join_links(segments, translations))
         entries["confidence"] = Calibration.from_config(config).predict(features)
     if options.return_warnings:
         entries["warnings"] = find_warnings(source, text, WarningLimits.from_config(config))

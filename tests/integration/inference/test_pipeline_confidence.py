@@ -14,13 +14,13 @@ from vanilla_transformer.inference.confidence import Calibration, measure_featur
 from vanilla_transformer.translation_warnings import WarningLimits, find_warnings
 
 CALIBRATION = Calibration(
-    {"mean_log_probability": 0.2, "lowest_log_probability": 0.01, "aligned_share": 0.1},
+    {"mean_log_probability": 0.2, "log_length_ratio": 0.01, "aligned_share": 0.1},
     0.9,
     [-1.0, 0.5, 1.0],
     [0.1, 0.3, 1.0],
 )
 LIMITS = WarningLimits(0.9, 1.1, ["LATIN"])
-TEXTS = [*TINY_SENTENCES, "  Two dogs\n\nrun. Across 1999 grasses. ", "", " \n"]
+TEXTS = [*TINY_SENTENCES, "Two dogs\n\nrun. Across 1999 grasses.", "", " \n"]
 
 
 def calibrated_model():
@@ -45,9 +45,8 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
         answers, others = (each if isinstance(each, list) else [each] for each in (answers, others))
         for answer, other in zip(answers, others, strict=True):
             assert [*answer] == ["translation_text", "confidence", "warnings"]
-            features = measure_features(
-                text, [token["log_probability"] for token in other["tokens"]], other["alignment"]
-            )
+            values = [token["log_probability"] for token in other["tokens"]]
+            features = measure_features(text.strip(), answer["translation_text"], values, other["alignment"])
             assert answer["confidence"] == pytest.approx(CALIBRATION.predict(features), abs=1e-6)
             assert answer["warnings"] == find_warnings(text.strip(), answer["translation_text"], LIMITS)
             warned |= {*answer["warnings"]}

@@ -1,5 +1,6 @@
 """The fit of confidence to chrF, its agreement with chrF, and the configuration that stores it."""
 
+import math
 import random
 from dataclasses import asdict
 from types import SimpleNamespace
@@ -23,9 +24,9 @@ def noisy_features(count):
     draw = random.Random(0)
     features, scores = [], []
     for _ in range(count):
-        mean, lowest = -draw.random(), -3 * draw.random()
-        features.append({"mean_log_probability": mean, "lowest_log_probability": lowest, "aligned_share": 1.0})
-        scores.append(min(1.0, max(0.0, 0.9 + 0.5 * mean + 0.1 * lowest + draw.gauss(0, 0.05))) ** 2)
+        mean, ratio = -draw.random(), -3 * draw.random()
+        features.append({"mean_log_probability": mean, "log_length_ratio": ratio, "aligned_share": 1.0})
+        scores.append(min(1.0, max(0.0, 0.9 + 0.5 * mean + 0.1 * ratio + draw.gauss(0, 0.05))) ** 2)
     return features, scores
 
 
@@ -33,11 +34,11 @@ def test_fit_calibration_predicts_the_mean_score():
     calibration = fit_calibration(*noisy_features(2000))
     assert calibration.sums == sorted(calibration.sums) and len({*calibration.sums}) == len(calibration.sums)
     assert calibration.confidences == sorted(calibration.confidences) and len(calibration.sums) < 200
-    assert calibration.weights.keys() == {"mean_log_probability", "lowest_log_probability"}
+    assert calibration.weights.keys() == {"mean_log_probability", "log_length_ratio"}
     assert not calibration.needs_alignments
-    for mean, lowest in [(-0.1, -0.5), (-0.4, -1.0), (-0.7, -2.5)]:
-        found = calibration.predict({"mean_log_probability": mean, "lowest_log_probability": lowest})
-        assert found == pytest.approx((0.9 + 0.5 * mean + 0.1 * lowest) ** 2, abs=0.03)
+    for mean, ratio in [(-0.1, -0.5), (-0.4, -1.0), (-0.7, -2.5)]:
+        found = calibration.predict({"mean_log_probability": mean, "log_length_ratio": ratio})
+        assert found == pytest.approx((0.9 + 0.5 * mean + 0.1 * ratio) ** 2, abs=0.03)
 
 
 def test_fit_calibration_never_falls():
@@ -73,13 +74,10 @@ def test_sentence_chrf_is_a_share():
 
 def test_measure_features_counts_words_with_a_link():
     links = [Link(0, 3, 0, 3, 1.0), Link(4, 7, 4, 8, 0.5), Link(7, 8, 8, 9, 0.9)]
-    features = measure_features("Two men. 漢字", [-0.5, -1.5], links)
-    assert features == {"mean_log_probability": -1.0, "lowest_log_probability": -1.5, "aligned_share": 0.5}
-    assert measure_features("", [], []) == {
-        "mean_log_probability": 0.0,
-        "lowest_log_probability": 0.0,
-        "aligned_share": 1.0,
-    }
+    features = measure_features("Two men. 漢字", "Zwei Männer. 漢字 also", [-0.5, -1.5], links)
+    assert features == {"mean_log_probability": -1.0, "log_length_ratio": math.log(30 / 21), "aligned_share": 0.5}
+    blank = measure_features("", "", [], [])
+    assert blank == {"mean_log_probability": 0.0, "log_length_ratio": 0.0, "aligned_share": 1.0}
 
 
 def test_calibration_is_read_from_a_configuration():

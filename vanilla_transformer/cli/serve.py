@@ -81,7 +81,7 @@ def engine_options(model: Any) -> list[str]:
     """Return the options of requests that an engine of a model follows."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
-    names = [*RETURNED, "do_sample", "glossary"] if Engine.supports(model) else []
+    names = [*RETURNED, "do_sample", "glossary", "constraints"] if Engine.supports(model) else []
     return [name for name in names if has.get(name, True)]
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
-from .search.lexical_constraints import Phrases
+from .search.lexical_constraints import ConstraintError, Phrases
 
-_LEAST_ROOM = 8  # tokens
+_LEAST_ROOM, _MOST_ROOM = 8, 256  # tokens of a text's phrases
 _RULE = "`constraints` must be a list of phrases, or a list of phrases for each text"
 
 
@@ -35,7 +35,7 @@ class TextConstraints:
         count: The number of texts, if it is known.
 
     Raises:
-        ValueError: A phrase is not a string, is empty, or has unknown tokens.
+        ConstraintError: A phrase is not a string, is empty, or has unknown tokens.
     """
 
     def __init__(self, options: ConstraintOptions, tokenizer: Any, count: int | None = None):
@@ -45,10 +45,10 @@ class TextConstraints:
         if given is None:
             given = []
         if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-            raise ValueError(f"{_RULE}, got {given!r}.")
+            raise ConstraintError(f"{_RULE}, got {given!r}.")
         self._are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
         if not self._are_shared and isinstance(given, Sized) and count not in (None, len(given)):
-            raise ValueError(f"{_RULE}, but there are {len(given)} lists for {count} texts.")
+            raise ConstraintError(f"{_RULE}, but there are {len(given)} lists for {count} texts.")
         self._each: Iterator[Phrases] = (
             repeat(self._tokenize(given)) if self._are_shared else map(self._tokenize, given)
         )
@@ -59,20 +59,20 @@ class TextConstraints:
         Phrases for all texts are not for blank ones, which have no segment.
 
         Raises:
-            ValueError: A text has no list of phrases, or has phrases and is not one segment.
+            ConstraintError: A text has no list of phrases, or has phrases and is not one segment.
         """
         phrases = list(islice(self._each, len(counts)))
         if len(phrases) < len(counts):
-            raise ValueError(f"{_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts.")
+            raise ConstraintError(f"{_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts.")
         for own, count in zip(phrases, counts, strict=True):
             if own and count != 1 and not (count == 0 and self._are_shared):
                 found = "a blank one" if count == 0 else f"one of {count}"
-                raise ValueError(f"A text with constraints must be one line or sentence, got {found}.")
+                raise ConstraintError(f"A text with constraints must be one line or sentence, got {found}.")
         return [own for own, count in zip(phrases, counts, strict=True) for _ in range(count)]
 
     def _tokenize(self, phrases: Any) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
-            raise ValueError(f"{_RULE}, got {phrases!r} for a text.")
+            raise ConstraintError(f"{_RULE}, got {phrases!r} for a text.")
         return [*(tokenize_phrase(self._tokenizer, phrase) for phrase in phrases), *self._forced]
 
 
@@ -81,18 +81,18 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     Return the tokens of a phrase, as in running text.
 
     Raises:
-        ValueError: It is not a string, is empty, or has unknown or special tokens.
+        ConstraintError: It is not a string, is empty, or has unknown or special tokens.
     """
     if not isinstance(phrase, str):
-        raise ValueError(f"A constraint must be a string, got {phrase!r}.")
+        raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")
     words = phrase.split()
     if not words:
-        raise ValueError(f"A constraint must have a word, got {phrase!r}.")
+        raise ConstraintError(f"A constraint must have a word, got {phrase!r}.")
     tokens = tokenizer(text_target=[" ".join(words)], add_special_tokens=False)["input_ids"][0]
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
     if wrong or not tokens:
         found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
-        raise ValueError(f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}.")
+        raise ConstraintError(f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}.")
     return list(tokens)
 
 
@@ -104,10 +104,16 @@ def split_phrases(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Phra
 
 
 def room_for_phrases(phrases: Sequence[Phrases] | None) -> int:
-    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built."""
+    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built.
+
+    Raises:
+        ConstraintError: There are too many tokens.
+    """
     if phrases is None:
         return 0
     most = max(sum(map(len, each)) for each in phrases)
+    if most > _MOST_ROOM:
+        raise ConstraintError(f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}.")
     return max(_LEAST_ROOM, 1 << (most - 1).bit_length())
 
 
@@ -115,7 +121,7 @@ def _check_token_ids(phrases: Any) -> Phrases:
     """Check `force_words_ids`.
 
     Raises:
-        ValueError: It is not a list with lists of token ids.
+        ConstraintError: It is not a list with lists of token ids.
     """
     if phrases is None:
         return []
@@ -123,7 +129,9 @@ def _check_token_ids(phrases: Any) -> Phrases:
     for each in lists:
         if not isinstance(each, list | tuple) or not each or any(type(token) is not int for token in each):
             hint = " Alternatives are not supported." if isinstance(each, list | tuple) and each else ""
-            raise ValueError(f"`force_words_ids` must be a list with a list of token ids each, got {each!r}.{hint}")
+            raise ConstraintError(
+                f"`force_words_ids` must be a list with a list of token ids each, got {each!r}.{hint}"
+            )
     return [list(each) for each in lists]
 
 

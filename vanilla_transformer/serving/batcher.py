@@ -8,6 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
+from vanilla_transformer.inference.search.lexical_constraints import ConstraintError
+
 from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
 from .limits import Limits, Refusal
 
@@ -15,12 +17,14 @@ Result = TypeVar("Result")
 # Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of
 # requests are keyword arguments: with `return_scores=True` each translation is an object instead of a string.
 Translate = Callable[..., list[list[Any]]]
+Constraints = Sequence[tuple[str, ...]]  # the phrases of each text
 CountTokens = Callable[[Sequence[str]], list[int]]
 
 # A model that cannot translate this after a failure is broken.
 _HARMLESS_TEXT = "1"
 # Texts are counted in groups, so that a large request does not delay the others.
 _TEXTS_TO_COUNT = 16
+_LONGEST_REASON = 150  # characters: it may quote the request
 # A call that takes this many times as long as a request may take hangs.
 _HANGING = 5
 
@@ -77,21 +81,33 @@ class Batcher:
         return 0.0 if self._busy_since is None else time.monotonic() - self._busy_since
 
     async def translate(
-        self, texts: Sequence[str], num_hypotheses: int, client: str = "", options: Options = ()
+        self,
+        texts: Sequence[str],
+        num_hypotheses: int,
+        client: str = "",
+        options: Options = (),
+        constraints: Constraints | None = None,
     ) -> list[list[Any]]:
         """Return the `num_hypotheses` best translations of each text, best first.
 
-        `options` are passed to `translate` of the constructor. If the caller is canceled, its texts leave the queue.
+        `options` are passed to `translate` of the constructor, and so are the `constraints` of each text, if there are
+        any. If the caller is canceled, its texts leave the queue.
 
         Raises:
-            Refusal: the request is beyond a limit, the queue is full, or the time is up.
+            Refusal: the request is beyond a limit, constraints cannot be met, the queue is full, or the time is up.
             ModelFailure: the model failed.
         """
         self.limits.check_request(texts, num_hypotheses)
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts = await self._count(texts)
-                return await self._wait_for_translations(texts, counts, num_hypotheses, client, options)
+                own = constraints or [()] * len(texts)
+                columns = zip(texts, counts, own, strict=True)
+                entries = [
+                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, phrases)
+                    for text, count, phrases in columns
+                ]
+                return await self._wait_for_translations(entries, client)
         except TimeoutError as error:
             raise Refusal(503, f"The request took longer than {self.limits.request_seconds} seconds.") from error
 
@@ -149,15 +165,10 @@ class Batcher:
             self.limits.check_tokens(counts)
         return counts
 
-    async def _wait_for_translations(
-        self, texts: Sequence[str], counts: Sequence[int], num_hypotheses: int, client: str, options: Options
-    ) -> list[list[Any]]:
+    async def _wait_for_translations(self, entries: Sequence[QueuedText], client: str) -> list[list[Any]]:
         if self._stopped is not None:
             raise self._stopped
-        loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in texts]
-        columns = zip(texts, counts, futures, strict=True)
-        entries = (QueuedText(text, count, num_hypotheses, future, options) for text, count, future in columns)
+        futures = [entry.future for entry in entries]
         request = QueuedRequest(client, deque(entries))
         self._queue.add(request)
         self._accepted.update(futures)
@@ -183,10 +194,15 @@ class Batcher:
         if not group or self.broken:
             return
         try:
-            translations = await self._call_model([entry.text for entry in group], *_group(group[0]))
+            translations = await self._call_model(group)
         except ModelFailure as failure:
-            await self._check_model()
-            if len(group) == 1:
+            refused = isinstance(failure.__cause__, ConstraintError)
+            if not refused:
+                await self._check_model()
+            if len(group) == 1 and refused:
+                refusal = Refusal(422, str(failure.__cause__)[:_LONGEST_REASON])
+                _set(group[0].future.set_exception, group[0].future, refusal)
+            elif len(group) == 1:
                 self.failures += 1
                 _set(group[0].future.set_exception, group[0].future, failure)
             else:
@@ -197,8 +213,12 @@ class Batcher:
             for entry, hypotheses in zip(group, translations, strict=True):
                 _set(entry.future.set_result, entry.future, hypotheses)
 
-    async def _call_model(self, texts: list[str], num_hypotheses: int, options: Options = ()) -> list[list[Any]]:
-        translate = partial(self._translate, **dict(options))
+    async def _call_model(self, group: Sequence[QueuedText]) -> list[list[Any]]:
+        """Translate texts of one group."""
+        texts, num_hypotheses = [entry.text for entry in group], group[0].num_hypotheses
+        translate = partial(self._translate, **dict(group[0].options))
+        if group[0].constraints:
+            translate = partial(translate, constraints=[list(entry.constraints) for entry in group])
         self._busy_since = time.monotonic()
         try:
             async with asyncio.timeout(_HANGING * self.limits.request_seconds):
@@ -211,7 +231,8 @@ class Batcher:
             self._break()
             raise ModelFailure("The model hangs.") from error
         except ModelFailure as failure:
-            self.last_failure = type(failure.__cause__ or failure).__name__
+            if not isinstance(failure.__cause__, ConstraintError):
+                self.last_failure = type(failure.__cause__ or failure).__name__
             raise
         finally:
             if not self.broken:
@@ -222,7 +243,7 @@ class Batcher:
         if self.broken:
             return
         try:
-            await self._call_model([_HARMLESS_TEXT], 1)
+            await self._call_model([QueuedText(_HARMLESS_TEXT, 1, 1, asyncio.Future())])
         except ModelFailure:
             self._break()
 
@@ -239,9 +260,9 @@ def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[A
         return None, error
 
 
-def _group(entry: QueuedText) -> tuple[int, Options]:
-    """Return what texts of one call of the model have in common."""
-    return entry.num_hypotheses, entry.options
+def _group(entry: QueuedText) -> tuple[int, Options, bool]:
+    """Return the key of texts that one call of the model translates."""
+    return entry.num_hypotheses, entry.options, bool(entry.constraints)
 
 
 def _count_bytes(texts: Sequence[str]) -> list[int]:

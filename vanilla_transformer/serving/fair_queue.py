@@ -23,7 +23,8 @@ class QueuedText(NamedTuple):
     """
     A text, its number of tokens, the number of translations to return, and the future that receives them.
 
-    `options` are keyword arguments of the translation, such as `("return_scores", True)`.
+    `options` are keyword arguments of the translation, such as `("return_scores", True)`. Translations must
+    contain the `constraints`.
     """
 
     text: str
@@ -31,6 +32,7 @@ class QueuedText(NamedTuple):
     num_hypotheses: int
     future: asyncio.Future[list[Any]]
     options: Options = ()
+    constraints: tuple[str, ...] = ()
 
 
 @dataclass(eq=False)

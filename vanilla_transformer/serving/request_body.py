@@ -16,9 +16,19 @@ from .limits import Refusal
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 FILTERS = tuple(each.name for each in fields(SamplingOptions))
 TERM_ENTRIES = ("glossary", "term_mode")
-ENTRIES = ("text", "num_return_sequences", *RETURNED, "do_sample", "seed", *FILTERS, *TERM_ENTRIES, "format")
+ENTRIES = (
+    "text",
+    "num_return_sequences",
+    *RETURNED,
+    "do_sample",
+    "seed",
+    *FILTERS,
+    *TERM_ENTRIES,
+    "constraints",
+    "format",
+)
 SOFT_TERMS = "soft_terms"  # what a model knows that was trained with inline terms
-_NUMBER = {"type": "number"}
+_NUMBER, _STRING = {"type": "number"}, {"type": "string"}
 # The body, for the pages of `create_service(docs=True)`.
 SCHEMA = {
     "type": "object",
@@ -32,6 +42,7 @@ SCHEMA = {
         **dict.fromkeys(FILTERS, _NUMBER),
         "glossary": {"type": "object", "additionalProperties": {"type": "string"}},
         "term_mode": {"type": "string", "enum": list(TERM_MODES)},
+        "constraints": {"type": "array", "items": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
         "format": {"type": "string"},
     },
 }
@@ -44,11 +55,13 @@ class Body(NamedTuple):
 
     Attributes:
         options: Keyword arguments of the service's `translate`, by name.
+        constraints: The phrases of each text, or None.
     """
 
     texts: Any
     num_hypotheses: Any
     options: Options
+    constraints: Sequence[tuple[str, ...]] | None = None
 
 
 def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
@@ -74,8 +87,10 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
     options: dict[str, Any] = dict.fromkeys([name for name in RETURNED if _flag(content, name, known)], True)
     options |= _sampling(content, known)
     options |= _terms(content, known)
-    options |= _format(content, known, is_alone=not options and count == 1)
-    return Body([texts] if isinstance(texts, str) else texts, count, tuple(sorted(options.items())))
+    texts = [texts] if isinstance(texts, str) else texts
+    constraints = _constraints(content, known, texts)
+    options |= _format(content, known, is_alone=not options and constraints is None and count == 1)
+    return Body(texts, count, tuple(sorted(options.items())), constraints)
 
 
 def _refuse_constant(name: str) -> None:
@@ -130,6 +145,24 @@ def _terms(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     if mode != SOFT and content.get("do_sample"):
         raise Refusal(422, f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
     return {"glossary": tuple(glossary.items()), "term_mode": mode}
+
+
+def _constraints(content: Mapping[str, Any], known: Sequence[str], texts: Any) -> list[tuple[str, ...]] | None:
+    """Return the phrases of each text, given for all or for each one, or None."""
+    given = content.get("constraints")
+    if not given and given in (None, []):
+        return None
+    if "constraints" not in known:
+        raise Refusal(422, "The model of this service has no beam search with constraints. Leave `constraints` out.")
+    if content.get("do_sample"):
+        raise Refusal(422, "`constraints` need beam search. Leave `do_sample` out.")
+    count = len(texts) if isinstance(texts, list) else 0
+    rows = [given] * count if isinstance(given, list) and isinstance(given[0], str) else given
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows) or len(rows) != count:
+        raise Refusal(422, "`constraints` must be a list of phrases, or a list of phrases for each text.")
+    if not all(isinstance(phrase, str) for row in rows for phrase in row):
+        raise Refusal(422, "Each constraint must be a string.")
+    return [tuple(row) for row in rows]
 
 
 def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> dict[str, str]:

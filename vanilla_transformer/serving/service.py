@@ -127,7 +127,7 @@ async def _answer(
         body = parse_body(await _read_body(request, batcher.limits), known)
         if check_document is not None:
             await _check_documents(body, batcher.limits, check_document)
-        work = batcher.translate(body.texts, body.num_hypotheses, client, body.options)
+        work = batcher.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints)
         return JSONResponse({"translations": await _unless_disconnected(request, work)})
     except Refusal as refusal:
         return _refuse(refusal)

@@ -75,6 +75,7 @@ def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
         ("a", {"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
         ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
         ("a", {"constraints": ["Hunde"], "max_new_tokens": 2}, "A translation may have 2 tokens, but its constraints"),
+        ("a", {"constraints": ["x" * 300]}, "The constraints of a text may have at most 256 tokens, got 301."),
         ("a", {"force_words_ids": [5]}, "`force_words_ids` must be a list with a list of token ids each, got 5."),
         ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),
         ("a", {"force_words_ids": [[2]]}, "A constraint must have tokens of the vocabulary besides EOS, got 2."),

@@ -149,7 +149,7 @@ def test_service_names_an_option_that_it_lacks(option, said, translate):
 
 
 def test_engine_options_need_an_engine_and_alignment_heads(translate):
-    plain = ["return_scores", "return_tokens", "return_warnings", "do_sample", "glossary"]
+    plain = ["return_scores", "return_tokens", "return_warnings", "do_sample", "glossary", "constraints"]
     assert engine_options(translate.model) == plain
     assert "return_alignments" in engine_options(tiny_model(alignment_heads=[[0, 0]]))
     assert engine_options(object()) == []

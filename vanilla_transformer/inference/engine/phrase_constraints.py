@@ -14,6 +14,7 @@ from torch import Tensor
 from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
 from vanilla_transformer.inference.search.lexical_constraints import (
     Candidates,
+    ConstraintError,
     PhraseTokens,
     Progress,
     phrase_rows,
@@ -41,7 +42,7 @@ class PhraseConstraints(SearchFeature):
         num_beams, eos_token_ids: See [`SearchOptions`].
 
     Raises:
-        ValueError: There is one beam.
+        ConstraintError: There is one beam.
     """
 
     room: int
@@ -51,7 +52,7 @@ class PhraseConstraints(SearchFeature):
 
     def __post_init__(self) -> None:
         if self.num_beams == 1:
-            raise ValueError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
+            raise ConstraintError("Constraints need beam search: `num_beams` must be 2 or more, got 1.")
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PhraseMemory:
         rows = phrase_rows([], self.room)
@@ -90,12 +91,12 @@ def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
     """Check that all hypotheses of a sentence contain its phrases.
 
     Raises:
-        ValueError: The limit of the length leaves too few different ones.
+        ConstraintError: The limit of the length leaves too few different ones.
     """
     complete = sum(each.score > UNLIKELY / 2 for each in hypotheses)
     if complete < len(hypotheses):
         hint = "Raise the limit of the length, or lower `num_return_sequences`."
-        raise ValueError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
+        raise ConstraintError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
 
 
 __all__ = ["PhraseConstraints", "check_complete"]

@@ -24,6 +24,10 @@ from .top_k import argmax
 Phrases = Sequence[Sequence[int]]
 
 
+class ConstraintError(ValueError):
+    """Raised for constraints that no translation meets."""
+
+
 class Candidates(NamedTuple):
     """Continuations: log-probabilities, the beams that they continue and their tokens, `(B, C)` each."""
 
@@ -145,19 +149,19 @@ def check_phrases(phrases: Phrases, room: int, limit: int, tokens: Container[int
         tokens: Those that a phrase may have.
 
     Raises:
-        ValueError: It cannot.
+        ConstraintError: It cannot.
     """
     if not all(phrases):
-        raise ValueError("A constraint must have a token, got none.")
+        raise ConstraintError("A constraint must have a token, got none.")
     wrong = [token for phrase in phrases for token in phrase if token not in tokens]
     if wrong:
-        raise ValueError(f"A constraint must have tokens of the vocabulary besides EOS, got {wrong[0]}.")
+        raise ConstraintError(f"A constraint must have tokens of the vocabulary besides EOS, got {wrong[0]}.")
     length = sum(map(len, phrases))
     if length > limit:
         hint = "Raise the limit of the length, or give fewer or shorter constraints."
-        raise ValueError(f"A translation may have {limit} tokens, but its constraints have {length}. {hint}")
+        raise ConstraintError(f"A translation may have {limit} tokens, but its constraints have {length}. {hint}")
     if length > room:
-        raise ValueError(f"Constraints need an engine with `constraint_tokens={length}` or more, got {room}.")
+        raise ConstraintError(f"Constraints need an engine with `constraint_tokens={length}` or more, got {room}.")
 
 
 def _earlier_equals(keys: Tensor) -> Tensor:
@@ -169,4 +173,4 @@ def _earlier_equals(keys: Tensor) -> Tensor:
     return torch.empty_like(earlier).scatter(1, order, earlier)
 
 
-__all__ = ["Candidates", "PhraseTokens", "Phrases", "Progress", "check_phrases", "phrase_rows"]
+__all__ = ["Candidates", "ConstraintError", "PhraseTokens", "Phrases", "Progress", "check_phrases", "phrase_rows"]

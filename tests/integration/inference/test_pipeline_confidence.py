@@ -40,7 +40,7 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
     both = {"return_confidence": True, "return_warnings": True}
     found = translate(TEXTS, **both, **options)
     scored = translate(TEXTS, return_tokens=True, return_alignments=True, **options)
-    warned, values = set(), set()
+    warned, found_values = set(), set()
     for text, answers, others in zip(TEXTS, found, scored, strict=True):
         answers, others = (each if isinstance(each, list) else [each] for each in (answers, others))
         for answer, other in zip(answers, others, strict=True):
@@ -50,8 +50,8 @@ def test_pipeline_returns_confidence_and_warnings(tiny_tokenizer, options):
             assert answer["confidence"] == pytest.approx(CALIBRATION.predict(features), abs=1e-6)
             assert answer["warnings"] == find_warnings(text.strip(), answer["translation_text"], LIMITS)
             warned |= {*answer["warnings"]}
-            values.add(answer["confidence"])
-    assert {"length", "numbers"} <= warned and len(values) > 3
+            found_values.add(answer["confidence"])
+    assert {"length", "numbers"} <= warned and len(found_values) > 3
     assert found[-1] == found[-2] and scored[-1] == scored[-2]
 
 

@@ -5,8 +5,6 @@ import pytest
 from tests.inline_terms import model_with_inline_terms
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli import main
-from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference.terms import TermOptions
 from vanilla_transformer.text.glossary import Glossary
 
@@ -108,21 +106,3 @@ def test_pipeline_names_a_translation_that_it_cannot_spell(translate):
             translate(TEXTS, glossary=Glossary([("man", "Mann")]))
     finally:
         tokenizer.unk_token = None
-
-
-def test_translate_reads_a_glossary(tmp_path, capsys):
-    model, tokenizer = model_with_inline_terms()
-    save_model_folder(model, tokenizer, tmp_path / "model")
-    (tmp_path / "terms.tsv").write_text("source\ttarget\nman\tMann\n")
-    flags = ["--glossary", str(tmp_path / "terms.tsv"), "--term_mode", "soft"]
-    assert main(["translate", str(tmp_path / "model"), ANNOTATED[0]]) == 0
-    expected = capsys.readouterr().out
-    assert main(["translate", str(tmp_path / "model"), TEXTS[0], *flags]) == 0
-    assert capsys.readouterr().out == expected
-    for wrong, message in [
-        (["--term_mode", "soft"], "`term_mode` must be given with `--glossary FILE`, got it without."),
-        ([*flags[:3], "firm"], "`term_mode` must be one of 'soft'"),
-        (["--glossary", str(tmp_path / "none.tsv")], "none.tsv: No such file or directory."),
-    ]:
-        assert main(["translate", str(tmp_path / "model"), TEXTS[0], *wrong]) == 2
-        assert message in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""`translate --glossary` reads TSV and TBX, for sentences, files and documents."""
+
+import pytest
+
+from tests.inline_terms import model_with_inline_terms
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+
+TBX = """<tbx><text><body><conceptEntry id="1">
+<langSec xml:lang="en"><termSec><term>MAN</term></termSec></langSec>
+<langSec xml:lang="de-DE"><termSec><term>Mann</term></termSec></langSec>
+</conceptEntry></body></text></tbx>"""
+PLAIN, ANNOTATED = "A man is sleeping.", "A <term> man <trans> Mann </term> is sleeping."
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("terms")
+    save_model_folder(*model_with_inline_terms(), folder / "model")
+    (folder / "terms.tsv").write_text("source\ttarget\nman\tMann\n")
+    (folder / "terms.tbx").write_text(TBX)
+    (folder / "plain.txt").write_text(f"{PLAIN}\n")
+    (folder / "page.html").write_text(f"<p>{PLAIN}</p>")
+    return folder
+
+
+def translate(folder, *words):
+    return main(["translate", str(folder / "model"), *(word.format(folder=folder) for word in words)])
+
+
+def test_translate_reads_a_glossary(folder, capsys):
+    assert translate(folder, ANNOTATED) == 0
+    expected = capsys.readouterr().out
+    assert translate(folder, PLAIN, "--glossary", "{folder}/terms.tsv", "--term_mode", "soft") == 0
+    assert capsys.readouterr().out == expected
+    flags = ["--glossary", "{folder}/terms.tbx", "--target_language", "de"]
+    assert translate(folder, PLAIN, *flags, "--glossary_casefold") == 0
+    assert capsys.readouterr().out == expected
+    assert translate(folder, PLAIN, *flags) == 0
+    assert capsys.readouterr().out != expected  # MAN is another term
+
+
+def test_translate_resumes_files_with_the_same_glossary_only(folder, capsys):
+    expected = ["--input", "{folder}/plain.txt", "--output", "{folder}/out.txt", "--glossary", "{folder}/terms.tsv"]
+    assert translate(folder, *expected) == 0
+    first = (folder / "out.txt").read_text()
+    assert translate(folder, ANNOTATED) == 0
+    assert capsys.readouterr().out == first
+    assert translate(folder, *expected, "--resume") == 0 and (folder / "out.txt").read_text() == first
+
+
+def test_translate_uses_a_glossary_in_documents(folder, capsys):
+    flags = ["--format", "html", "--input", "{folder}/page.html", "--glossary", "{folder}/terms.tsv"]
+    assert translate(folder, *flags, "--term_mode", "exact") == 0
+    assert "Mann" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--term_mode", "soft"], "`term_mode` must be given with `--glossary FILE`, got it without."),
+        (["--glossary_casefold"], "`glossary_casefold` must be given with `--glossary FILE`"),
+        (["--glossary", "{folder}/terms.tsv", "--term_mode", "firm"], "`term_mode` must be one of 'soft', 'hard'"),
+        (["--glossary", "{folder}/none.tsv"], "none.tsv: No such file or directory."),
+        (["--glossary", "{folder}/terms.tbx"], "`target_language` must name the target language of"),
+        (["--glossary", "{folder}/plain.txt"], "must have a term, a tab and its translation"),
+    ],
+)
+def test_translate_names_mistakes_about_terms(folder, capsys, flags, message):
+    assert translate(folder, PLAIN, *flags) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.startswith("error: ") and error.count("\n") == 1

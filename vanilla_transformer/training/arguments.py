@@ -93,11 +93,11 @@ class OptimizationArguments:
         default=None,
         metadata={
             "help": "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
-            "the last but one."
+            "the last but one, or the last of two."
         },
     )
     alignment_weight: float = field(
-        default=0.05, metadata={"help": "With --train_alignments: factor of the alignment loss."}
+        default=0.3, metadata={"help": "With --train_alignments: factor of the alignment loss."}
     )
     gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and step."})
     max_grad_norm: float | None = field(

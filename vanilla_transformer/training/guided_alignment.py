@@ -36,11 +36,17 @@ class GuidedAlignment:
 
 
 def create_guided_alignment(recipe: Recipe) -> GuidedAlignment | None:
-    """Return the guided alignment of a recipe, or None. By default, the layer is the last but one of the decoder."""
+    """
+    Return the guided alignment of a recipe, or None.
+
+    By default, the layer is the last but one of the decoder (Garg et al., 2019), but not the first one of several: it
+    would have to align the next word from the embeddings of the words before it.
+    """
     if recipe.data.train_alignments is None:
         return None
-    layer = recipe.optimization.alignment_layer
-    layer = max(0, recipe.model.decoder_layers - 2) if layer is None else layer
+    layer, layers = recipe.optimization.alignment_layer, recipe.model.decoder_layers
+    if layer is None:
+        layer = min(layers - 1, max(1, layers - 2))
     return GuidedAlignment(layer, recipe.optimization.alignment_weight)
 
 

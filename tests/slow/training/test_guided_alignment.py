@@ -18,9 +18,9 @@ def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_p
     options |= {"learning_rate_scale": 0.25, "max_tokens": 200}
     run = train(parse_recipe(flags(corpus, tmp_path / "run", **options)), evaluate=no_scores)
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(run), load_tokenizer(run)
-    assert model.config.alignment_heads == [[0, 0]]
+    assert model.config.alignment_heads == [[1, 0]]
     pairs = read_text_files(corpus / "validation.a", corpus / "validation.b")
-    found = [row[0] for row in align_given(model.eval(), tokenizer, pairs, [(0, 0)])]
+    found = [row[0] for row in align_given(model.eval(), tokenizer, pairs, [(1, 0)])]
     expected = [{(place, place) for place in range(len(pair.source.split()))} for pair in pairs]
     gold = [GoldAlignment(links, links) for links in expected]
     assert score_alignments(found, gold).error_rate < 0.1

@@ -8,7 +8,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.inference.alignments import token_spans
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.device_batch import to_device
-from vanilla_transformer.training.guided_alignment import GuidedAlignment
+from vanilla_transformer.training.guided_alignment import GuidedAlignment, create_guided_alignment
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.token_alignments import align_tokens
 
@@ -98,3 +98,10 @@ def test_recipe_aligns_any_text_that_training_reads_at_once():
     for changes in ({"drop_empty": True, "max_length": 50}, corpora, corpora | {"drop_duplicates": True}):
         recipe = parse_recipe(recipe_words(train_alignments="agreement", **changes))
         assert recipe.data.train_alignments == "agreement"
+
+
+@pytest.mark.parametrize(("layers", "layer"), [(1, 0), (2, 1), (3, 1), (6, 4)])
+def test_create_guided_alignment_trains_the_last_layer_but_one_and_never_the_first_of_several(layers, layer):
+    assert create_guided_alignment(parse_recipe(recipe_words(decoder_layers=layers))) == GuidedAlignment(layer, 0.3)
+    recipe = parse_recipe(recipe_words(decoder_layers=layers, alignment_layer=0, alignment_weight=0.05))
+    assert create_guided_alignment(recipe) == GuidedAlignment(0, 0.05)

@@ -1,5 +1,6 @@
 """Training with guided alignment: the head aligns, a resumed run is the same run, and so are two processes."""
 
+import pytest
 from transformers import AutoModelForSeq2SeqLM
 
 from tests.tiny_runs import assert_same_run, assert_two_processes_match_one, flags, kill_at_step, no_scores
@@ -12,8 +13,14 @@ from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 
-def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_path):
-    options = {"train_alignments": alignments, "alignment_weight": 2.0, "decoder_layers": 2, "d_model": 32}
+@pytest.mark.parametrize("given", [True, False])
+def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_path, given):
+    options = {
+        "train_alignments": alignments if given else "agreement",
+        "alignment_weight": 2.0,
+        "decoder_layers": 2,
+        "d_model": 32,
+    }
     options |= {"max_steps": 100, "eval_steps": 100, "save_steps": 100, "average_checkpoints": 1}
     options |= {"learning_rate_scale": 0.25, "max_tokens": 200}
     run = train(parse_recipe(flags(corpus, tmp_path / "run", **options)), evaluate=no_scores)
@@ -26,22 +33,19 @@ def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_p
     assert score_alignments(found, gold).error_rate < 0.1
 
 
-def test_train_with_alignments_resumes_bit_for_bit(corpus, alignments, tmp_path, monkeypatch):
-    options = {"train_alignments": alignments, "dropout": 0.3, "ema_decay": 0.9, "alignment_layer": 0}
+@pytest.mark.parametrize("given", [True, False])
+def test_train_with_alignments_resumes_bit_for_bit(corpus, alignments, tmp_path, monkeypatch, given):
+    options = {
+        "train_alignments": alignments if given else "agreement",
+        "dropout": 0.3,
+        "ema_decay": 0.9,
+        "alignment_layer": 0,
+    }
     straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
     kill_at_step(recipe, monkeypatch, 4)
     resumed = parse_recipe(flags(corpus, tmp_path / "killed", dataloader_num_workers=1, **options))
     assert_same_run(straight, train(resumed, evaluate=no_scores))
-
-
-def test_train_with_agreement_lets_a_head_align_words_and_resumes_bit_for_bit(corpus, tmp_path, monkeypatch):
-    options = {"train_alignments": "agreement", "dropout": 0.3, "drop_empty": True, "alignment_weight": 1.0}
-    straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **options)), evaluate=no_scores)
-    assert AutoModelForSeq2SeqLM.from_pretrained(straight).config.alignment_heads == [[0, 0]]
-    recipe = parse_recipe(flags(corpus, tmp_path / "killed", **options))
-    kill_at_step(recipe, monkeypatch, 4)
-    assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 
 def test_train_with_alignments_is_the_same_on_two_processes(corpus, alignments, tmp_path):

@@ -6,11 +6,14 @@ They define what the engine computes. They are slow, and have no caches, slots o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 
 from vanilla_transformer.generation_vanilla_transformer import closest_margin, length_penalty
+
+Change = Callable[[torch.Tensor, list[int]], torch.Tensor]
 
 
 class Running(NamedTuple):
@@ -36,7 +39,7 @@ class Textbook:
     model: Any
     source: Sequence[int]
     options: dict[str, Any]
-    change: Callable[[torch.Tensor, list[int]], torch.Tensor] = lambda scores, _: scores
+    change: Change = lambda scores, _: scores
     bonus: Callable[[list[int]], float] = lambda _: 0.0
 
     def option(self, name: str, default: Any = None) -> Any:
@@ -120,7 +123,7 @@ class Textbook:
         return rule is True or best <= min(each.score for each in finished)
 
 
-def force(prefix: Sequence[int]) -> Callable[[torch.Tensor, list[int]], torch.Tensor]:
+def force(prefix: Sequence[int]) -> Change:
     """Return a `change` that forbids all tokens but the next one of a prefix."""
 
     def change(scores: torch.Tensor, tokens: list[int]) -> torch.Tensor:
@@ -130,6 +133,61 @@ def force(prefix: Sequence[int]) -> Callable[[torch.Tensor, list[int]], torch.Te
         return scores
 
     return change
+
+
+def prefer(prefix: Sequence[int], bias: float) -> Change:
+    """Return a `change` that mixes the next token of a prefix in while a hypothesis has followed it."""
+
+    def change(scores: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+        if len(tokens) < len(prefix) and tokens == [*prefix[: len(tokens)]]:
+            mixed = (1 - bias) * scores.exp()
+            mixed[prefix[len(tokens)]] += bias
+            return mixed.log()
+        return scores
+
+    return change
+
+
+def search_in_groups(textbook: Textbook, beams: int, groups: int, penalty: float) -> list[Running]:
+    """Return the finished hypotheses of diverse beam search (Vijayakumar et al., 2016, algorithm 1), best first."""
+    size, change = beams // groups, textbook.change
+    running, finished = [[Running([], 0.0, 0.0)] for _ in range(groups)], [list[Running]() for _ in range(groups)]
+    while any(running):
+        chosen: list[int] = []  # by earlier groups at this step
+        for group in range(groups):
+            if not running[group]:
+                continue
+            textbook.change = partial(_penalized, change, penalty, tuple(chosen))
+            running[group], finished[group] = textbook.step(running[group], finished[group], size)
+            if running[group] and textbook.is_done(running[group], finished[group], size):
+                running[group] = []
+            chosen += [each.tokens[-1] for each in running[group]]
+    textbook.change = change
+    return sorted((each for some in finished for each in some), key=lambda each: each.score, reverse=True)
+
+
+def _penalized(
+    change: Change, penalty: float, chosen: Sequence[int], scores: torch.Tensor, tokens: list[int]
+) -> torch.Tensor:
+    counts = torch.bincount(torch.tensor(chosen, dtype=torch.long), minlength=len(scores))
+    return change(scores, tokens) - penalty * counts
+
+
+def coverage_bonus(textbook: Textbook, weight: float) -> Callable[[list[int]], float]:
+    """Return eq. 14 of Wu et al. (2016), of the mean attention in the last decoder layer but one."""
+    model, start = textbook.model, textbook.option("decoder_start_token_id")
+    model.set_attn_implementation("eager")
+    seen = [place for place, token in enumerate(textbook.source) if model.config.source_eos or token != 2]
+
+    def bonus(tokens: list[int]) -> float:
+        ids, previous = torch.tensor([[*textbook.source]]), torch.tensor([[start, *tokens[:-1]]])
+        with torch.no_grad():
+            outputs = model(input_ids=ids, decoder_input_ids=previous, output_attentions=True)
+        layer = max(0, model.config.decoder_layers - 2)
+        weights = outputs.cross_attentions[layer][0].mean(dim=0).sum(dim=0)[seen]  # of all heads and all tokens
+        return weight * weights.clamp(max=1.0).clamp(min=1e-6).log().sum().item()
+
+    return bonus
 
 
 def assert_same_hypotheses(found: Sequence[Any], expected: Sequence[Running]) -> None:

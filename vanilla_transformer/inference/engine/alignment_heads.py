@@ -59,7 +59,7 @@ def read_attention(
     model: Any, heads: AlignmentHeads, state: SearchState, memory: SlotMemory, slots: Tensor, count: int
 ) -> list[list[list[list[float]]]]:
     """Return the mean attention of the heads in each step of the `count` best hypotheses of each given slot."""
-    lines = state.finished_ancestors[slots, :count].transpose(1, 2)[..., None]  # (slots, R, count, 1)
+    lines = state.finished(slots, count).ancestors.transpose(1, 2)[..., None]  # (slots, R, count, 1)
     seen = torch.arange(lines.shape[1], device=slots.device) < memory.source_lengths[slots, None]  # (slots, R)
     found = list[Tensor]()
     for layer, own in enumerate(memory.layers):
@@ -67,10 +67,16 @@ def read_attention(
             written = queries[slots].gather(2, lines.expand(-1, -1, -1, queries.shape[-1]))  # (slots, R, count, K)
             scaling = model.get_decoder().layers[layer].encoder_attn.scaling
             keys = own.source.keys[slots, head]  # (slots, R, K)
-            scores = (written * scaling).transpose(1, 2) @ keys[:, None].transpose(-1, -2)  # (slots, count, R, R)
-            found.append(nn.functional.softmax(scores.float() + additive(seen)[:, None, None], dim=-1))
+            weights = attention_weights(written.flatten(1, 2), keys, seen, scaling)  # (slots, R * count, R)
+            found.append(weights.unflatten(1, written.shape[1:3]).transpose(1, 2))
     (rows,) = HostCopy(torch.stack(found).mean(dim=0)).wait()
     return rows
+
+
+def attention_weights(queries: Tensor, keys: Tensor, seen: Tensor, scaling: float) -> Tensor:
+    """Return the attention `(B, Q, R)` of queries `(B, Q, K)` to those keys `(B, R, K)` that are seen, `(B, R)`."""
+    scores = (queries * scaling) @ keys.transpose(-1, -2)
+    return nn.functional.softmax(scores.float() + additive(seen)[:, None], dim=-1)
 
 
 def with_attention(hypotheses: Sequence[Hypothesis], rows: Sequence[Any], length: int) -> list[Hypothesis]:
@@ -89,4 +95,11 @@ def _is_head(pair: Any, sizes: tuple[int, int]) -> bool:
     )
 
 
-__all__ = ["CHOOSE", "alignment_heads_of", "check_cross_attention", "read_attention", "with_attention"]
+__all__ = [
+    "CHOOSE",
+    "alignment_heads_of",
+    "attention_weights",
+    "check_cross_attention",
+    "read_attention",
+    "with_attention",
+]

@@ -45,6 +45,8 @@ from vanilla_transformer.lsh_attention import nearest_buckets
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerDecoderLayer
 from vanilla_transformer.reversible import apply_storing_activations
 
+from .alignment_heads import attention_weights
+from .coverage import CoveragePenalty
 from .ensemble import EnsembleDecoder
 from .phrase_constraints import PhraseConstraints
 from .search_state import SearchState
@@ -79,6 +81,7 @@ _CODE += [
     gumbel_noise,
     TopPLogitsWarper,
 ]
+_CODE += [CoveragePenalty, attention_weights]
 # Read at import: an installation may replace the files while the process runs.
 _SOURCES = [Path(inspect.getfile(each)).read_text(encoding="utf-8") for each in _CODE]
 

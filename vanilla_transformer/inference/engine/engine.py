@@ -22,11 +22,11 @@ from .device_copies import HostCopy, to_device
 from .ensemble import build_decoder
 from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
+from .known_features import features_of, kept_heads
 from .phrase_constraints import PhraseConstraints, check_complete
 from .precision import INT8, cast, resolve_precision, round_to_int8
 from .prefill import Prefilled, prefill, read_states
 from .samples import Answers, Request, Samples, Seeds
-from .search_features import SearchFeature
 from .search_options import search_options
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
@@ -34,7 +34,6 @@ from .source_queue import SourceQueue
 from .sources import SourceRules
 from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
-from .target_prefix import TargetPrefix
 
 _STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 
@@ -67,11 +66,13 @@ class Engine:
             graph, and `True` compiles it before, and waits.
         alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
         constraint_tokens: Room for the tokens of the phrases that a target must contain; see [`translate_stream`].
-        prefixed: Targets may have prefixes, whose tokens are forced; see [`translate_stream`].
+        prefixed: Targets may have prefixes; see [`translate_stream`].
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
             tokens are drawn, after `temperature`, `top_k`, `top_p` and `epsilon_cutoff`, which filter nothing
-            by default, and `num_beams` is 1.
+            by default, and `num_beams` is 1. `num_beam_groups` and `diversity_penalty` search in groups of beams,
+            `coverage_penalty` asks for attention to every source token, and `prefix_bias` prefers prefixes instead of
+            forcing them; see `docs/searches.md`.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.
@@ -100,23 +101,22 @@ class Engine:
         config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
         precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
-        beams, eos = search_options(config).num_beams, search_options(config).eos_token_ids
-        features: tuple[SearchFeature, ...] = (TargetPrefix(),) if prefixed else ()
-        features += (PhraseConstraints(constraint_tokens, beams, eos),) if constraint_tokens else ()
-        self.options = search_options(config, features)
+        self._prefixed = prefixed
+        self.options = search_options(config, features_of(model, config, prefixed, constraint_tokens))
         margin = closest_margin([options, vars(model.generation_config)])
         self._rules = SourceRules(model, config, margin, self.options)
         self.lock = threading.Lock()
         self._reader: int | None = None  # the thread that reads a stream
         self._alignment_heads = alignment_heads_of(model) if alignments else []
+        kept = self._alignment_heads or kept_heads(self.options.features)
         with torch.no_grad():
-            decoder = build_decoder(self.model, self._alignment_heads)
+            decoder = build_decoder(self.model, kept)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
         self._queue = SourceQueue(self.model, self._rules, slots)
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
-        self._schedule = SlotSchedule(self.model, slots, beams, start, self._alignment_heads, features)
+        self._schedule = SlotSchedule(self.model, slots, self.options, start, kept)
         self.steps = steps_for(step, compile, self.buffers.room_dimensions())
 
     @property
@@ -181,7 +181,7 @@ class Engine:
             RuntimeError: This thread has not finished its last stream.
         """
         output = self._output(num_return_sequences, seed)
-        if prefixes is not None and not any(isinstance(each, TargetPrefix) for each in self.options.features):
+        if prefixes is not None and not self._prefixed:
             raise ValueError("`prefixes` need an engine that is `prefixed`.")
         with self._reading():
             every_phrases: Iterator[Any] = repeat(()) if phrases is None else iter(phrases)

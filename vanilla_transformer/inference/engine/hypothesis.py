@@ -38,13 +38,14 @@ class Hypothesis(NamedTuple):
 def read_hypotheses(state: SearchState, slots: Tensor, count: int, options: SearchOptions) -> list[list[Hypothesis]]:
     """Return the `count` best finished hypotheses of each given slot, best first."""
     penalty = partial(length_penalty, alpha=options.length_penalty, penalty_type=options.length_penalty_type)
-    lines = state.finished_ancestors[slots, :count].transpose(1, 2)  # (slots, R, count)
+    finished = state.finished(slots, count)
+    lines = finished.ancestors.transpose(1, 2)  # (slots, R, count)
     written = state.tokens[slots].gather(2, lines).transpose(1, 2)  # (slots, count, R)
     before = state.log_probabilities[slots].gather(2, lines).transpose(1, 2)
-    lengths, scores = state.finished_lengths[slots, :count], state.finished_scores[slots, :count]
+    lengths, scores = finished.lengths, finished.scores
     last = (lengths - 1).clamp(min=0)
-    tokens = _shifted(written, last, state.finished_tokens[slots, :count])
-    totals = state.model_scores[1][slots, :count] if state.model_scores else scores * penalty(last + 1)
+    tokens = _shifted(written, last, finished.tokens)
+    totals = finished.model_scores[0] if finished.model_scores else scores * penalty(last + 1)
     token_log_probabilities = _shifted(before, last, totals) - before
     columns = HostCopy(tokens, token_log_probabilities, lengths, scores).wait()
     return [

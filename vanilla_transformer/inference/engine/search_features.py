@@ -54,8 +54,19 @@ class SearchFeature:
         """
         return best
 
+    def bonus(self, state: Any, memory: Any, slot_memory: Any) -> Tensor | None:
+        """Return a number to add to the final score of hypotheses that end with this step's token, `(B, N)`, if any.
+
+        Args:
+            slot_memory: The [`SlotMemory`], after this step of the decoder.
+        """
+        return None
+
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
-        """Update the memory of running hypotheses, given the beams and the tokens that were chosen, `(B, N)` each."""
+        """Update the memory of running hypotheses, given the beams and the tokens that were chosen, `(B, N)` each.
+
+        The memory of slots that are done must stay as it is.
+        """
 
 
 __all__ = ["SearchFeature"]

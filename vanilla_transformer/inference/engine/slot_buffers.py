@@ -11,7 +11,7 @@ from .device_copies import to_device
 from .ensemble import EnsembleMemory, allocate_memory
 from .prefill import Prefilled
 from .samples import Request
-from .search_features import SearchFeature
+from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
 
@@ -34,22 +34,13 @@ class SlotBuffers:
 
     Args:
         model: The model that decodes.
-        beams: Beams of each slot.
+        options: Of the search.
         size: The first size.
         alignment_heads: Heads of cross-attention whose queries are kept.
-        features: See [`SearchOptions`].
     """
 
-    def __init__(
-        self,
-        model: Any,
-        beams: int,
-        size: SlotSize,
-        alignment_heads: AlignmentHeads = (),
-        features: Sequence[SearchFeature] = (),
-    ):
-        self._model, self._beams, self._alignment_heads = model, beams, alignment_heads
-        self._features = features
+    def __init__(self, model: Any, options: SearchOptions, size: SlotSize, alignment_heads: AlignmentHeads = ()):
+        self._model, self._options, self._alignment_heads = model, options, alignment_heads
         self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, Memory]]()
         self.size = size
@@ -86,7 +77,7 @@ class SlotBuffers:
         """Start the search of new sentences in the given slots."""
         seeds = to_device([request.seed for request in requests], self._model.device)
         self.state.start(slots, limits, seeds, start_token)
-        for feature, own in zip(self._features, self.state.features, strict=True):
+        for feature, own in zip(self._options.features, self.state.features, strict=True):
             feature.enter(own, slots, requests)
 
     def free(self, slots: Tensor | slice) -> None:
@@ -112,8 +103,9 @@ class SlotBuffers:
         return self._sizes[size]
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
-        state = SearchState.empty(size.slots, self._beams, size.room, self._model.device, self._features)
-        return state, allocate_memory(self._model, size.slots, self._beams, size.room, self._alignment_heads)
+        state = SearchState.empty(size.slots, size.room, self._model.device, self._options)
+        beams = self._options.num_beams
+        return state, allocate_memory(self._model, size.slots, beams, size.room, self._alignment_heads)
 
 
 def _rows(state: SearchState, memory: Memory) -> Iterator[Tensor]:

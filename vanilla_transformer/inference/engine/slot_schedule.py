@@ -6,14 +6,13 @@ sentence waits aside while shorter ones enter, because all slots compute attenti
 """
 
 from collections import deque
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from .device_copies import to_device
 from .samples import Request
-from .search_features import SearchFeature
+from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
 from .source_queue import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
@@ -51,9 +50,9 @@ class SlotSchedule:
     Args:
         model: The model that decodes.
         slots: Sentences that are decoded at once, at most.
-        beams: Beams of each slot.
+        options: Of the search.
         start_token: The first token of each target.
-        alignment_heads, features: See [`SlotBuffers`].
+        alignment_heads: See [`SlotBuffers`].
 
     Attributes:
         buffers: The tensors of the slots.
@@ -65,15 +64,14 @@ class SlotSchedule:
         self,
         model: Any,
         slots: int,
-        beams: int,
+        options: SearchOptions,
         start_token: int,
         alignment_heads: AlignmentHeads = (),
-        features: Sequence[SearchFeature] = (),
     ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
         self.sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
         first = SlotSize(self.sizes[0], _LEAST_ROOM)
-        self.buffers = SlotBuffers(model, beams, first, alignment_heads, features)
+        self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
         self._aside: deque[_Aside] = deque()

@@ -35,17 +35,27 @@ class _Options(NamedTuple):
         own_logits: Of the model, `(B, N, V)`.
         log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of hypotheses with
             one more token, `(B, N)`.
+        bonus: Added to final scores, `(B, N)`, or None.
     """
 
     logits: Tensor
     own_logits: Tensor
     log_scale: Tensor
     own_log_scale: Tensor
+    bonus: Tensor | None = None
+
+    def of_beams(self, beams: slice) -> "_Options":
+        """Return the tokens of some beams."""
+        return _Options(*(None if each is None else each[:, beams] for each in self))  # type: ignore[arg-type]
+
+    def final(self, scores: Tensor, parents: Tensor) -> Tensor:
+        """Return the final scores of hypotheses, given those with the length penalty and their beams, `(B, C)`."""
+        return scores if self.bonus is None else scores + self.bonus.gather(1, parents)
 
     def model_scores(self, parents: Tensor, tokens: Tensor) -> Tensor:
         """Return the log-probabilities of the given beams with one more token, `(B, C)`."""
-        places = parents * self.own_logits.shape[2] + tokens
-        return self.own_logits.flatten(1).gather(1, places) + self.own_log_scale.gather(1, parents)
+        slots = torch.arange(len(parents), device=parents.device)[:, None]
+        return self.own_logits[slots, parents, tokens] + self.own_log_scale.gather(1, parents)
 
 
 class SearchStep(nn.Module):
@@ -62,6 +72,7 @@ class SearchStep(nn.Module):
     def __init__(self, decoder: StaticDecoder | EnsembleDecoder, options: SearchOptions):
         super().__init__()
         self.decoder, self.options, self.beams = decoder, options, options.num_beams
+        self._ranks = any(feature.ranks_candidates for feature in options.features)
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
@@ -74,26 +85,33 @@ class SearchStep(nn.Module):
         running = state.model_scores[0] if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
         logits = self.decoder(state.last_tokens, state.time, state.done, ancestors, memory)  # (B, N, V)
-        options = self._options(logits, state)
-        advance = self._advance_one if self.beams == 1 else self._advance_beams
-        parents, tokens = advance(state, options, ancestors)
+        options = self._options(logits, state, memory)
+        parents, tokens = self._advance(state, options, ancestors)
         for feature, own in zip(self.options.features, state.features, strict=True):
             feature.follow(state, own, parents, tokens)
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
         return ()
 
-    def _options(self, logits: Tensor, state: SearchState) -> "_Options":
+    def _options(self, logits: Tensor, state: SearchState, memory: SlotMemory | EnsembleMemory) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""
-        changed, log_norms = logits, logits.logsumexp(dim=-1)  # (B, N)
+        changed, log_norms, bonus = logits, logits.logsumexp(dim=-1), None  # (B, N)
         for feature, own in zip(self.options.features, state.features, strict=True):
             changed = feature.change_logits(changed, log_norms, state, own)
+            added = feature.bonus(state, own, memory)
+            bonus = added if bonus is None or added is None else bonus + added
         if self.options.min_new_tokens:
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]
             changed = torch.where(too_short & is_eos, -torch.inf, changed)
         # From logits to log-probabilities of hypotheses.
         log_scales = [scores - log_norms for scores in (state.scores, *state.model_scores[:1])]
-        return _Options(changed, logits, log_scales[0], log_scales[-1])
+        return _Options(changed, logits, log_scales[0], log_scales[-1], bonus)
+
+    def _advance(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose the next tokens. Return the beams and the tokens of the running hypotheses, `(B, N)` each."""
+        if self.options.num_beam_groups > 1:
+            return self._advance_groups(state, options, ancestors)
+        return (self._advance_one if self.beams == 1 else self._advance_beams)(state, options, ancestors)
 
     def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         length = state.time + 1
@@ -108,7 +126,7 @@ class SearchStep(nn.Module):
             finished_ancestors=ancestors,
             finished_tokens=tokens,
             finished_lengths=length[:, None],
-            finished_scores=scores / self.options.divisor(length),
+            finished_scores=options.final(scores / self.options.divisor(length), parents),
         )
         _store_each(state.model_scores[1:], state.done[:, None] | ~ends, model_scores)
         state.done.logical_or_(ends[:, 0])
@@ -124,9 +142,28 @@ class SearchStep(nn.Module):
             logits = each(None, logits)
         return sample(logits, state.seeds, state.time)
 
+    def _advance_groups(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance each group of beams, with a penalty for the tokens that earlier groups have just chosen."""
+        size, group_done = self.options.beams_per_group, state.group_done[0]
+        parents, tokens, penalties = list[Tensor](), list[Tensor](), list[Tensor]()
+        for group in range(self.options.num_beam_groups):
+            beams, own = slice(group * size, (group + 1) * size), state.of_group(group)
+            of_group = options.of_beams(beams)
+            if tokens:
+                earlier = [torch.cat(each, dim=1)[:, None].expand(-1, size, -1) for each in (tokens, penalties)]
+                of_group = of_group._replace(logits=of_group.logits.scatter_add(2, *earlier))
+            its_parents, its_tokens = self._advance_beams(own, of_group, ancestors[:, beams])
+            group_done[:, group] = own.done
+            is_running = ~own.done[:, None] & (own.scores > UNLIKELY / 2)
+            parents.append(its_parents + group * size)
+            tokens.append(its_tokens)
+            penalties.append(-self.options.diversity_penalty * is_running)
+        state.done.copy_(group_done.all(dim=1))
+        return torch.cat(parents, dim=1), torch.cat(tokens, dim=1)
+
     def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
-        length = state.time + 1
-        candidates = max(2, 1 + len(self.options.eos_token_ids)) * self.beams
+        length, beams = state.time + 1, state.scores.shape[1]
+        candidates = max(2, 1 + len(self.options.eos_token_ids)) * beams
         best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
         for feature, own in zip(self.options.features, state.features, strict=True):
             best = feature.rank(best, options.logits, options.log_scale, state, own)
@@ -136,15 +173,15 @@ class SearchStep(nn.Module):
 
         # Candidates that end, of the best N, replace worse finished hypotheses.
         order = torch.arange(candidates, device=ends.device)
-        finishes = ends & (order < self.beams)
+        finishes = ends & (order < beams)
         if self.options.features:
             finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token
-        final = scores / self.options.divisor(length) + ~finishes * UNLIKELY
-        finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(self.beams)
+        final = options.final(scores / self.options.divisor(length), parents) + ~finishes * UNLIKELY
+        finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(beams)
         is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
         lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
         last_tokens = torch.cat([state.finished_tokens, tokens], dim=1)
-        lines = torch.cat([order[: self.beams].expand_as(state.scores), parents + self.beams], dim=1).gather(1, kept)
+        lines = torch.cat([order[:beams].expand_as(state.scores), parents + beams], dim=1).gather(1, kept)
         _store(
             state,
             state.done[:, None],
@@ -159,10 +196,9 @@ class SearchStep(nn.Module):
             _store_each([finished], state.done[:, None], both)
 
         # The others continue, unless the sentence is done.
-        running, chosen = self._running(scores + ends * UNLIKELY, ends)
-        can_improve = self._can_improve(
-            running.amax(dim=1, keepdim=True), finished_scores, is_finished, state.limits, length
-        )
+        running, chosen = self._running(scores + ends * UNLIKELY, ends, beams)
+        best_running = running.amax(dim=1, keepdim=True) if self._ranks else running[:, :1]
+        can_improve = self._can_improve(best_running, finished_scores, is_finished, state.limits, length)
         now_done = ~can_improve | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
@@ -172,12 +208,12 @@ class SearchStep(nn.Module):
         _store_each(state.model_scores[:1], state.done[:, None], model_scores.gather(1, chosen))
         return parents, tokens
 
-    def _running(self, scores: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:
+    def _running(self, scores: Tensor, ends: Tensor, beams: int) -> tuple[Tensor, Tensor]:
         """Return the scores and the places of the candidates that continue, in order."""
-        if not any(feature.ranks_candidates for feature in self.options.features):
-            return scores.topk(self.beams)
+        if not self._ranks:
+            return scores.topk(beams)
         order = torch.arange(scores.shape[1], device=scores.device)
-        chosen = (-(order + ends * len(order))).topk(self.beams)[1]
+        chosen = (-(order + ends * len(order))).topk(beams)[1]
         return scores.gather(1, chosen), chosen
 
     def _can_improve(

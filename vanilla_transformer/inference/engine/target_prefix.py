@@ -1,5 +1,10 @@
-"""A prefix for the target of each sentence, which its hypotheses begin with."""
+"""
+A prefix for the target of each sentence: forced, or preferred.
 
+Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -39,4 +44,53 @@ class TargetPrefix(SearchFeature):
         return logits.masked_fill((others & (state.time < memory.lengths)[:, None])[:, None], -torch.inf)
 
 
-__all__ = ["PrefixMemory", "TargetPrefix"]
+class BiasedPrefixMemory(NamedTuple):
+    """A [`PrefixMemory`], and whether each running hypothesis has followed the prefix so far, `(B, N)`."""
+
+    prefix: PrefixMemory
+    follows: Tensor
+
+
+@dataclass(frozen=True)
+class BiasedPrefix(SearchFeature):
+    """
+    Prefer the tokens of [`Request.prefix`] as long as a hypothesis has followed them.
+
+    The next token is chosen by `(1 - bias) p + bias [it is the next token of the prefix]`, where p is the model's
+    probability (Arivazhagan et al., 2020, "Re-translation Strategies for Long Form, Simultaneous, Spoken Language
+    Translation", section 3.2).
+    """
+
+    bias: float
+    changes_scores = True
+
+    def __post_init__(self) -> None:
+        if type(self.bias) is not float or not 0.0 < self.bias < 1.0:
+            raise ValueError(f"`prefix_bias` must be a number between 0 and 1, got {self.bias!r}.")
+
+    def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> BiasedPrefixMemory:
+        prefix = TargetPrefix().allocate(slots, beams, room, device)
+        return BiasedPrefixMemory(prefix, torch.zeros(slots, beams, dtype=torch.bool, device=device))
+
+    def enter(self, memory: BiasedPrefixMemory, slots: Tensor, requests: Sequence[Any]) -> None:
+        TargetPrefix().enter(memory.prefix, slots, requests)
+        memory.follows[slots] = True
+
+    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: BiasedPrefixMemory) -> Tensor:
+        follows = memory.follows & (state.time < memory.prefix.lengths)[:, None]  # (B, N)
+        token = self._token(state, memory)[:, None].expand(-1, logits.shape[1], -1)  # (B, N, 1)
+        others = logits + (follows * math.log1p(-self.bias))[..., None]
+        preferred = torch.logaddexp(others.gather(2, token), math.log(self.bias) + log_norms[..., None])
+        return others.scatter(2, token, torch.where(follows[..., None], preferred, others.gather(2, token)))
+
+    def follow(self, state: Any, memory: BiasedPrefixMemory, parents: Tensor, tokens: Tensor) -> None:
+        follows = memory.follows.gather(1, parents) & (tokens == self._token(state, memory))
+        memory.follows.copy_(torch.where(state.done[:, None], memory.follows, follows))
+
+    @staticmethod
+    def _token(state: Any, memory: BiasedPrefixMemory) -> Tensor:
+        """Return the next token of the prefix of each slot, `(B, 1)`."""
+        return memory.prefix.tokens.gather(1, state.time[:, None])
+
+
+__all__ = ["BiasedPrefix", "BiasedPrefixMemory", "PrefixMemory", "TargetPrefix"]

@@ -4,6 +4,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tests.tiny import tiny_causal_lm, tiny_model
+from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.slot_buffers import SlotBuffers, SlotSize
 
 
@@ -17,7 +18,7 @@ def fill(buffers):
 
 
 def test_resize_keeps_the_given_slots_and_empties_the_others():
-    buffers = SlotBuffers(tiny_model(), 2, SlotSize(4, 16))
+    buffers = SlotBuffers(tiny_model(), SearchOptions(2, (2,)), SlotSize(4, 16))
     tokens, keys, values = fill(buffers)
     for size, kept in ((SlotSize(4, 32), [0, 1, 2, 3]), (SlotSize(2, 32), [1, 3]), (SlotSize(4, 16), [0, 1])):
         buffers.resize(size, kept)
@@ -33,7 +34,7 @@ def test_resize_keeps_the_given_slots_and_empties_the_others():
 
 
 def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
-    buffers = SlotBuffers(tiny_model(), 1, SlotSize(1, 16))
+    buffers = SlotBuffers(tiny_model(), SearchOptions(1, (2,)), SlotSize(1, 16))
     first = buffers.state
     buffers.resize(SlotSize(1, 32), [0])
     buffers.resize(SlotSize(1, 16), [0])
@@ -44,7 +45,7 @@ def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
 
 
 def test_room_dimensions_name_the_positions_of_every_tensor():
-    buffers = SlotBuffers(tiny_model(decoder_layers=2), 3, SlotSize(2, 7))
+    buffers = SlotBuffers(tiny_model(decoder_layers=2), SearchOptions(3, (2,)), SlotSize(2, 7))
     dimensions = buffers.room_dimensions()
     for leaf, growths in zip(pytree.tree_leaves(buffers.arguments), dimensions, strict=True):
         assert growths == {dim: 1 for dim, size in enumerate(leaf.shape) if size == 7}
@@ -52,6 +53,6 @@ def test_room_dimensions_name_the_positions_of_every_tensor():
 
 
 def test_room_dimensions_double_for_positions_of_prompt_and_target():
-    buffers = SlotBuffers(tiny_causal_lm(), 1, SlotSize(2, 7))
+    buffers = SlotBuffers(tiny_causal_lm(), SearchOptions(1, (2,)), SlotSize(2, 7))
     assert len(buffers.memory.positions) == 14
     assert {0: 2} in buffers.room_dimensions()

@@ -10,13 +10,15 @@ from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.tiny import tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.engine.compiled_steps import export_step
+from vanilla_transformer.inference.engine.coverage import CoveragePenalty
+from vanilla_transformer.inference.engine.known_features import kept_heads
 from vanilla_transformer.inference.engine.phrase_constraints import PhraseConstraints
 from vanilla_transformer.inference.engine.samples import Request
 from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.search_state import SearchState
 from vanilla_transformer.inference.engine.static_decoder import SlotMemory, StaticDecoder
 from vanilla_transformer.inference.engine.static_search import SearchStep
-from vanilla_transformer.inference.engine.target_prefix import TargetPrefix
+from vanilla_transformer.inference.engine.target_prefix import BiasedPrefix, TargetPrefix
 from vanilla_transformer.inference.search.sampling import SamplingOptions
 
 SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
@@ -29,26 +31,44 @@ OPTIONS = [
     SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
     SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
     SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
+    SearchOptions(3, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
+    SearchOptions(1, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
+    SearchOptions(4, (EOS,), num_beam_groups=2, diversity_penalty=0.5),
 ]
 every_search = pytest.mark.parametrize(
-    "options", OPTIONS, ids=["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix"]
+    "options",
+    OPTIONS,
+    ids=[
+        "greedy",
+        "greedy-short",
+        "beam",
+        "beam-short",
+        "sampling",
+        "constraints",
+        "prefix",
+        "bias-coverage",
+        "greedy-bias-coverage",
+        "groups",
+    ],
 )
 
 
 def step_of(options, **changes):
     model = tiny_model(vocab_size=VOCAB, decoder_layers=2, init_std=0.3, **changes)
-    return SearchStep(StaticDecoder(model), options).eval(), SlotMemory.empty(model, SLOTS, options.num_beams, ROOM)
+    heads = kept_heads(options.features)
+    memory = SlotMemory.empty(model, SLOTS, options.num_beams, ROOM, heads)
+    return SearchStep(StaticDecoder(model, heads), options).eval(), memory
 
 
 def started(options, memory, limits=(5, 9, 14)):
     """Return the state of slots in which sentences have entered, with sources of random states."""
     torch.manual_seed(0)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.features)
-    slots = torch.arange(SLOTS)
+    state, slots = SearchState.empty(SLOTS, ROOM, CPU, options), torch.arange(SLOTS)
     state.start(slots, torch.tensor(limits), torch.zeros(SLOTS, dtype=torch.long), START)
-    phrases = [[(7, 8)], [(9,), (9,)], []]
+    phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
     for feature, own in zip(options.features, state.features, strict=True):
-        feature.enter(own, slots, [Request(slot, phrases=phrases[slot]) for slot in range(SLOTS)])
+        each = zip(phrases, prefixes, strict=True)
+        feature.enter(own, slots, [Request(0, phrases=some, prefix=prefix) for some, prefix in each])
     memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory.layers:
         layer.source.keys.normal_()
@@ -154,7 +174,7 @@ def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
 @torch.inference_mode()
 def test_search_step_leaves_empty_slots_alone(options):
     step, memory = step_of(options)
-    state = SearchState.empty(SLOTS, options.num_beams, ROOM, CPU, options.features)
+    state = SearchState.empty(SLOTS, ROOM, CPU, options)
     before = copied(state)
     for _ in range(ROOM):
         step(state, memory)

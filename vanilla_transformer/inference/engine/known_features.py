@@ -1,0 +1,46 @@
+"""The features of the engine's search, by the options of a generation config."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import GenerationConfig
+
+from .coverage import CoveragePenalty, coverage_of
+from .phrase_constraints import PhraseConstraints
+from .search_features import SearchFeature
+from .search_options import search_options
+from .static_decoder import AlignmentHeads
+from .target_prefix import BiasedPrefix, TargetPrefix
+
+
+def features_of(
+    model: Any, config: GenerationConfig, prefixed: bool, constraint_tokens: int
+) -> tuple[SearchFeature, ...]:
+    """Return the features that the options of a search ask for.
+
+    Args:
+        prefixed, constraint_tokens: See [`Engine`].
+
+    Raises:
+        ValueError: An option is out of range, or not for this model.
+    """
+    features: list[SearchFeature] = []
+    bias, coverage = (getattr(config, name, None) for name in ("prefix_bias", "coverage_penalty"))
+    if bias is not None and not prefixed:
+        raise ValueError("`prefix_bias` needs target prefixes, which it prefers instead of forcing them.")
+    if prefixed:
+        features.append(TargetPrefix() if bias is None else BiasedPrefix(bias))
+    if coverage:
+        features.append(coverage_of(model, coverage))
+    if constraint_tokens:
+        options = search_options(config)
+        features.append(PhraseConstraints(constraint_tokens, options.num_beams, options.eos_token_ids))
+    return tuple(features)
+
+
+def kept_heads(features: Sequence[SearchFeature]) -> AlignmentHeads:
+    """Return the heads of cross-attention whose queries some features need."""
+    return [head for feature in features if isinstance(feature, CoveragePenalty) for head in feature.heads]
+
+
+__all__ = ["features_of", "kept_heads"]

@@ -197,6 +197,7 @@ class OutputArguments:
             self.keep_last = self.average_checkpoints
 
 
+KEEP, EXTEND, REPLACE = "keep", "extend", "replace"
 FROZEN_PARTS = ("encoder", "decoder", "embeddings")
 
 
@@ -209,6 +210,15 @@ class FineTuningArguments:
         metadata={
             "help": "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
             "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's."
+        },
+    )
+    init_vocabulary: str = field(
+        default=KEEP,
+        metadata={
+            "help": "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by the "
+            "text; or replace it by --tokenizer or one that is trained on the text. New entries start as the mean of "
+            "the former ones that spell them.",
+            "choices": [KEEP, EXTEND, REPLACE],
         },
     )
     freeze: list[str] | str | None = field(
@@ -410,15 +420,19 @@ def given_architecture(recipe: Recipe) -> dict[str, Any]:
 def _check_fine_tuning(recipe: Recipe) -> None:
     options = recipe.fine_tuning
     if options.init_from is None:
-        given = {"freeze": options.freeze, "lora_rank": options.lora_rank}
+        given: dict[str, Any] = {"freeze": options.freeze, "lora_rank": options.lora_rank}
+        given["init_vocabulary"] = None if options.init_vocabulary == KEEP else options.init_vocabulary
         for name, value in (given | {"forgetting_source": recipe.data.forgetting_source}).items():
             if value is not None:
                 raise ValueError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
         return
     if recipe.data.forgetting_source is not None and not (recipe.data.validation_source or recipe.data.dataset):
         raise ValueError("`forgetting_source` must be given with `validation_source`, got it without. Add the latter.")
-    if recipe.data.tokenizer is not None:
-        raise ValueError("Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both.")
+    if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
+        raise ValueError(
+            "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To change the tokenizer, "
+            "set `init_vocabulary` to replace."
+        )
     for part in options.freeze or ():
         if part not in FROZEN_PARTS:
             raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")

@@ -1,27 +1,25 @@
-"""Start a run from another model: its architecture, weights and tokenizer, and the parts that stay as they are."""
+"""Start a run from another model: its architecture and weights, and its tokenizer or another one."""
 
 import copy
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.data.arguments import augmentations
+from vanilla_transformer.data.augmentation import add_augmentation_tokens
+from vanilla_transformer.data.prepare_data import Texts
+from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
+from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
+from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 from vanilla_transformer.inference.languages import has_languages, set_languages
 from vanilla_transformer.inference.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import DROPOUTS, Recipe, given_architecture
-
-# The parameters of each part that `freeze` may name, by expressions over their names.
-_FROZEN = {
-    "encoder": re.compile(r"model\.encoder\.(?!embed_)"),
-    "decoder": re.compile(r"model\.decoder\.(?!embed_)"),
-    "embeddings": re.compile(r".*\.embed_(tokens|positions)\."),
-}
-
+from .arguments import EXTEND, REPLACE, Recipe
+from .vocabulary import replace_vocabulary
 
 # A model to start from, and its tokenizer.
 InitialModel = tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]
@@ -45,13 +43,16 @@ def load_own_model(name: str | Path) -> InitialModel:
     return load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name)
 
 
-def load_initial_model(recipe: Recipe, checkpoint: Path | None, load_model: ModelLoader) -> InitialModel | None:
-    """Return the model that `init_from` names, or None.
+def load_initial_model(
+    recipe: Recipe, texts: Texts, checkpoint: Path | None, load_model: ModelLoader
+) -> InitialModel | None:
+    """Return the model that `init_from` names, with the vocabulary that the recipe wants, or None.
 
     A run resumes without that model, because its checkpoint has all of it, except with LoRA.
 
     Raises:
-        ValueError: a tokenizer of many languages does not know the recipe's, or the recipe names none.
+        ValueError: a tokenizer of many languages does not know the recipe's, or the recipe names none; or the
+            vocabulary cannot change as the recipe wants.
     """
     name, languages = recipe.fine_tuning.init_from, recipe.data.languages
     if name is None:
@@ -67,39 +68,20 @@ def load_initial_model(recipe: Recipe, checkpoint: Path | None, load_model: Mode
                 "such as eng_Latn for NLLB."
             )
         set_languages(model, tokenizer, languages["source_language"], languages["target_language"])
-    return model, tokenizer
+    changed = _create_tokenizer(recipe, texts, tokenizer, checkpoint)
+    if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
+        model = replace_vocabulary(model, tokenizer, changed)
+    return model, changed
 
 
-def prepare_initial_model(
-    initial: VanillaTransformerForConditionalGeneration, recipe: Recipe, max_source_length: int
-) -> VanillaTransformerForConditionalGeneration:
-    """Return a model with the same weights and the recipe's dropout.
-
-    Args:
-        max_source_length: The longest source of the training text, in tokens.
-
-    Raises:
-        ValueError: the recipe has another architecture; the text names the first key that differs.
-    """
-    for name, value in given_architecture(recipe).items():
-        found = getattr(initial.config, name, None)
-        if value != found:
-            raise ValueError(
-                f"`{name}` must be the value of the model that `init_from` names, {found!r}, got {value!r}. Leave it "
-                "out of the recipe."
-            )
-    config = copy.deepcopy(initial.config)
-    for name in DROPOUTS:
-        setattr(config, name, getattr(recipe.model, name))
-    config.max_source_length = max(max_source_length, config.max_source_length or 0)
-    model = type(initial)(config)
-    model.load_state_dict(initial.state_dict())
-    model.generation_config = copy.deepcopy(initial.generation_config)
-    return model
-
-
-def freeze(model: VanillaTransformerForConditionalGeneration, parts: Sequence[str]) -> None:
-    """Exclude parts of a model from training. Embeddings include an output projection that is tied to them."""
-    for name, parameter in model.named_parameters():
-        if any(_FROZEN[part].match(name) for part in parts):
-            parameter.requires_grad_(False)
+def _create_tokenizer(
+    recipe: Recipe, texts: Texts, tokenizer: PreTrainedTokenizerBase, checkpoint: Path | None
+) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the run, given the one of the model that it starts from."""
+    if checkpoint is not None or recipe.fine_tuning.init_vocabulary == REPLACE:
+        return load_or_train_tokenizer(texts, checkpoint)
+    changed = copy.deepcopy(tokenizer)
+    if recipe.fine_tuning.init_vocabulary == EXTEND:
+        changed = extend_tokenizer(tokenizer, texts.sentences(), recipe.data.vocab_size)
+    add_augmentation_tokens(changed, augmentations(texts.data))
+    return changed

@@ -19,8 +19,8 @@ from .averaging import load_weights
 from .checkpoint import load_model_weights
 from .compilation import check_compiler
 from .dropout import replace_dropout
+from .fine_tuning import freeze, prepare_initial_model
 from .fp8 import check_fp8
-from .initialization import freeze, prepare_initial_model
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
 

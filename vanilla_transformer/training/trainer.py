@@ -110,7 +110,7 @@ def prepare_run(
     limit_onednn_cache()
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data)
-    initial = load_initial_model(recipe, run.checkpoint, load_model)
+    initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed)
     alignments = load_alignments(texts, tokenizer)

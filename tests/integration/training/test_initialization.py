@@ -91,6 +91,20 @@ def test_train_resumes_from_another_model_bit_for_bit(corpus, ours, tmp_path, mo
     assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
 
 
+@pytest.mark.parametrize("vocabulary", ["extend", "replace"])
+def test_train_changes_the_vocabulary_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch, vocabulary):
+    changes = {"init_vocabulary": vocabulary, "vocab_size": 310, "ema_decay": 0.9}
+    straight = fine_tune(corpus, ours, tmp_path / "straight", **changes)
+    assert (
+        len(AutoTokenizer.from_pretrained(straight))
+        == len(weights(straight)["lm_head.weight"])
+        != len(weights(ours)["lm_head.weight"])
+    )
+    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours} | changes)
+    kill_at_step(parse_recipe(again), monkeypatch, 4)
+    assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
+
+
 def test_train_merges_adapters_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch):
     straight = fine_tune(corpus, ours, tmp_path / "straight", lora_rank=2, dropout=0.3)
     before, tuned = weights(ours), weights(straight)
@@ -146,6 +160,8 @@ def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
         ({"init_from": None, "freeze": "encoder"}, "`freeze` must be given with `init_from`"),
         ({"lora_rank": 0}, "`lora_rank` must be at least 1, got 0"),
         ({"lora_rank": 2, "ema_decay": 0.9}, "`lora_rank` must be given without ema_decay, got both"),
+        ({"init_from": None, "init_vocabulary": "extend"}, "`init_vocabulary` must be given with `init_from`"),
+        ({"init_vocabulary": "extend", "vocab_size": 280}, "`vocab_size` must be above the 300 entries to extend"),
         ({"forgetting_source": "a"}, "`forgetting_source` and `forgetting_target` must be given together"),
     ],
 )

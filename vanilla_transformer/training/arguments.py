@@ -438,6 +438,10 @@ def _check_fine_tuning(recipe: Recipe) -> None:
             raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
     if set(options.freeze or ()) == set(FROZEN_PARTS):
         raise ValueError("`freeze` must leave a part that is trained, got all of them.")
+    if recipe.data.augment and "embeddings" in (options.freeze or ()):
+        raise ValueError(
+            "`augment` adds tokens, so `freeze` must not name embeddings, got both. Leave one of them out."
+        )
     if options.lora_rank is not None:
         _check_lora(recipe)
 
@@ -448,7 +452,7 @@ def _check_lora(recipe: Recipe) -> None:
         raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
     others = [name for name in ("ema_decay", "fsdp", "compile") if getattr(options, name)]
     others += ["freeze"] if recipe.fine_tuning.freeze else []
-    others += ["train_alignments"] if recipe.data.train_alignments else []
+    others += [name for name in ("train_alignments", "augment") if getattr(recipe.data, name)]
     others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
     if others:
         raise ValueError(f"`lora_rank` must be given without {others[0]}, got both. Take one of them out.")

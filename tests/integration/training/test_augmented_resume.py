@@ -2,9 +2,13 @@
 
 from pathlib import Path
 
+import pytest
+
+from tests.tiny import TINY_SIZES, tiny_model, tiny_tokenizer
 from tests.tiny_runs import assert_same_run, flags, kill_at_step, no_scores
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, VanillaTransformerTokenizer
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -37,3 +41,23 @@ def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch):
     assert knows_inline_terms(tokenizer)
     model = VanillaTransformerForConditionalGeneration.from_pretrained(straight)
     assert model.config.vocab_size == len(tokenizer) == 300 + 11
+
+
+def test_train_adds_the_tokens_of_augmented_text_to_another_model(tmp_path, monkeypatch):
+    text = write_text(tmp_path)
+    start = save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "ours")
+    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": start, "max_steps": 5, "bpe_dropout": None}
+    straight = train(parse_recipe(flags(text, tmp_path / "straight", **RUN | tuning)), evaluate=no_scores)
+    again = flags(text, tmp_path / "again", **RUN | tuning)
+    kill_at_step(parse_recipe(again), monkeypatch, 3)
+    assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
+    tokenizer = VanillaTransformerTokenizer.from_pretrained(straight)
+    model = VanillaTransformerForConditionalGeneration.from_pretrained(straight)
+    assert knows_inline_terms(tokenizer) and model.config.vocab_size == len(tokenizer) == 300 + 11
+
+
+@pytest.mark.parametrize(("other", "value"), [("lora_rank", 2), ("freeze", "embeddings")])
+def test_parse_recipe_refuses_new_tokens_whose_embeddings_are_not_trained(tmp_path, other, value):
+    tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": "ours", other: value}
+    with pytest.raises(ValueError, match=f"`(augment|{other})`.* got both"):
+        parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment="{inline_terms: 0.1}"))

@@ -5,10 +5,10 @@ Compare the alignments of attention heads with statistical aligners, on the demo
     python -m benchmarks.bench_alignments runs/multi30k_en_de --source test.en --target test.de \
         --train_source train.en --train_target train.de
 
-The demo corpus has gold alignments, and the table shows the alignment error rate on its test set. A model's head is
-the first one of its `alignment_heads`, or else the best one on the gold alignments of the validation set. Other text
+The demo corpus has gold alignments, and the table shows the alignment error rate on its test set. A model's heads
+are its `alignment_heads`, or else the best ones on the gold alignments of the validation set. Other text
 has no gold alignments: there `agreement` with an aligner is the F1 score of the links, and models without
-`alignment_heads` are given the head that agrees most with the first one. The aligners are IBM model 2 of nltk, eflomal
+`alignment_heads` are given the heads that agree most with the first one. The aligners are IBM model 2 of nltk, eflomal
 if it is installed (`pip install eflomal`), and the lexical model of `train_alignments: agreement`, fitted to the
 training text and the test text.
 """
@@ -25,7 +25,7 @@ from vanilla_transformer.data.demo_corpus import SPLIT_SIZES, read_demo_alignmen
 from vanilla_transformer.data.lexical_alignments import align_lexically
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.data.word_alignments import GoldAlignment, grow_diagonally, parse_alignment
-from vanilla_transformer.evaluation.alignment_heads import align_given, rank_alignment_heads
+from vanilla_transformer.evaluation.alignment_heads import Heads, align_given, rank_alignment_heads
 from vanilla_transformer.evaluation.alignment_scores import AlignmentScores, score_alignments
 
 
@@ -65,12 +65,10 @@ def compare_on_demo_corpus(options: argparse.Namespace) -> list[str]:
         rows.append(_row(name, score_alignments(links, gold)))
     for folder in options.models:
         model, tokenizer = _load(folder)
-        head = (
-            _named_head(model)
-            or rank_alignment_heads(model, tokenizer, validation, [each.sure for each in known])[0][:2]
-        )
-        links = [found for (found,) in align_given(model, tokenizer, test, [head])]
-        rows.append(_row(f"{folder}: {_describe(model, head)}", score_alignments(links, gold)))
+        heads = _named_heads(model)
+        heads = heads or rank_alignment_heads(model, tokenizer, validation, [each.sure for each in known])[0].heads
+        links = [found for (found,) in align_given(model, tokenizer, test, [heads])]
+        rows.append(_row(f"{folder}: {_describe(model, heads)}", score_alignments(links, gold)))
     return rows
 
 
@@ -88,9 +86,10 @@ def compare_on_text(options: argparse.Namespace) -> list[str]:
     rows += [_agreements(name, links, aligned) for name, links in aligned.items()]
     for folder in options.models:
         model, tokenizer = _load(folder)
-        head = _named_head(model) or rank_alignment_heads(model, tokenizer, test, next(iter(aligned.values())))[0][:2]
-        links = [found for (found,) in align_given(model, tokenizer, test, [head])]
-        rows.append(_agreements(f"{folder}: {_describe(model, head)}", links, aligned))
+        first = next(iter(aligned.values()))
+        heads = _named_heads(model) or rank_alignment_heads(model, tokenizer, test, first)[0].heads
+        links = [found for (found,) in align_given(model, tokenizer, test, [heads])]
+        rows.append(_agreements(f"{folder}: {_describe(model, heads)}", links, aligned))
     return rows
 
 
@@ -131,14 +130,13 @@ def _load(folder: str) -> tuple[Any, Any]:
     return load_pretrained(AutoModelForSeq2SeqLM, folder), load_tokenizer(folder)
 
 
-def _named_head(model: Any) -> tuple[int, int] | None:
-    """Return the first head in `alignment_heads` of the configuration, if it names any."""
-    heads = getattr(model.config, "alignment_heads", None)
-    return tuple(heads[0]) if heads else None
+def _named_heads(model: Any) -> Heads:
+    return [tuple(head) for head in getattr(model.config, "alignment_heads", None) or []]
 
 
-def _describe(model: Any, head: tuple[int, int]) -> str:
-    return f"{'the' if _named_head(model) else 'best'} head (layer {head[0]}, head {head[1]})"
+def _describe(model: Any, heads: Heads) -> str:
+    names = ", ".join(f"{layer}-{head}" for layer, head in heads)
+    return f"{'the' if _named_heads(model) else 'best'} heads (layer and head {names})"
 
 
 def _row(name: str, scores: AlignmentScores) -> str:

@@ -40,8 +40,9 @@ def main(arguments: Sequence[str]) -> None:
     expected = None if options.alignments is None else read_alignments(options.alignments, pairs)
     model = load_pretrained(AutoModelForSeq2SeqLM, folder)
     best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
-    store_alignment_heads(folder, [(best.layer, best.head)])
+    store_alignment_heads(folder, best.heads)
     against = "the given alignments" if options.alignments else "a lexical model"
     for each in (best, *others[:4]):
-        print(f"layer {each.layer}, head {each.head}: alignment error rate {each.error:.1%} against {against}")
-    print(f"{folder}/config.json has `alignment_heads` [[{best.layer}, {best.head}]].")
+        names = ", ".join(f"{layer}-{head}" for layer, head in each.heads)
+        print(f"layer and head {names}: alignment error rate {each.error:.1%} against {against}")
+    print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")

@@ -36,7 +36,10 @@ def test_bench_alignments_prints_error_rates_on_the_demo_corpus(folders, capsys)
     assert header == ["aligner", "AER", "precision", "recall"]
     names, rates = [row[0] for row in rows], [float(row[1].rstrip("%")) for row in rows]
     assert names[:3] == ALIGNERS
-    assert names[3].startswith(f"{folders[0]}: best head") and names[4] == f"{folders[1]}: the head (layer 1, head 0)"
+    assert (
+        names[3].startswith(f"{folders[0]}: best heads")
+        and names[4] == f"{folders[1]}: the heads (layer and head 1-0)"
+    )
     assert max(rates[:3]) < 50 < rates[3]  # the models are not trained
 
 
@@ -47,7 +50,7 @@ def test_bench_alignments_prints_agreement_on_a_text(folders, tmp_path, capsys):
     main([*folders, *text, *more, "--iterations", "2"])
     header, _, *rows = table(capsys.readouterr().out)
     assert header == ["aligner", *(f"agreement with {name}" for name in ALIGNERS)]
-    assert [row[0] for row in rows] == [*ALIGNERS, rows[3][0], f"{folders[1]}: the head (layer 1, head 0)"]
+    assert [row[0] for row in rows] == [*ALIGNERS, rows[3][0], f"{folders[1]}: the heads (layer and head 1-0)"]
     assert all(0 <= float(cell.rstrip("%")) < 60 for row in rows[3:] for cell in row[1:])
     for place, row in enumerate(rows[:3]):  # each aligner agrees with itself
         assert row[place + 1] == "100.0%" and all(float(cell.rstrip("%")) > 40 for cell in row[1:])

@@ -19,14 +19,18 @@ PAIRS = [
 HEADS = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_rank_alignment_heads_finds_the_head_that_gave_the_alignments(tiny_tokenizer):
+CHOICES = [*([head] for head in HEADS), HEADS[:2], HEADS[2:]]
+
+
+def test_rank_alignment_heads_finds_the_heads_that_gave_the_alignments(tiny_tokenizer):
     model = tiny_model(decoder_layers=2)
-    rows = [*align_given(model, tiny_tokenizer, PAIRS, HEADS)]
-    for place, head in enumerate(HEADS):
+    rows = [*align_given(model, tiny_tokenizer, PAIRS, CHOICES)]
+    assert rows[0][4] not in rows[0][:2]  # two heads together align in another way
+    for place, heads in enumerate(CHOICES):
         best, *others = rank_alignment_heads(model, tiny_tokenizer, PAIRS, [row[place] for row in rows])
-        assert (best.layer, best.head, best.error) == (*head, 0.0)
+        assert (best.heads, best.error) == (heads, 0.0)
         assert [each.error for each in others] == sorted(each.error for each in others) and others[0].error > 0
-        assert len(others) == 3
+        assert len(others) == 5
 
 
 def test_choose_alignment_head_stores_the_best_head(tiny_tokenizer, tmp_path, capsys):
@@ -34,12 +38,12 @@ def test_choose_alignment_head_stores_the_best_head(tiny_tokenizer, tmp_path, ca
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "model")
     (tmp_path / "en").write_text("".join(f"{pair.source}\n" for pair in PAIRS))
     (tmp_path / "de").write_text("".join(f"{pair.target}\n" for pair in PAIRS))
-    rows = align_given(model, tiny_tokenizer, PAIRS, [(1, 0)])
+    rows = align_given(model, tiny_tokenizer, PAIRS, [[(1, 0)]])
     lines = (" ".join(f"{here}-{there}" for here, there in links) + "\n" for (links,) in rows)
     (tmp_path / "align").write_text("".join(lines))
     files = ["--source", str(tmp_path / "en"), "--target", str(tmp_path / "de")]
     assert main(["choose-alignment-head", str(folder), *files, "--alignments", str(tmp_path / "align")]) == 0
-    assert "layer 1, head 0: alignment error rate 0.0% against the given" in capsys.readouterr().out
+    assert "layer and head 1-0: alignment error rate 0.0% against the given" in capsys.readouterr().out
     config = VanillaTransformerConfig.from_pretrained(folder)
     assert config.alignment_heads == [[1, 0]] and config.d_model == model.config.d_model
     assert main(["choose-alignment-head", str(folder), *files]) == 0
@@ -61,8 +65,8 @@ def test_choose_alignment_head_needs_a_folder(tmp_path, capsys):
 
 def test_align_given_follows_the_model_on_a_single_pair(tiny_tokenizer):
     torch.manual_seed(0)
-    together = [*align_given(tiny_model(), tiny_tokenizer, PAIRS, [(0, 1)])]
-    alone = [row for pair in PAIRS for row in align_given(tiny_model(), tiny_tokenizer, [pair], [(0, 1)])]
+    together = [*align_given(tiny_model(), tiny_tokenizer, PAIRS, [[(0, 1)]])]
+    alone = [row for pair in PAIRS for row in align_given(tiny_model(), tiny_tokenizer, [pair], [[(0, 1)]])]
     assert together == alone
 
 

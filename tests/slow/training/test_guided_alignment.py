@@ -27,7 +27,7 @@ def test_train_with_alignments_lets_a_head_align_words(corpus, alignments, tmp_p
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(run), load_tokenizer(run)
     assert model.config.alignment_heads == [[1, 0]]
     pairs = read_text_files(corpus / "validation.a", corpus / "validation.b")
-    found = [row[0] for row in align_given(model.eval(), tokenizer, pairs, [(1, 0)])]
+    found = [row[0] for row in align_given(model.eval(), tokenizer, pairs, [[(1, 0)]])]
     expected = [{(place, place) for place in range(len(pair.source.split()))} for pair in pairs]
     gold = [GoldAlignment(links, links) for links in expected]
     assert score_alignments(found, gold).error_rate < 0.1

@@ -22,6 +22,7 @@ COMMANDS = {
     "score": "compute the log-probability of given translations",
     "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
     "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
+    "tune-reranking": "choose the weights of reranking by a reverse model",
     "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     "calibrate": "calibrate the confidence and the warnings of a model on validation text",
     "evaluate-alignments": "compute the alignment error rate of a file of alignments",

@@ -79,6 +79,14 @@ class RerankOptions:
         return {**options, "num_return_sequences": beams, "return_scores": True, "return_tokens": True}
 
 
+class Candidate(NamedTuple):
+    """A translation to rerank: its text, its log-probability, and its number of tokens, EOS included."""
+
+    text: str
+    log_probability: float
+    length: int
+
+
 class Features(NamedTuple):
     """What the score of a candidate is computed from."""
 
@@ -108,8 +116,8 @@ class Reranker:
         """
         return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
 
-    def features(self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]]) -> list[list[Features]]:
-        """Return the features of the candidates of each sentence, which have their tokens."""
+    def features(self, sentences: Sequence[str], candidates: Sequence[Sequence[Candidate]]) -> list[list[Features]]:
+        """Return the features of the candidates of each sentence."""
         pairs = [(each.text, sentence) for sentence, some in zip(sentences, candidates, strict=True) for each in some]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text
         texts, sources = [text for text, _ in different], [source for _, source in different]
@@ -117,16 +125,22 @@ class Reranker:
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
         return [
-            [Features(each.log_probability, float(reverse[each.text, sentence]), len(each.tokens)) for each in some]
+            [Features(each.log_probability, float(reverse[each.text, sentence]), each.length) for each in some]
             for sentence, some in zip(sentences, candidates, strict=True)
         ]
 
     def rerank(
         self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], weights: tuple[float, float]
     ) -> list[list[Translation]]:
-        """Return the candidates of each sentence with their new scores, best first; of a tie, in the given order."""
+        """Return the candidates of each sentence, which have their tokens, with their new scores, best first.
+
+        Candidates with equal scores stay in the given order.
+        """
         ranked = []
-        for some, features in zip(candidates, self.features(sentences, candidates), strict=True):
+        plain = [
+            [Candidate(each.text, each.log_probability, len(each.tokens)) for each in some] for some in candidates
+        ]
+        for some, features in zip(candidates, self.features(sentences, plain), strict=True):
             scores = np.array([combine(each, weights) for each in features])
             order = np.argsort(-scores, kind="stable")
             ranked.append([some[place]._replace(score=float(scores[place])) for place in order])
@@ -139,4 +153,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
 
 
-__all__ = ["Features", "RerankOptions", "Reranker", "combine"]
+__all__ = ["Candidate", "Features", "RerankOptions", "Reranker", "combine"]

@@ -13,7 +13,7 @@ def arguments(tiny_tokenizer, tmp_path):
     folders = [str(save_model_folder(tiny_model(seed), tiny_tokenizer, tmp_path / str(seed))) for seed in (0, 1)]
     (tmp_path / "text").write_text("\n".join(TINY_SENTENCES) + "\n")
     files = ["--source", str(tmp_path / "text"), "--target", str(tmp_path / "text"), "--keep", str(tmp_path / "kept")]
-    return [*folders, *files, "--mbr_samples", "2", "--resamples", "3"]
+    return [*folders, *files, "--mbr_samples", "2", "--resamples", "3", "--rerank_reverse", folders[1]]
 
 
 def rows(printed):
@@ -29,9 +29,11 @@ def test_bench_searches_quality_has_a_row_for_each_search(arguments, tmp_path, c
         "1: beam search",
         "ensemble: beam search",
         "0: MBR, 2 samples",
+        "0: reranked",
     ]
     assert found[2][3].startswith("BLEU ") and " over the mean " in found[2][3]
-    assert found[3][3].startswith("chrF ") and all(0 <= float(row[4]) <= 1 for row in found[2:])
+    assert found[3][3].startswith("chrF ") and found[4][3].startswith("BLEU ")
+    assert all(0 <= float(row[4]) <= 1 for row in found[2:])
     (tmp_path / "kept" / "beam-1.txt").write_text("\n".join(TINY_SENTENCES) + "\n")  # a kept text is not made again
     main(arguments)
     assert float(rows(capsys.readouterr().out)[2][1]) == 100.0

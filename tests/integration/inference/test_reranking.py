@@ -114,3 +114,16 @@ def test_translate_command_reranks(folders, capsys):
     assert lines == [f"{each['score']:.4f}\t{each['translation_text']}" for each in expected]
     assert main([*arguments, "--rerank_reverse_weight", "2"]) == 2
     assert "`rerank_reverse_weight` needs `rerank_reverse`, a model of the other direction." in capsys.readouterr().err
+
+
+def test_tune_reranking_command_prints_flags_of_translate(folders, tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_text("\n".join(TINY_SENTENCES) + "\n")
+    files = ["--source", str(path), "--target", str(path), "--rerank_reverse", str(folders["reverse"])]
+    assert main(["tune-reranking", str(folders["forward"]), *files, "--num_beams", "3"]) == 0
+    first, flags = capsys.readouterr().out.splitlines()
+    assert first.startswith("BLEU ") and first.endswith(" in the order of beam search, with:")
+    reverse = ["--rerank_reverse", str(folders["reverse"])]
+    assert main(["translate", str(folders["forward"]), "A man.", "--num_beams", "3", *reverse, *flags.split()]) == 0
+    assert main(["tune-reranking", str(folders["forward"]), *files, "--num_beams", "1"]) == 2
+    assert "`num_beams` must be 2 or more, the candidates to choose from, got 1." in capsys.readouterr().err

@@ -1,0 +1,34 @@
+"""Choose the weights of reranking by a reverse model on a validation text."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .arguments import parse, require_one_model
+
+
+@dataclass
+class TuneRerankingArguments:
+    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Reference translations, one per line."})
+    rerank_reverse: str = field(metadata={"help": "Model of the other direction."})
+    num_beams: int = field(default=8, metadata={"help": "Beam size, and candidates of each sentence."})
+
+
+def main(arguments: Sequence[str]) -> None:
+    usage = "tune-reranking MODEL --rerank_reverse MODEL --source FILE --target FILE [--flags]"
+    words, options = parse(TuneRerankingArguments, arguments, usage)
+    name = require_one_model(words)
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.evaluation.rerank_tuning import tune_reranking
+    from vanilla_transformer.inference.loading import load_pipeline
+    from vanilla_transformer.inference.reranking import Reranker
+
+    pairs = read_text_files(options.source, options.target)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    translate = load_pipeline(name)
+    reranker = Reranker.load(options.rerank_reverse, translate.model.device)
+    found = tune_reranking(translate, reranker, sources, references, options.num_beams)
+    print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
+    print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")

@@ -191,11 +191,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
     def _search(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
-        options, phrases = split_phrases(options)
+        options, given = split_phrases(options)
         terms, options = split_options(TermOptions, options)
         annotated = terms.annotate(sentences, self.tokenizer)
-        phrases = terms.constrain(sentences, phrases, self.tokenizer)
-        required_by = returned.requested() or ("seed" if seeds else "constraints" if phrases else None)
+        phrases = terms.constrain(sentences, given, self.tokenizer)
+        needed = {"seed": seeds, "constraints": given, "glossary": phrases}
+        required_by = returned.requested() or next((name for name, value in needed.items() if value), None)
         room, model = room_for_phrases(phrases), self.model
         if self._ensemble is not None:
             model, required_by = self._ensemble, required_by or "ensemble"

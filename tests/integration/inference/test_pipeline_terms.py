@@ -93,6 +93,8 @@ def test_pipeline_refuses_a_glossary_that_it_cannot_use(translate):
         ({"term_mode": "soft"}, "^`term_mode` must be given with a `glossary`, got 'soft' without one"),
         ({"glossary": {"man": "<trans>"}}, "must be plain text, but '<trans>' has the mark <trans>"),
         ({"glossary": 3}, "^`glossary` must be a path"),
+        ({"glossary": TERMS, "term_mode": "exact", "repetition_penalty": 2.0}, "^With `glossary`, greedy and beam"),
+        ({"glossary": TERMS, "term_mode": "hard", "do_sample": True, "num_beams": 1}, "need beam search"),
     ]:
         with pytest.raises(ValueError, match=message):
             translate(TEXTS, **options)

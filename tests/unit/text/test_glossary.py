@@ -1,6 +1,11 @@
 """Glossaries are read from TSV and TBX, mistakes are named in one line, and terms are found in texts."""
 
+import tempfile
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from vanilla_transformer.text.glossary import Glossary, as_glossary, read_glossary
 
@@ -123,3 +128,22 @@ def test_as_glossary_takes_pairs_and_mappings():
     for wrong in (3, [("dog",)], [("dog", 3)], {"dog": None}, {}, [["dog", "Hund"], ["Dog", "x"], ["dog", "Köter"]]):
         with pytest.raises(ValueError, match="^[^\n]*$"):
             as_glossary(wrong)
+
+
+@given(
+    content=st.binary(max_size=80)
+    | st.text(alphabet='a\t\n\r\0\u2028<>/"é', max_size=40).map(str.encode)
+    # a piece of TBX, cut or with other characters in it
+    | st.builds(
+        lambda cut, text: (TBX_2[:cut] + text + TBX_2[cut:]).encode(), st.integers(0, 800), st.text(max_size=3)
+    )
+    | st.builds(lambda cut: TBX_3[:cut].encode(), st.integers(0, 500)),
+    name=st.sampled_from(["a.tsv", "a.tbx"]),
+)
+def test_read_glossary_raises_mistakes_of_one_line_only(content, name):
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(Path(folder), name, content)
+        try:
+            assert len(read_glossary(path, "en", "de"))
+        except ValueError as error:
+            assert str(error) and "\n" not in str(error)

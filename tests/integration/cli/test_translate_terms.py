@@ -40,7 +40,7 @@ def test_translate_reads_a_glossary(folder, capsys):
     assert capsys.readouterr().out != expected  # MAN is another term
 
 
-def test_translate_resumes_files_with_the_same_glossary_only(folder, capsys):
+def test_translate_writes_files_with_a_glossary(folder, capsys):
     expected = ["--input", "{folder}/plain.txt", "--output", "{folder}/out.txt", "--glossary", "{folder}/terms.tsv"]
     assert translate(folder, *expected) == 0
     first = (folder / "out.txt").read_text()

@@ -6,13 +6,13 @@ both directions.
 Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each word of its source.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+import regex
 
 from .readers import SentencePair
 from .word_alignments import WordPair, grow_diagonally
@@ -22,7 +22,7 @@ _ITERATIONS = 5  # of model 1, and then with the prior
 _TENSION = 2.0  # of the prior: weak, since few pairs suffice to choose a head, and other languages have other orders
 _NO_WORD_PROBABILITY = 0.08  # as in fast_align
 _PAIRS_PER_CHUNK = 1_000
-_EDGES = re.compile(r"^\W+|\W+$")
+_EDGES = regex.compile(r"^[\p{P}\p{S}]+|[\p{P}\p{S}]+$")
 
 Sentence = np.ndarray  # numbers of words, from 1; 0 is no word
 

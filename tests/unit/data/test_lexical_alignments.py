@@ -78,6 +78,14 @@ def test_align_lexically_aligns_text_that_it_is_not_fitted_to(monkeypatch):
     assert align_lexically(pairs) == [{(0, 2), (1, 1), (2, 0)}] * 60 + [{(1, 0), (2, 2)}]
 
 
+def test_align_lexically_keeps_marks_at_the_end_of_words():
+    pairs = [
+        SentencePair("«नदी» नद।", "male, river"),
+        *[SentencePair("नद", "male"), SentencePair("नदी?", "river")] * 5,
+    ]
+    assert align_lexically(pairs)[0] == {(0, 1), (1, 0)}
+
+
 def test_align_lexically_accepts_blank_text():
     assert align_lexically([]) == []
     assert align_lexically([SentencePair("", ""), SentencePair("a", ""), SentencePair("", "b")]) == [set()] * 3

@@ -17,6 +17,17 @@ class SearchArguments:
         default=None,
         metadata={"help": "Exponent of the length by which beam search divides log-probabilities; more is longer."},
     )
+    num_beam_groups: int | None = field(
+        default=None, metadata={"help": "Groups of beams whose hypotheses differ; it divides --num_beams."}
+    )
+    diversity_penalty: float | None = field(
+        default=None,
+        metadata={"help": "With --num_beam_groups: subtracted from a token's score for each earlier beam with it."},
+    )
+    coverage_penalty: float | None = field(
+        default=None,
+        metadata={"help": "Weight of the penalty for translations that attend too little to some source token."},
+    )
     do_sample: bool = field(default=False, metadata={"help": "Sample, by default with one beam."})
     temperature: float | None = field(default=None, metadata={"help": "Divisor of the logits in sampling."})
     top_k: int | None = field(

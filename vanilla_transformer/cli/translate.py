@@ -13,6 +13,7 @@ from .line_reader import Source, file_blocks, file_source, given_source, is_inte
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
 from .partial_output import PartialOutput, hash_model
+from .prefix_arguments import PrefixArguments, check_prefixes, prefix_settings, read_prefixes
 from .search_arguments import SearchArguments, check_search, search_settings
 from .term_arguments import TermArguments, term_settings
 from .translate_document import DocumentArguments, translate_document
@@ -57,7 +58,13 @@ class TextArguments:
 
 @dataclass
 class TranslateArguments(
-    ModelArguments, SearchArguments, ConstraintArguments, TermArguments, DocumentArguments, TextArguments
+    ModelArguments,
+    SearchArguments,
+    PrefixArguments,
+    ConstraintArguments,
+    TermArguments,
+    DocumentArguments,
+    TextArguments,
 ):
     """Flags of `translate`."""
 
@@ -106,10 +113,13 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
     several = several or options.samples or options.seed is not None
+    if options.alternatives is not None and several:
+        raise ValueError("With --alternatives there is one search for each. Leave out the number of translations.")
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
     check_constraints(options, options.format)
+    check_prefixes(options, options.format)
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
     if options.resume and options.samples:
@@ -136,7 +146,7 @@ def _check_output(output: Path, options: TranslateArguments) -> None:
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
     count = options.num_return_sequences if options.n_best is None else options.n_best
-    settings = search_settings(options) | term_settings(options, options.source_language)
+    settings = search_settings(options) | prefix_settings(options) | term_settings(options, options.source_language)
     settings |= {} if count is None else {"num_return_sequences": count}
     if options.split_sentences and options.format == "text":
         names = ("split_sentences", "sentence_splitter", "source_language")
@@ -192,6 +202,8 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
     names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints"]
     names += ["ensemble_weights"]
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
+    if options.target_prefixes is not None:
+        chosen["target_prefixes"] = hash_file(Path(options.target_prefixes))
     if options.glossary is not None:
         kinds = options.glossary_casefold, options.source_language, options.target_language
         chosen["glossary"] = [hash_file(Path(options.glossary)), *kinds]
@@ -205,7 +217,8 @@ def _translate(
     """Yield the number of sentences of each block and the text to write for them."""
     from vanilla_transformer.inference.engine.samples import share_seed
 
-    settings = share_seed(settings)
+    settings, prefixes = share_seed(settings), read_prefixes(options, source.total, done)
+    settings |= {} if prefixes is None else {"target_prefix": prefixes}
     with open_bar(source.total, done, hidden=options.quiet) as bar:
         for block in source.blocks:
             progress = BlockProgress(bar, len(block))
@@ -222,6 +235,8 @@ def _converse(translate: Any, options: TranslateArguments, settings: dict[str, A
 
     shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
     settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})
+    prefixes = read_prefixes(options, None)
+    settings |= {} if prefixes is None else {"target_prefix": prefixes}
     prompted = sys.stdout.isatty() and not options.quiet
     if prompted:
         print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)

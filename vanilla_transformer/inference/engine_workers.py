@@ -89,12 +89,15 @@ class WorkerPipeline(TranslationPipeline):
         _, options = split_options(SentenceOptions, options)
         options, seeds = split_seeds(options, sentences)
         options, phrases = split_phrases(options)
+        prefixes = options.get("target_prefix")
         try:
             for chunk in _split(order, self.workers):
                 if seeds is not None:
                     options = options | {"seed": [seeds[index] for index in chunk]}
                 if phrases is not None:
                     options = options | {"constraints": [phrases[index] for index in chunk]}
+                if prefixes is not None:
+                    options = options | {"target_prefix": [prefixes[index] for index in chunk]}
                 futures[self._submit([sentences[index] for index in chunk], batch_size, options)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)

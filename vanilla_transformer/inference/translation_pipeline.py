@@ -1,6 +1,6 @@
 """The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
 
-from collections.abc import Callable, Iterable, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from .engine.samples import share_seed, split_seeds
 from .ensembles import load_ensemble
 from .minimum_bayes_risk import RiskOptions, choose
 from .parallel_batches import map_batches
+from .prefixes import TextPrefixes, check_alternatives, next_tokens, split_prefixes
 from .progress import follow_progress
 from .reranking import Reranker, RerankOptions
 from .search.lexical_constraints import Phrases
@@ -64,6 +65,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
     be one line, or one sentence if lines are split. An [`Engine`] decodes these calls by beam search.
 
     A call with a `glossary` translates its terms as it says, softly or by constraints; see [`TermOptions`].
+
+    A call with a `target_prefix` returns translations that begin with it or, with a `prefix_bias`, that prefer to. A
+    list has the prefix of each text. `alternatives=5` returns a translation for each of the 5 most likely tokens after
+    the prefix, most likely first. `num_beam_groups` with `diversity_penalty`, and `coverage_penalty`, change beam
+    search; see [`SearchOptions`] and [`CoveragePenalty`]. An [`Engine`] decodes these calls, too.
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
@@ -138,7 +144,22 @@ class TranslationPipeline(CarriedTranslationPipeline):
             count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
             wanted = TextConstraints(ConstraintOptions(*given), self.tokenizer, count)
             shared |= {"constraints": wanted, "force_words_ids": None}
+        shared |= self._prefix_options(inputs, kwargs, defaults)
         return super().__call__(inputs, *args, **kwargs | shared)
+
+    def _prefix_options(self, inputs: Any, *levels: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options of a request for its target prefixes and alternatives, checked."""
+        prefix, alternatives = (closest(levels, name) for name in ("target_prefix", "alternatives"))
+        shared: dict[str, Any] = {}
+        if alternatives is not None:
+            prefix = "" if prefix is None else prefix
+            shared["num_return_sequences"] = check_alternatives(alternatives, {**levels[1], **levels[0]})
+            if self._reranker is not None or self._ensemble is not None:
+                raise ValueError("`alternatives` are of one model without reranking. Leave the other models out.")
+        if prefix is not None:
+            count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
+            shared["target_prefix"] = TextPrefixes(prefix, self.tokenizer, count)
+        return shared
 
     def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
         splitter = split_options(SentenceOptions, options)[0].splitter()
@@ -173,7 +194,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Decode with soft terms, and again with exact ones where a translation lacks one."""
         options, seeds = split_seeds(options, sentences)
         options, phrases = split_phrases(options)
-        columns = {name: each for name, each in (("seed", seeds), ("constraints", phrases)) if each is not None}
+        every = ("seed", seeds), ("constraints", phrases), ("target_prefix", options.get("target_prefix"))
+        columns = {name: each for name, each in every if each is not None}
 
         def search(mode: str, numbers: Sequence[int], report: Callable) -> list[list[Any]]:
             own = {name: [column[number] for number in numbers] for name, column in columns.items()}
@@ -192,20 +214,32 @@ class TranslationPipeline(CarriedTranslationPipeline):
         returned, options = split_options(ReturnOptions, options)
         options, seeds = split_seeds(options, sentences)
         options, given = split_phrases(options)
+        options, prefixes, alternatives = split_prefixes(options)
         terms, options = split_options(TermOptions, options)
         annotated = terms.annotate(sentences, self.tokenizer)
         phrases = terms.constrain(sentences, given, self.tokenizer)
-        needed = {"seed": seeds, "constraints": given, "glossary": phrases}
+        needed = {"seed": seeds, "constraints": given, "glossary": phrases, "target_prefix": prefixes}
         required_by = returned.requested() or next((name for name, value in needed.items() if value), None)
         room, model = room_for_phrases(phrases), self.model
         if self._ensemble is not None:
             model, required_by = self._ensemble, required_by or "ensemble"
         alignments = returned.need_alignments(self.model.config)
-        engine = self._engines.find(model, options, required_by, alignments, room)
+        engine = self._engines.find(model, options, required_by, alignments, room, prefixes is not None)
         if engine is None:
             return super()._generate([each.text for each in annotated], batch_size, options, report)
         count = self._num_return_sequences(options)
-        return self._generate_by(engine, annotated, count, seeds, phrases, returned, report)
+        decode = partial(self._generate_by, engine, returned=returned, report=report)
+        if alternatives is None or not sentences:
+            return decode(annotated, count, seeds, phrases, prefixes)
+        assert prefixes is not None
+        texts = self._encode([each.text for each in annotated])
+        special = [token for token in self.tokenizer.all_special_ids if token not in engine.options.eos_token_ids]
+        tokens = next_tokens(self.model, texts, prefixes, alternatives, special)
+        longer = [[*prefix, token] for prefix, some in zip(prefixes, tokens, strict=True) for token in some]
+        annotated = [each for each in annotated for _ in range(alternatives)]
+        phrases = None if phrases is None else [each for each in phrases for _ in range(alternatives)]
+        found = [best for (best,) in decode(annotated, 1, None, phrases, longer)]
+        return [found[start : start + alternatives] for start in range(0, len(found), alternatives)]
 
     def _decode_by_risk(
         self, risk: RiskOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
@@ -241,6 +275,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         count: int,
         seeds: Sequence[int] | None,
         phrases: Sequence[Phrases] | None,
+        prefixes: Sequence[Sequence[int]] | None,
         returned: ReturnOptions,
         report: Callable,
     ) -> list[list[Any]]:
@@ -253,7 +288,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         sources = (encoded[index] for index in order)
         ordered = None if seeds is None else [seeds[index] for index in order]
         wanted = None if phrases is None else [phrases[index] for index in order]
-        for position, hypotheses in engine.translate_stream(sources, count, ordered, wanted):
+        begun = None if prefixes is None else [prefixes[index] for index in order]
+        for position, hypotheses in engine.translate_stream(sources, count, ordered, wanted, begun):
             found[order[position]] = hypotheses
             report(1)
         flat = [hypothesis for index in range(len(sentences)) for hypothesis in found[index]]
@@ -291,6 +327,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if constraints is not None:
             segments = [len(each) for each in self._split(texts, options)]
             options = options | {"constraints": constraints.of_segments(segments)}
+        prefixes = options.get("target_prefix")
+        if prefixes is not None:
+            segments = [len(each) for each in self._split(texts, options)]
+            if options.get("alternatives") is not None and max(segments, default=0) > 1:
+                raise ValueError(f"A text with alternatives must be one line or sentence, got one of {max(segments)}.")
+            options = options | {"target_prefix": prefixes.of_segments(segments)}
         answers = super()._translate(batch_size, progress_bar, options, texts)
         if split_options(ReturnOptions, options)[0].return_alignments:
             for text, answer in zip(texts, answers, strict=True):

@@ -33,6 +33,8 @@ _SLOTS = {"greedy": 64, "beams": 32}
 _FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")
 _USUAL_TOP_K = 50  # of `generate()`
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
+# Options of which `generate()` knows nothing.
+_ENGINE_OPTIONS = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 _SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens", "eos_token_id")
 
 
@@ -71,26 +73,29 @@ class EnginePool:
         required_by: str | None = None,
         alignments: bool = False,
         constraint_tokens: int = 0,
+        prefixed: bool = False,
     ) -> Engine | None:
         """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
             options: Keyword arguments of the request, as for `generate()`.
             required_by: The name of an option that only an engine follows, if there is one.
-            alignments, constraint_tokens: See [`Engine`].
+            alignments, constraint_tokens, prefixed: See [`Engine`].
 
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
-        return self.find_for(model, _levels(model, options), required_by, alignments, constraint_tokens)
+        levels = _levels(model, options)
+        required_by = required_by or next((name for name in _ENGINE_OPTIONS if _asks_for(levels, name)), None)
+        own = {"alignments": alignments, "constraint_tokens": constraint_tokens, "prefixed": prefixed}
+        return self.find_for(model, levels, required_by, **own)
 
     def find_for(
         self,
         model: Any,
         levels: Sequence[Mapping[str, Any]],
         required_by: str | None = None,
-        alignments: bool = False,
-        constraint_tokens: int = 0,
+        **own: Any,
     ) -> Engine | None:
         """Return what [`find`] returns, given the options of each level, closest to the call first."""
         is_required = self.precision is not None or required_by is not None
@@ -101,7 +106,6 @@ class EnginePool:
         precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
             with self._lock:
-                own = {"alignments": alignments, "constraint_tokens": constraint_tokens}
                 return self._find(model, precision, resolved | own, is_required)
         if required_by is not None:
             problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
@@ -157,7 +161,7 @@ def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapp
     unknown = [name for name in levels[0] if not _is_option(model, name)]
     samples = resolved["do_sample"]
     followed, search = (SAMPLING_OPTIONS, "sampling") if samples else (PLAIN_OPTIONS, "greedy and beam search")
-    others = sorted({*unfollowed_options(levels, followed), *unknown})
+    others = sorted({*unfollowed_options(levels, followed | {*_ENGINE_OPTIONS}), *unknown})
     if others:
         return f"{search} must do without {', '.join(f'`{name}`' for name in others)}."
     if samples and resolved["num_beams"] != 1:
@@ -183,6 +187,7 @@ def engine_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "num_beams": closest(levels, "num_beams") or 1,
         "decoder_start_token_id": closest(levels, "bos_token_id") if start is None else start,
         **{name: closest(levels, name) for name in _SEARCH_OPTIONS},
+        **{name: closest(levels, name) for name in _ENGINE_OPTIONS if _asks_for(levels, name)},
         **_sampling_options(levels),
     }
 
@@ -203,7 +208,14 @@ def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _is_option(model: Any, name: str) -> bool:
-    return hasattr(model.generation_config, name) or name in getattr(model, "paper_parameters", ())
+    known = (*_ENGINE_OPTIONS, *getattr(model, "paper_parameters", ()))
+    return hasattr(model.generation_config, name) or name in known
+
+
+def _asks_for(levels: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Tell whether an option is given in the call, or changes the search."""
+    value = closest(levels, name)
+    return levels[0].get(name) is not None or value not in (None, 0, 1 if name == "num_beam_groups" else 0)
 
 
 def usual_slots(beams: int) -> int:

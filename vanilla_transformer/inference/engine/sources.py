@@ -6,7 +6,7 @@ from typing import Any
 from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters
-from vanilla_transformer.inference.search.lexical_constraints import Phrases, check_phrases
+from vanilla_transformer.inference.search.lexical_constraints import ConstraintError, Phrases, check_phrases
 
 from .phrase_constraints import PhraseConstraints
 from .search_options import SearchOptions
@@ -65,14 +65,17 @@ class SourceRules:
             ValueError: No hypothesis does so.
         """
         limit = self.limit(len(self.seen(source)))
-        check_phrases(phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
-        wrong = [token for token in prefix if token not in self._target_tokens]
-        if wrong:
-            rule = "token ids of the vocabulary besides EOS"
-            raise ValueError(f"A target prefix must have {rule}, got {wrong[0]} for source {position}.")
-        if len(prefix) >= limit:
+        last = {*prefix[-1:]} & {*self._eos}  # with which a target may be complete
+        wrong = [token for token in prefix if token not in self._target_tokens and token not in last]
+        if wrong or len(last & {*prefix[:-1]}):
+            rule = "token ids of the vocabulary, and EOS only at its end"
+            raise ConstraintError(f"A target prefix must have {rule}, got {[*prefix]} for source {position}.")
+        if len(prefix) - len(last) >= limit:
             found = f"{len(prefix)} tokens for source {position}"
-            raise ValueError(f"A target prefix must be shorter than the {limit} tokens of the limit, got {found}.")
+            raise ConstraintError(
+                f"A target prefix must be shorter than the {limit} tokens of the limit, got {found}."
+            )
+        check_phrases(phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
 
     def seen(self, source: Sequence[int]) -> list[int]:
         """Return the tokens that attention may see."""

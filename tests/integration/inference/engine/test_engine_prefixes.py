@@ -79,8 +79,8 @@ def test_engine_without_prefixes_has_no_tensors_for_them():
     [
         ({}, [[7]], "`prefixes` need an engine that is `prefixed`."),
         ({"prefixed": True}, [], "There must be a prefix for each of 1 sources, got 0."),
-        ({"prefixed": True}, [[99]], "besides EOS, got 99 for source 0."),
-        ({"prefixed": True}, [[7, EOS]], "besides EOS, got 2 for source 0."),
+        ({"prefixed": True}, [[99]], "EOS only at its end, got [99] for source 0."),
+        ({"prefixed": True}, [[EOS, 7]], "EOS only at its end, got [2, 7] for source 0."),
         ({"prefixed": True}, [[7] * 8], "must be shorter than the 8 tokens of the limit, got 8 tokens for"),
     ],
 )

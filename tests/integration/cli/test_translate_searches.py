@@ -1,0 +1,75 @@
+"""Target prefixes, alternatives, groups of beams and coverage on the command line."""
+
+import json
+
+import pytest
+
+from tests.tiny import tiny_model
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+
+SHORT = ["--num_beams", "2", "--max_new_tokens", "12"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_tokenizer):
+    return str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def printed(capsys, *arguments):
+    assert main(["translate", *arguments, *SHORT]) in (0, None)
+    return capsys.readouterr().out.removesuffix("\n").split("\n")
+
+
+def test_translate_begins_with_prefixes(folder, tmp_path, capsys):
+    first, second = printed(capsys, folder, "A man.", "Two dogs.", "--target_prefix", "Ein")
+    assert first.startswith("Ein") and second.startswith("Ein")
+    (tmp_path / "source").write_text("A man.\nTwo dogs.\n\n")
+    (tmp_path / "prefixes").write_text("Ein\nZwei\n\n")
+    files = ["--input", str(tmp_path / "source"), "--target_prefixes", str(tmp_path / "prefixes")]
+    for flags in ([], ["--batch_size", "1"]):
+        first, second, blank = printed(capsys, folder, *files, *flags)
+        assert first.startswith("Ein") and second.startswith("Zwei") and blank == ""
+
+
+def test_translate_prints_alternatives(folder, capsys):
+    flags = ["--target_prefix", "Ein", "--alternatives", "3"]
+    lines = printed(capsys, folder, "A man.", "Two dogs.", *flags)
+    assert len(lines) == 6 and all(line.startswith("Ein") for line in lines)
+    (line,) = printed(capsys, folder, "A man.", *flags, "--json")
+    assert [each["text"] for each in json.loads(line)["translations"]] == lines[:3]
+
+
+def test_translate_searches_in_groups_with_coverage_and_bias(folder, capsys):
+    groups = ["--num_beam_groups", "2", "--diversity_penalty", "0.5", "--num_return_sequences", "2"]
+    assert len(printed(capsys, folder, "A man.", *groups)) == 2
+    assert len(printed(capsys, folder, "A man.", "--coverage_penalty", "0.2")) == 1
+    assert len(printed(capsys, folder, "A man.", "--target_prefix", "Ein", "--prefix_bias", "0.5")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--target_prefix", "A", "--target_prefixes", "B"], "Give --target_prefix (for all sentences) or --target"),
+        (["--prefix_bias", "0.5"], "--prefix_bias prefers a prefix. Give --target_prefix or --target_prefixes."),
+        (["--target_prefix", "A", "--prefix_bias", "2"], "`prefix_bias` must be a number between 0 and 1, got 2.0."),
+        (["--target_prefixes", "missing"], "missing"),
+        (["--alternatives", "0"], "`alternatives` must be an integer of 1 or more, got 0."),
+        (["--alternatives", "2", "--n_best", "2"], "With --alternatives there is one search for each."),
+        (["--num_beam_groups", "3", "--diversity_penalty", "1"], "that divides `num_beams`, got 3 with"),
+        (["--num_beam_groups", "2"], "`num_beam_groups` over 1 and `diversity_penalty` over 0 need each other"),
+        (["--coverage_penalty", "-1"], "`coverage_penalty` must be a number of 0 or more, got -1.0."),
+        (["--target_prefix", "A", "--format", "html"], "--target_prefix is for sentences, but `--format` is html."),
+    ],
+)
+def test_translate_names_wrong_flags_of_searches(folder, capsys, arguments, text):
+    sentences = [] if "--format" in arguments else ["A man."]
+    assert main(["translate", folder, *sentences, *arguments, *SHORT]) != 0
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert text in line
+
+
+def test_translate_refuses_another_number_of_prefixes(folder, tmp_path, capsys):
+    (tmp_path / "prefixes").write_text("Ein\nZwei\n")
+    assert main(["translate", folder, "A man.", "--target_prefixes", str(tmp_path / "prefixes")]) != 0
+    assert "a target prefix for each of 1 sentences, got 2 in" in capsys.readouterr().err.splitlines()[-1]

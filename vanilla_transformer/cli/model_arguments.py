@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class FurtherModelArguments:
-    """Flags of models that decide about translations beside the first one."""
+class EnsembleArguments:
+    """Flags of models whose probabilities are averaged with the first one's."""
 
     ensemble: list[str] | None = field(
         default=None,
@@ -22,6 +22,12 @@ class FurtherModelArguments:
     ensemble_weights: list[float] | None = field(
         default=None, metadata={"help": "With --ensemble: a positive number for each model, the first one included."}
     )
+
+
+@dataclass
+class FurtherModelArguments(EnsembleArguments):
+    """Flags of models that decide about translations beside the first one."""
+
     rerank_reverse: str | None = field(
         default=None,
         metadata={"help": "Model of the other direction, by which the n-best list of --num_beams is reranked."},

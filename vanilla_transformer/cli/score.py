@@ -9,11 +9,12 @@ from pathlib import Path
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import parse, require_one_model
+from .model_arguments import EnsembleArguments
 
 
 @dataclass
-class ScoreArguments:
-    """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
+class _TextArguments:
+    """Flags of the text, and of the scores."""
 
     source: str = field(metadata={"help": "Source text, one sentence per line."})
     target: str = field(metadata={"help": "Translations to score, one per line."})
@@ -23,6 +24,11 @@ class ScoreArguments:
     )
     output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
     max_tokens: int = field(default=2048, metadata={"help": "Maximum number of tokens per batch, padding included."})
+
+
+@dataclass
+class ScoreArguments(EnsembleArguments, _TextArguments):
+    """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -51,10 +57,12 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.pair_scores import score_pairs
+    from vanilla_transformer.inference.ensembles import load_ensemble
     from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.inference.token_texts import token_entries
 
     model, tokenizer = load_seq2seq(name, "scores translations").to(process_state().device), load_tokenizer(name)
+    model = load_ensemble(model, tokenizer, options.ensemble, options.ensemble_weights)
     texts = stream_text_files(options.source, options.target)
     pairs = stream_text_files(options.source, options.target)
     for text, pair in zip(texts, score_pairs(model, tokenizer, pairs, options.max_tokens, total), strict=True):

@@ -9,9 +9,9 @@ from .pretrained import load_seq2seq, load_tokenizer
 
 
 def load_ensemble(
-    model: Any, tokenizer: Any, names: Sequence[str | Path], weights: Sequence[float] | None = None
-) -> Ensemble:
-    """Load the models that decode with a first one.
+    model: Any, tokenizer: Any, names: Sequence[str | Path] | None, weights: Sequence[float] | None = None
+) -> Any:
+    """Load the models that decode with a first one, and return them together; without any names, the first one.
 
     Args:
         model, tokenizer: The first model, and its tokenizer.
@@ -22,6 +22,10 @@ def load_ensemble(
         ValueError: The models have different vocabularies, one is no translation model, or the weights do not fit.
         OSError: There is no such model, or it is damaged.
     """
+    if names is None and weights is not None:
+        raise ValueError("`ensemble_weights` needs `ensemble`, the other models.")
+    if names is None:
+        return model
     if isinstance(names, str | Path) or not names:
         raise ValueError(f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}.")
     check_weights(weights, len(names) + 1)

@@ -4,6 +4,7 @@ The log-probabilities of given translations: forced decoding, a pass of the deco
 Letters in shapes: B pairs in a batch, S source length, T target length, V vocabulary.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 from .engine.device_copies import HostCopy, to_device
+from .engine.ensemble import members_of, weights_of
 from .engine.prefill import reads_padding
 
 
@@ -27,7 +29,7 @@ def score_tokens(
     Where decoding finds a target, these are the [`Hypothesis.token_log_probabilities`] of it.
 
     Args:
-        model: A sequence-to-sequence model in evaluation mode, of this package or of transformers.
+        model: A sequence-to-sequence model in evaluation mode, of this package or of transformers, or an [`Ensemble`].
         sources, targets: Token ids of each pair, as the model was trained: usually with EOS at the end.
         max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a batch by itself.
 
@@ -112,8 +114,11 @@ def plan_batches(
 def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
     """Return the log-probability of each label, `(B, T)`, given `(B, S)`, `(B, S)` and `(B, T)`."""
     previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
-    logits = decoder_logits(model, ids, seen.long(), previous).float()  # (B, T, V)
-    return logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2)
+    terms = []
+    for member, weight in zip(members_of(model), weights_of(model), strict=True):
+        logits = decoder_logits(member, ids, seen.long(), previous).float()  # (B, T, V)
+        terms.append(logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2) + math.log(weight))
+    return torch.stack(terms).logsumexp(dim=0)
 
 
 def decoder_logits(model: Any, ids: Tensor, mask: Tensor | None, previous: Tensor) -> Tensor:

@@ -125,10 +125,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             model, tokenizer = self.backends[backend](model, tokenizer, kwargs.get("device"))
             kwargs["device"] = model.device
         super().__init__(model, tokenizer, **kwargs)
-        if ensemble is None and ensemble_weights is not None:
-            raise ValueError("`ensemble_weights` needs `ensemble`, the other models.")
         self._ensemble: Any = None
-        if ensemble is not None:
+        if ensemble is not None or ensemble_weights is not None:
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
         self._reranker = None if rerank_reverse is None else Reranker.load(rerank_reverse, self.model.device)
 

@@ -8,6 +8,7 @@ from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenize
 from vanilla_transformer.cli import main
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.engine.ensemble import Ensemble
+from vanilla_transformer.inference.forced_decoding import score_tokens
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
@@ -29,11 +30,14 @@ def load(folders, *others, **options):
     return load_pipeline(folders["a"], device="cpu", ensemble=[folders[name] for name in others], **options)
 
 
+def models_of_folders():
+    return [tiny_model(seed, **sizes) for seed, sizes in enumerate(MODELS.values())]
+
+
 def answers_of_engine(weights, **options):
     """Return the texts and scores that an engine of the same models finds."""
     tokenizer = tiny_tokenizer()
-    models = [tiny_model(seed, **sizes) for seed, sizes in enumerate(MODELS.values())]
-    engine = Engine(Ensemble(models, weights), compile=False, **options)
+    engine = Engine(Ensemble(models_of_folders(), weights), compile=False, **options)
     sources = encode_sentences(tokenizer, TINY_SENTENCES)
     best = [hypotheses[0] for hypotheses in engine.translate_tokens(sources)]
     texts = tokenizer.batch_decode([each.tokens for each in best], skip_special_tokens=True)
@@ -60,6 +64,18 @@ def test_commands_decode_with_an_ensemble(folders, tmp_path, capsys):
     files = ["--source", str(source), "--target", str(source), "--output_file", str(target)]
     assert main(["evaluate", folders["a"], *files, "--bootstrap_samples", "2", *flags]) == 0
     assert target.read_text().splitlines() == texts
+
+
+def test_score_command_averages_probabilities(folders, tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_text("\n".join(TINY_SENTENCES) + "\n")
+    files = ["--source", str(path), "--target", str(path)]
+    flags = ["--ensemble", folders["b"], folders["c"], "--ensemble_weights", "0.2", "0.5", "0.3"]
+    assert main(["score", folders["a"], *files, *flags]) == 0
+    found = [float(line) for line in capsys.readouterr().out.splitlines()]
+    ids = encode_sentences(tiny_tokenizer(), TINY_SENTENCES)
+    expected = score_tokens(Ensemble(models_of_folders(), [0.2, 0.5, 0.3]), ids, ids)
+    assert found == pytest.approx([sum(row) for row in expected], abs=1e-4)
 
 
 def refusal(folders, capsys, *flags):

@@ -125,6 +125,11 @@ def members_of(model: Any) -> list[Any]:
     return [*model.models] if isinstance(model, Ensemble) else [model]
 
 
+def weights_of(model: Any) -> tuple[float, ...]:
+    """Return the weights of an ensemble, or 1 for a model that is alone."""
+    return model.weights if isinstance(model, Ensemble) else (1.0,)
+
+
 def build_decoder(model: Any, alignment_heads: AlignmentHeads = ()) -> StaticDecoder | EnsembleDecoder:
     """Return the decoder of a model or of an ensemble, whose first model keeps the queries of alignment heads."""
     first, *others = members_of(model)
@@ -186,4 +191,4 @@ def _shared_config(models: Sequence[Any]) -> Any:
 
 
 __all__ = ["Ensemble", "EnsembleDecoder", "EnsembleMemory", "allocate_memory", "build_decoder", "check_weights"]
-__all__ += ["members_of"]
+__all__ += ["members_of", "weights_of"]

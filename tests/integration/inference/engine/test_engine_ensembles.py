@@ -9,6 +9,7 @@ from tests.tiny_engines import Recorder
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.engine.ensemble import Ensemble
 from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
+from vanilla_transformer.inference.forced_decoding import score_tokens
 
 START, EOS = 1, 2
 SOURCES = [[7, 8, 2], [9, 2], [5, 11, 6, 13, 2]]
@@ -108,7 +109,16 @@ def test_ensemble_sets_sentences_aside_and_takes_them_back():
     assert [[each.tokens for each in row] for row in together] == [[each.tokens for each in row] for row in alone]
 
 
-def test_alignments_of_an_ensemble_are_those_of_its_first_model():
+def test_score_tokens_of_an_ensemble_gives_log_probabilities_of_decoding():
+    models, weights = models_of_different_sizes(4), [3, 1, 2]
+    found = ensemble_of(models, weights, num_beams=3).translate_tokens(SOURCES, 3)
+    pairs = [(source, each) for source, row in zip(SOURCES, found, strict=True) for each in row]
+    forced = score_tokens(Ensemble(models, weights), [each for each, _ in pairs], [each.tokens for _, each in pairs])
+    for (_, hypothesis), log_probabilities in zip(pairs, forced, strict=True):
+        assert hypothesis.token_log_probabilities == pytest.approx(log_probabilities, rel=1e-5, abs=1e-5)
+
+
+def test_alignments_of_an_ensemble_come_from_its_first_model():
     models = models_of_different_sizes(3)[:2]
     models[0].config.alignment_heads = [[0, 1]]
     options = {"slots": 2, "compile": False, "max_new_tokens": LIMIT, "alignments": True}

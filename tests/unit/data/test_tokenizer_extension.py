@@ -1,4 +1,4 @@
-"""An extended vocabulary: former entries and merges first, then those of the new text."""
+"""An extended vocabulary: former entries and merges first, then new ones."""
 
 import pytest
 

@@ -7,7 +7,7 @@ Report = Callable[[int], None]  # of the sentences that were translated since th
 
 
 def follow_progress(options: Mapping[str, Any], report: Report, total: int) -> tuple[dict[str, Any], Report]:
-    """Return the options of a request without `progress`, and a report that calls it with what is done and `total`.
+    """Return the options of a request without `progress`, and a report that calls it with sentences done and `total`.
 
     Args:
         options: Their `progress` is a function of two numbers, or missing.

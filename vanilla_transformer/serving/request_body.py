@@ -27,7 +27,7 @@ ENTRIES = (
     "constraints",
     "format",
 )
-SOFT_TERMS = "soft_terms"  # what a model knows that was trained with inline terms
+SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
 _NUMBER, _STRING = {"type": "number"}, {"type": "string"}
 # The body, for the pages of `create_service(docs=True)`.
 SCHEMA = {

@@ -141,7 +141,7 @@ def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> lis
 
 
 def _fit_monotone(sums: np.ndarray, scores: np.ndarray) -> tuple[list[float], list[float]]:
-    """Return a curve that never falls, by pool-adjacent-violators on the means of 10 neighbors each."""
+    """Return a curve from 0 to 1 that never falls, by pool-adjacent-violators on the means of 10 neighbors each."""
     order = np.argsort(sums, kind="stable")
     groups = np.array_split(order, len(order) // _PER_POINT)
     pools = list[tuple[float, float, int]]()  # sum, score and number of sentences
@@ -150,7 +150,14 @@ def _fit_monotone(sums: np.ndarray, scores: np.ndarray) -> tuple[list[float], li
         while pools and (pools[-1][1] >= pool[1] or pools[-1][0] >= pool[0]):
             pool = _merge(pools.pop(), pool)
         pools.append(pool)
-    return [round(pool[0], _DIGITS) for pool in pools], [round(pool[1], _DIGITS) for pool in pools]
+    # Sums estimate scores, so scores change with them where there are no sentences: in text unlike the fitted one.
+    lowest, highest = pools[0], pools[-1]
+    points = [
+        (lowest[0] - lowest[1], 0.0),
+        *((pool[0], pool[1]) for pool in pools),
+        (highest[0] + 1 - highest[1], 1.0),
+    ]
+    return [round(point[0], _DIGITS) for point in points], [round(point[1], _DIGITS) for point in points]
 
 
 def _merge(here: tuple[float, float, int], there: tuple[float, float, int]) -> tuple[float, float, int]:

@@ -1,6 +1,7 @@
 """Confidence and warnings in the answers of the pipeline, on the command line and over HTTP."""
 
 import json
+import os
 from dataclasses import asdict
 
 import pytest
@@ -103,7 +104,7 @@ def test_calibrate_stores_the_calibration(tiny_tokenizer, tmp_path, capsys):
     assert '"confidence": 0.' in capsys.readouterr().out
 
 
-def test_calibrate_checks_its_input(tiny_tokenizer, tmp_path, capsys):
+def test_calibrate_checks_its_input(tiny_tokenizer, tmp_path, capsys, monkeypatch):
     folder = str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
 
     def error(*arguments):
@@ -115,3 +116,5 @@ def test_calibrate_checks_its_input(tiny_tokenizer, tmp_path, capsys):
     )
     assert "must have the same number of lines" in error(folder, *write_pairs(tmp_path, 100, 99))
     assert "The model must be a folder, whose config.json can be changed" in error("a/b", *write_pairs(tmp_path, 100))
+    monkeypatch.setattr(os, "access", lambda path, mode: path != folder)
+    assert "The model's folder must be writable, to store" in error(folder, *write_pairs(tmp_path, 100))

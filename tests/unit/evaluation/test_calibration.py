@@ -41,6 +41,13 @@ def test_fit_calibration_predicts_the_mean_score():
         assert found == pytest.approx((0.9 + 0.5 * mean + 0.1 * ratio) ** 2, abs=0.03)
 
 
+def test_fit_calibration_is_unsure_of_text_unlike_the_fitted_one():
+    features = [{"mean_log_probability": -place / 100} for place in range(101)]
+    calibration = fit_calibration(features, [1 - 0.3 * place / 100 for place in range(101)])
+    found = [calibration.predict({"mean_log_probability": value}) for value in (0.0, -1.0, -2.0, -9.0)]
+    assert found == pytest.approx([1.0, 0.7, 0.4, 0.0], abs=0.01)
+
+
 def test_fit_calibration_never_falls():
     features = [{"mean_log_probability": -1.0 / (1 + place), "aligned_share": 0.5} for place in range(100)]
     calibration = fit_calibration(features, [place % 7 / 7 for place in range(100)])

@@ -121,12 +121,19 @@ def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tens
     return torch.stack(terms).logsumexp(dim=0)
 
 
-def decoder_logits(model: Any, ids: Tensor, mask: Tensor | None, previous: Tensor) -> Tensor:
-    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in decoding."""
+def decoder_logits(
+    model: Any, ids: Tensor, mask: Tensor | None, previous: Tensor, encoded: BaseModelOutput | None = None
+) -> Tensor:
+    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in decoding.
+
+    Args:
+        encoded: The outputs of the encoder, if it has read the sources before.
+    """
+    source = {"input_ids": ids, "attention_mask": mask, "encoder_outputs": encoded}
     if not reads_padding(model):
-        return model(input_ids=ids, attention_mask=mask, decoder_input_ids=previous, use_cache=False).logits
+        return model(**source, decoder_input_ids=previous, use_cache=False).logits
     # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes step by step.
-    first = model(input_ids=ids, attention_mask=mask, decoder_input_ids=previous[:, :1], use_cache=True)
+    first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
     if previous.shape[1] == 1:
         return first.logits
     encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first.past_key_values

@@ -52,7 +52,7 @@ def press(browser, *keys):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 360])
 def test_explanation_page_fits_loads_nothing_and_has_no_error(width, scheme, browser, show, tiny_tokenizer):
-    address = show(explain(tiny_model(encoder_attention_heads=8), tiny_tokenizer, TEXT), width, scheme)
+    address = show(explain(tiny_model(d_model=32, decoder_attention_heads=16), tiny_tokenizer, TEXT), width, scheme)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width, "nothing is cut off"
     assert browser.get_log("browser") == [] and set(requested_addresses(browser)) == {address}
     color = browser.execute_script("return getComputedStyle(document.body).backgroundColor")

@@ -53,6 +53,7 @@ function continues(text, before) {
 }
 
 const labels = texts => texts.map((text, place) => label(text, texts[place - 1]));
+const isolate = text => `\u2068${text}\u2069`; // a sentence may have tokens of both directions
 const shorten = (text, most) => [...text].length > most ? [...text].slice(0, most - 1).join("") + "…" : text;
 const percent = value => value < 0.001 ? "<0.1%" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)}%`;
 const number = value => value.toFixed(2).replace("-", "−");
@@ -221,8 +222,8 @@ function chooseRow(row) {
     word.title = percent(weights[place]);
   });
   const best = [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, 3).filter(place => weights[place] >= 0.01);
-  const list = best.map(place => `${names[place]} ${percent(weights[place])}`).join(", ");
-  find("row-note").textContent = `${label(kind.rows[row], kind.rows[row - 1])} → ${list}`;
+  const list = best.map(place => `${isolate(names[place])} ${percent(weights[place])}`).join(", ");
+  find("row-note").textContent = `${isolate(label(kind.rows[row], kind.rows[row - 1]))} → ${list}`;
   const {left, top, size, columns, rows} = view.matrix;
   fill(rows.frame, {y: top + row * size, x: left, width: size * columns, height: size}, []);
   rows.names.forEach((name, place) => name.setAttribute("class", place === row ? "selected" : ""));
@@ -262,7 +263,7 @@ function showMatrix() {
   picture.addEventListener("pointermove", event => {
     const row = rowAt(event), column = Math.floor((event.clientX - picture.getBoundingClientRect().left - left) / size);
     const weight = (view.weights[row] || [])[column];
-    if (weight !== undefined) find("row-note").textContent = `${rowNames[row]} → ${columnNames[column]} ${percent(weight)}`;
+    if (weight !== undefined) find("row-note").textContent = `${isolate(rowNames[row])} → ${isolate(columnNames[column])} ${percent(weight)}`;
   });
   picture.addEventListener("pointerleave", () => chooseRow(view.row));
   find("matrix").replaceChildren(picture);
@@ -356,7 +357,7 @@ function chooseNode(column, place) {
   const rank = data.hypotheses.findIndex(each => String(each.place) === String([column, place]));
   const meaning = rank < 0 ? MEANINGS[node.state] : `finished: number ${rank + 1} of the translations`;
   const text = path.map(each => each.text).filter(each => !data.special_tokens.includes(each)).join("").trim();
-  find("node-note").textContent = `${text} (${meaning}; log-probability ${number(node.log_probability)}, `
+  find("node-note").textContent = `${isolate(text)} (${meaning}; log-probability ${number(node.log_probability)}, `
     + `score ${number(node.score)})`;
   [...find("hypotheses").children].forEach((item, each) => item.firstChild.setAttribute("aria-pressed", each === rank));
 }

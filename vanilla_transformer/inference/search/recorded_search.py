@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin, closest, length_penalty
 from vanilla_transformer.inference.forced_decoding import decoder_logits
@@ -88,7 +89,7 @@ def record_search(model: Any, source: Sequence[int], **options: Any) -> Recorded
         hypotheses = Hypotheses(input_ids[:1], rule, generation_config, penalty_type, _pad(generation_config, rule))
         done = False
         while not done:
-            scores = _next_scores(model, ids, hypotheses, logits_processor)
+            scores = _next_scores(model, ids, model_kwargs["encoder_outputs"], hypotheses, logits_processor)
             done = _advance(hypotheses, scores, steps)
         best.extend(_returned(hypotheses, steps))
         return hypotheses.finished[0, :1]
@@ -113,11 +114,12 @@ def _replaced_search(model: PaperGenerationMixin, search: Callable) -> Iterator[
         del model.fast_search
 
 
-def _next_scores(model: Any, ids: Tensor, hypotheses: Hypotheses, processors: LogitsProcessorList) -> Tensor:
+def _next_scores(
+    model: Any, ids: Tensor, encoded: BaseModelOutput, hypotheses: Hypotheses, processors: LogitsProcessorList
+) -> Tensor:
     """Return the log-probability of each next token of the running hypotheses, `(1, N, V)`."""
     running = hypotheses.running[0]  # (N, T)
-    sources = ids.expand(len(running), -1)
-    logits = decoder_logits(model, sources, None, running)[:, -1].float()
+    logits = decoder_logits(model, ids.expand(len(running), -1), None, running, encoded)[:, -1].float()
     if hypotheses.options.num_beams == 1:  # as in the library, which processes logits in greedy search
         return processors(running, logits).log_softmax(dim=-1)[None]
     return processors(running, logits.log_softmax(dim=-1))[None]

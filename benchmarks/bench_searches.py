@@ -26,6 +26,7 @@ from vanilla_transformer import Engine
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.inference.engine.ensemble import Ensemble
+from vanilla_transformer.inference.prefixes import next_tokens
 
 Search = Callable[[], Any]
 _SENTENCES, _SOURCE_TOKENS, _TARGET_TOKENS = 64, 24, 32
@@ -117,9 +118,40 @@ def _samples(task: Task) -> Search:
     return partial(task.engine(do_sample=True, num_beams=1).translate_tokens, task.sources, task.beams, 1)
 
 
+def _begin(task: Task) -> list[list[int]]:
+    return [tokens[:_PREFIX] if len(tokens) > _PREFIX else [] for tokens in task.plain]
+
+
 def _prefixes(task: Task) -> Search:
-    prefixes = [tokens[:_PREFIX] if len(tokens) > _PREFIX else [] for tokens in task.plain]
-    return partial(task.engine(prefixed=True).translate_tokens, task.sources, prefixes=prefixes)
+    return partial(task.engine(prefixed=True).translate_tokens, task.sources, prefixes=_begin(task))
+
+
+def _biased_prefixes(task: Task) -> Search:
+    engine = task.engine(prefixed=True, prefix_bias=0.5)
+    return partial(engine.translate_tokens, task.sources, prefixes=_begin(task))
+
+
+def _alternatives(task: Task) -> Search:
+    """Complete as many translations as there are sources: several alternatives of some of them."""
+    engine, count = task.engine(prefixed=True), task.beams
+    some, prefixes = task.sources[::count], _begin(task)[::count]
+    repeated = [source for source in some for _ in range(count)][: len(task.sources)]
+
+    def search() -> Any:
+        tokens = next_tokens(task.model, some, prefixes, count, [])
+        longer = [[*prefix, token] for prefix, found in zip(prefixes, tokens, strict=True) for token in found]
+        return engine.translate_tokens(repeated, prefixes=longer[: len(repeated)])
+
+    return search
+
+
+def _coverage(task: Task) -> Search:
+    return partial(task.engine(coverage_penalty=0.2).translate_tokens, task.sources)
+
+
+def _groups(task: Task) -> Search:
+    engine = task.engine(num_beam_groups=2, diversity_penalty=0.5)
+    return partial(engine.translate_tokens, task.sources, task.beams)
 
 
 def _ensemble(task: Task) -> Search:
@@ -130,6 +162,8 @@ def _ensemble(task: Task) -> Search:
 
 # Each maps the task to a search, which is built once.
 SEARCHES: dict[str, Callable[[Task], Search]] = {"n-best": _n_best, "samples": _samples, "target prefix": _prefixes}
+SEARCHES |= {"biased prefix": _biased_prefixes, "alternatives": _alternatives, "coverage penalty": _coverage}
+SEARCHES |= {"2 beam groups": _groups}
 SEARCHES |= {f"ensemble of {_MODELS}": _ensemble}
 
 

@@ -9,6 +9,7 @@ import torch
 from .engine.prefill import reads_padding
 from .forced_decoding import decoder_logits, plan_batches
 from .search.lexical_constraints import ConstraintError
+from .search.option_error import OptionError
 
 _RULE = "`target_prefix` must be a string, or one for each text"
 _MOST_TOKENS = 4096  # in a batch of forced decoding
@@ -83,10 +84,10 @@ def check_alternatives(count: Any, options: Mapping[str, Any]) -> int:
         ValueError: It is out of range, or does not fit the other options.
     """
     if type(count) is not int or count < 1:
-        raise ValueError(f"`alternatives` must be an integer of 1 or more, got {count!r}.")
+        raise OptionError(f"`alternatives` must be an integer of 1 or more, got {count!r}.")
     others = [name for name in ("num_return_sequences", "do_sample", "mbr", "seed") if options.get(name)]
     if others:
-        raise ValueError(f"`alternatives` are completed by one search each. Leave `{others[0]}` out.")
+        raise OptionError(f"`alternatives` are completed by one search each. Leave `{others[0]}` out.")
     return count
 
 
@@ -105,7 +106,7 @@ def next_tokens(
     start, device = model.generation_config.decoder_start_token_id, model.device
     entries = model.get_output_embeddings().weight.shape[0] - len({*special})
     if count > entries:
-        raise ValueError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
+        raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
     found = dict[int, list[int]]()
     sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
     for batch in plan_batches(sizes, _MOST_TOKENS, reads_padding(model)):

@@ -25,6 +25,7 @@ from .prefixes import TextPrefixes, check_alternatives, next_tokens, split_prefi
 from .progress import follow_progress
 from .reranking import Reranker, RerankOptions
 from .search.lexical_constraints import Phrases
+from .search.option_error import OptionError
 from .sentence_splitter import SentenceOptions, split_line
 from .terms import EXACT, HARD, SOFT, TermOptions
 from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
@@ -153,7 +154,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             prefix = "" if prefix is None else prefix
             shared["num_return_sequences"] = check_alternatives(alternatives, {**levels[1], **levels[0]})
             if self._reranker is not None or self._ensemble is not None:
-                raise ValueError("`alternatives` are of one model without reranking. Leave the other models out.")
+                raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
         if prefix is not None:
             count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
             shared["target_prefix"] = TextPrefixes(prefix, self.tokenizer, count)
@@ -329,7 +330,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if prefixes is not None:
             segments = [len(each) for each in self._split(texts, options)]
             if options.get("alternatives") is not None and max(segments, default=0) > 1:
-                raise ValueError(f"A text with alternatives must be one line or sentence, got one of {max(segments)}.")
+                raise OptionError(
+                    f"A text with alternatives must be one line or sentence, got one of {max(segments)}."
+                )
             options = options | {"target_prefix": prefixes.of_segments(segments)}
         answers = super()._translate(batch_size, progress_bar, options, texts)
         if split_options(ReturnOptions, options)[0].return_alignments:

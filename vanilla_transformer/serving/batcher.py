@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from vanilla_transformer.inference.search.lexical_constraints import ConstraintError
+from vanilla_transformer.inference.search.option_error import OptionError
 
 from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
 from .limits import Limits, Refusal
@@ -87,14 +87,15 @@ class Batcher:
         client: str = "",
         options: Options = (),
         constraints: Constraints | None = None,
+        prefixes: Sequence[str | None] | None = None,
     ) -> list[list[Any]]:
         """Return the `num_hypotheses` best translations of each text, best first.
 
-        `options` are passed to `translate` of the constructor, and so are the `constraints` of each text, if there are
-        any. If the caller is canceled, its texts leave the queue.
+        `options` are passed to `translate` of the constructor, and so are the `constraints` and the target prefix of
+        each text, if there are any. If the caller is canceled, its texts leave the queue.
 
         Raises:
-            Refusal: the request is beyond a limit, constraints cannot be met, the queue is full, or the time is up.
+            Refusal: the request is beyond a limit, options do not fit, the queue is full, or the time is up.
             ModelFailure: the model failed.
         """
         self.limits.check_request(texts, num_hypotheses)
@@ -102,10 +103,10 @@ class Batcher:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts = await self._count(texts)
                 own = constraints or [()] * len(texts)
-                columns = zip(texts, counts, own, strict=True)
+                columns = zip(texts, counts, own, prefixes or [None] * len(texts), strict=True)
                 entries = [
-                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, phrases)
-                    for text, count, phrases in columns
+                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, phrases, prefix)
+                    for text, count, phrases, prefix in columns
                 ]
                 return await self._wait_for_translations(entries, client)
         except TimeoutError as error:
@@ -196,7 +197,7 @@ class Batcher:
         try:
             translations = await self._call_model(group)
         except ModelFailure as failure:
-            refused = isinstance(failure.__cause__, ConstraintError)
+            refused = isinstance(failure.__cause__, OptionError)
             if not refused:
                 await self._check_model()
             if len(group) == 1 and refused:
@@ -219,6 +220,8 @@ class Batcher:
         translate = partial(self._translate, **dict(group[0].options))
         if group[0].constraints:
             translate = partial(translate, constraints=[list(entry.constraints) for entry in group])
+        if group[0].target_prefix is not None:
+            translate = partial(translate, target_prefix=[entry.target_prefix for entry in group])
         self._busy_since = time.monotonic()
         try:
             async with asyncio.timeout(_HANGING * self.limits.request_seconds):
@@ -231,7 +234,7 @@ class Batcher:
             self._break()
             raise ModelFailure("The model hangs.") from error
         except ModelFailure as failure:
-            if not isinstance(failure.__cause__, ConstraintError):
+            if not isinstance(failure.__cause__, OptionError):
                 self.last_failure = type(failure.__cause__ or failure).__name__
             raise
         finally:
@@ -260,9 +263,9 @@ def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[A
         return None, error
 
 
-def _group(entry: QueuedText) -> tuple[int, Options, bool]:
+def _group(entry: QueuedText) -> tuple[int, Options, bool, bool]:
     """Return the key of texts that one call of the model translates."""
-    return entry.num_hypotheses, entry.options, bool(entry.constraints)
+    return entry.num_hypotheses, entry.options, bool(entry.constraints), entry.target_prefix is not None
 
 
 def _count_bytes(texts: Sequence[str]) -> list[int]:

@@ -24,7 +24,7 @@ class QueuedText(NamedTuple):
     A text, its number of tokens, the number of translations to return, and the future that receives them.
 
     `options` are keyword arguments of the translation, such as `("return_scores", True)`. Translations must
-    contain the `constraints`.
+    contain the `constraints` and begin with the `target_prefix`.
     """
 
     text: str
@@ -33,6 +33,7 @@ class QueuedText(NamedTuple):
     future: asyncio.Future[list[Any]]
     options: Options = ()
     constraints: tuple[str, ...] = ()
+    target_prefix: str | None = None
 
 
 @dataclass(eq=False)

@@ -16,6 +16,7 @@ from .limits import Refusal
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 FILTERS = tuple(each.name for each in fields(SamplingOptions))
 TERM_ENTRIES = ("glossary", "term_mode")
+SEARCHES = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias", "alternatives")
 ENTRIES = (
     "text",
     "num_return_sequences",
@@ -25,6 +26,8 @@ ENTRIES = (
     *FILTERS,
     *TERM_ENTRIES,
     "constraints",
+    "target_prefix",
+    *SEARCHES,
     "format",
 )
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
@@ -43,6 +46,8 @@ SCHEMA = {
         "glossary": {"type": "object", "additionalProperties": {"type": "string"}},
         "term_mode": {"type": "string", "enum": list(TERM_MODES)},
         "constraints": {"type": "array", "items": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
+        "target_prefix": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]},
+        **dict.fromkeys(SEARCHES, _NUMBER),
         "format": {"type": "string"},
     },
 }
@@ -56,12 +61,14 @@ class Body(NamedTuple):
     Attributes:
         options: Keyword arguments of the service's `translate`, by name.
         constraints: The phrases of each text, or None.
+        prefixes: The target prefix of each text, or None.
     """
 
     texts: Any
     num_hypotheses: Any
     options: Options
     constraints: Sequence[tuple[str, ...]] | None = None
+    prefixes: Sequence[str] | None = None
 
 
 def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
@@ -88,9 +95,15 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
     options |= _sampling(content, known)
     options |= _terms(content, known)
     texts = [texts] if isinstance(texts, str) else texts
-    constraints = _constraints(content, known, texts)
-    options |= _format(content, known, is_alone=not options and constraints is None and count == 1)
-    return Body(texts, count, tuple(sorted(options.items())), constraints)
+    constraints, prefixes = _constraints(content, known, texts), _prefixes(content, known, texts)
+    options |= _searches(content, known)
+    if "alternatives" in options:
+        if "num_return_sequences" in content:
+            raise Refusal(422, "`alternatives` are translations of one text each. Leave `num_return_sequences` out.")
+        count = options["alternatives"]
+    is_alone = not options and constraints is None and prefixes is None and count == 1
+    options |= _format(content, known, is_alone)
+    return Body(texts, count, tuple(sorted(options.items())), constraints, prefixes)
 
 
 def _refuse_constant(name: str) -> None:
@@ -165,6 +178,32 @@ def _constraints(content: Mapping[str, Any], known: Sequence[str], texts: Any) -
     return [tuple(row) for row in rows]
 
 
+def _searches(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the options of other searches, which the engine checks."""
+    given = {name: content[name] for name in SEARCHES if content.get(name) is not None}
+    for name, value in given.items():
+        if name not in known:
+            raise Refusal(422, f"The model of this service has no such search. Leave `{name}` out.")
+        kinds = (int,) if name in ("num_beam_groups", "alternatives") else (int, float)
+        if type(value) not in kinds:
+            raise Refusal(422, f"`{name}` must be {'an integer' if len(kinds) == 1 else 'a number'}.")
+    return given
+
+
+def _prefixes(content: Mapping[str, Any], known: Sequence[str], texts: Any) -> list[str] | None:
+    """Return the target prefix of each text, given for all or for each one, or None."""
+    given = content.get("target_prefix")
+    if given is None:
+        return None
+    if "target_prefix" not in known:
+        raise Refusal(422, "The model of this service has no such search. Leave `target_prefix` out.")
+    count = len(texts) if isinstance(texts, list) else 0
+    rows = [given] * count if isinstance(given, str) else given
+    if not isinstance(rows, list) or len(rows) != count or not all(isinstance(each, str) for each in rows):
+        raise Refusal(422, "`target_prefix` must be a string, or a list with a string for each text.")
+    return rows
+
+
 def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> dict[str, str]:
     """Return the format of documents, if there is one besides `"text"`."""
     name = content.get("format")
@@ -179,4 +218,4 @@ def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) ->
     return {"format": name}
 
 
-__all__ = ["ENTRIES", "FILTERS", "RETURNED", "SCHEMA", "SOFT_TERMS", "Body", "parse_body"]
+__all__ = ["ENTRIES", "FILTERS", "RETURNED", "SCHEMA", "SEARCHES", "SOFT_TERMS", "Body", "parse_body"]

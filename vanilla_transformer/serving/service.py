@@ -127,7 +127,9 @@ async def _answer(
         body = parse_body(await _read_body(request, batcher.limits), known)
         if check_document is not None:
             await _check_documents(body, batcher.limits, check_document)
-        work = batcher.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints)
+        work = batcher.translate(
+            body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes
+        )
         return JSONResponse({"translations": await _unless_disconnected(request, work)})
     except Refusal as refusal:
         return _refuse(refusal)
@@ -258,7 +260,7 @@ def translate_with(pipeline: Any, translate_documents: TranslateDocuments | None
         if format is not None:
             assert translate_documents is not None
             return [[document] for document in translate_documents(texts, format)]
-        if num_hypotheses > 1:
+        if num_hypotheses > 1 and "alternatives" not in options:
             beams = 1 if options.get("do_sample") else max(4, num_hypotheses)
             options |= {"num_return_sequences": num_hypotheses, "num_beams": beams}
         elif options.get("do_sample"):

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.inference.search.finished_hypotheses import pick
+from vanilla_transformer.inference.search.option_error import OptionError
 
 from .alignment_heads import alignment_heads_of, attention_weights, check_cross_attention
 from .search_features import SearchFeature
@@ -48,7 +49,7 @@ class CoveragePenalty(SearchFeature):
 
     def __post_init__(self) -> None:
         if type(self.weight) not in (int, float) or not 0.0 < self.weight < float("inf"):
-            raise ValueError(f"`coverage_penalty` must be a number of 0 or more, got {self.weight!r}.")
+            raise OptionError(f"`coverage_penalty` must be a number of 0 or more, got {self.weight!r}.")
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> CoverageMemory:
         return CoverageMemory(torch.zeros(slots, beams, room, device=device))
@@ -85,7 +86,7 @@ def coverage_of(model: Any, weight: float) -> CoveragePenalty:
     try:
         check_cross_attention(model)
     except ValueError as error:
-        raise ValueError(f"`coverage_penalty` must be 0 for this model. {error}") from error
+        raise OptionError(f"`coverage_penalty` must be 0 for this model. {error}") from error
     return CoveragePenalty(weight, tuple(coverage_heads(model)), model.get_decoder().layers[0].encoder_attn.scaling)
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 from transformers import GenerationConfig
 
+from vanilla_transformer.inference.search.option_error import OptionError
+
 from .coverage import CoveragePenalty, coverage_of
 from .phrase_constraints import PhraseConstraints
 from .search_features import SearchFeature
@@ -27,7 +29,7 @@ def features_of(
     features: list[SearchFeature] = []
     bias, coverage = (getattr(config, name, None) for name in ("prefix_bias", "coverage_penalty"))
     if bias is not None and not prefixed:
-        raise ValueError("`prefix_bias` needs target prefixes, which it prefers instead of forcing them.")
+        raise OptionError("`prefix_bias` needs target prefixes, which it prefers instead of forcing them.")
     if prefixed:
         features.append(TargetPrefix() if bias is None else BiasedPrefix(bias))
     if coverage:

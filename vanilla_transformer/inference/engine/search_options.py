@@ -7,6 +7,7 @@ from torch import Tensor
 from transformers import GenerationConfig
 
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.inference.search.option_error import OptionError
 from vanilla_transformer.inference.search.sampling import SamplingOptions
 
 from .search_features import SearchFeature
@@ -41,7 +42,7 @@ class SearchOptions:
 
     def __post_init__(self) -> None:
         if self.sampling is not None and self.num_beams != 1:
-            raise ValueError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
+            raise OptionError(f"Sampling needs `num_beams=1`, got {self.num_beams}.")
         self._check_groups()
 
     @property
@@ -58,14 +59,14 @@ class SearchOptions:
         groups, penalty = self.num_beam_groups, self.diversity_penalty
         if type(groups) is not int or groups < 1 or self.num_beams % groups:
             found = f"{groups!r} with `num_beams={self.num_beams}`"
-            raise ValueError(f"`num_beam_groups` must be an integer that divides `num_beams`, got {found}.")
+            raise OptionError(f"`num_beam_groups` must be an integer that divides `num_beams`, got {found}.")
         if type(penalty) not in (int, float) or not 0 <= penalty < math.inf:
-            raise ValueError(f"`diversity_penalty` must be a number of 0 or more, got {penalty!r}.")
+            raise OptionError(f"`diversity_penalty` must be a number of 0 or more, got {penalty!r}.")
         if (groups > 1) != (penalty > 0):
             found = f"{groups} and {penalty}"
-            raise ValueError(f"`num_beam_groups` over 1 and `diversity_penalty` over 0 need each other, got {found}.")
+            raise OptionError(f"`num_beam_groups` over 1 and `diversity_penalty` over 0 need each other, got {found}.")
         if groups > 1 and any(feature.ranks_candidates for feature in self.features):
-            raise ValueError("Constraints divide the beams themselves. Leave out `num_beam_groups`.")
+            raise OptionError("Constraints divide the beams themselves. Leave out `num_beam_groups`.")
 
     def divisor(self, lengths: Tensor) -> Tensor:
         """Return the divisors of log-probabilities for lengths `(B,)`, as a column `(B, 1)`."""

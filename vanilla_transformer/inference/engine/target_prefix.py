@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vanilla_transformer.inference.search.option_error import OptionError
+
 from .device_copies import copy_to_device, to_device
 from .search_features import SearchFeature
 
@@ -66,7 +68,7 @@ class BiasedPrefix(SearchFeature):
 
     def __post_init__(self) -> None:
         if type(self.bias) is not float or not 0.0 < self.bias < 1.0:
-            raise ValueError(f"`prefix_bias` must be a number between 0 and 1, got {self.bias!r}.")
+            raise OptionError(f"`prefix_bias` must be a number between 0 and 1, got {self.bias!r}.")
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> BiasedPrefixMemory:
         prefix = TargetPrefix().allocate(slots, beams, room, device)

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from .finished_hypotheses import UNLIKELY, pick
+from .option_error import OptionError
 from .top_k import argmax
 
 Phrases = Sequence[Sequence[int]]
 
 
-class ConstraintError(ValueError):
+class ConstraintError(OptionError):
     """Raised for constraints that no translation meets."""
 
 

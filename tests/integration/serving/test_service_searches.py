@@ -1,0 +1,76 @@
+"""Requests with target prefixes, alternatives, groups of beams or coverage, and wrong ones, which have status 422."""
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.serving.request_body import ENTRIES
+from vanilla_transformer.serving.service import create_service, translate_with
+
+TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_tokenizer):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=12)
+
+
+def post(translate, known=ENTRIES, **body):
+    service = create_service(translate_with(translate), known=known)
+    with TestClient(service) as client:
+        answer = client.post("/translate", json={"text": TEXTS} | body)
+        assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
+    return answer
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"target_prefix": "Ein"},
+        {"target_prefix": ["Ein", "", "Das Gras"]},
+        {"target_prefix": "Ein", "prefix_bias": 0.5},
+        {"num_beam_groups": 2, "diversity_penalty": 0.5},
+        {"coverage_penalty": 0.2},
+    ],
+)
+def test_service_searches_like_the_pipeline(translate, options):
+    answer = post(translate, **options)
+    assert answer.json() == {"translations": [[each["translation_text"]] for each in translate(TEXTS, **options)]}
+
+
+def test_service_returns_alternatives(translate):
+    answer = post(translate, target_prefix="Ein", alternatives=2)
+    expected = translate(TEXTS, target_prefix="Ein", alternatives=2)
+    assert answer.json() == {"translations": [[each["translation_text"] for each in row] for row in expected]}
+
+
+@pytest.mark.parametrize(
+    ("body", "known", "message"),
+    [
+        ({"target_prefix": 3}, ENTRIES, "`target_prefix` must be a string, or a list with"),
+        (
+            {"target_prefix": ["a"]},
+            ENTRIES,
+            "`target_prefix` must be a string, or a list with",
+        ),
+        ({"target_prefix": "a"}, ["do_sample"], "has no such search. Leave `target_prefix` out."),
+        ({"target_prefix": "Hunde " * 20}, ENTRIES, "A target prefix must be shorter than the 12 tokens of the limit"),
+        ({"alternatives": 2, "num_return_sequences": 2}, ENTRIES, "Leave `num_return_sequences` out."),
+        ({"alternatives": 2, "do_sample": True}, ENTRIES, "Leave `do_sample` out."),
+        ({"alternatives": 0}, ENTRIES, "`num_return_sequences` must be an integer from 1"),
+        ({"alternatives": 1.5}, ENTRIES, "`alternatives` must be an integer."),
+        (
+            {"num_beam_groups": 3, "diversity_penalty": 1},
+            ENTRIES,
+            "that divides `num_beams`, got 3",
+        ),
+        ({"coverage_penalty": "x"}, ENTRIES, "`coverage_penalty` must be a number."),
+        ({"coverage_penalty": -1}, ENTRIES, "`coverage_penalty` must be a number of 0 or more, got -1."),
+        ({"prefix_bias": 0.5}, ENTRIES, "`prefix_bias` needs target prefixes"),
+        ({"target_prefix": "a", "format": "html"}, ENTRIES, "With `format` there is one translation."),
+    ],
+)
+def test_service_refuses_wrong_searches(translate, body, known, message):
+    answer = post(translate, known, **body)
+    assert answer.status_code == 422 and message in answer.json()["detail"]

@@ -15,6 +15,7 @@ It needs torch, transformers, accelerate, tokenizers, safetensors, numpy and pyt
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,10 +24,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
 # Seconds of each part; together with the start of this command they are less than eight minutes.
 PARTS = {"correctness": 150, "decoding": 110, "training": 190}
@@ -86,7 +89,6 @@ def run_part(name: str) -> dict[str, Any]:
     """Run a part until it ends or its time is over, and return its status, seconds and rows."""
     from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME
     from benchmarks.gpu_rows import read_rows
-    from benchmarks.harness import ROOT
 
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "HF_HUB_OFFLINE": "1"}
@@ -105,6 +107,23 @@ def run_part(name: str) -> dict[str, Any]:
         return {"status": status, "seconds": round(time.monotonic() - started, 1), "rows": read_rows(rows)}
 
 
+def find_unmet_requirement() -> str | None:
+    """Return what this interpreter lacks, or None. The releases are those that setup.py admits."""
+    missing = [name for name in REQUIREMENTS if find_spec(name) is None]
+    if missing:
+        return f"{sys.executable} must have {', '.join(REQUIREMENTS)}, but {', '.join(missing)} is missing."
+    from packaging.requirements import Requirement  # a requirement of transformers
+
+    names = "|".join(REQUIREMENTS)
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    for text in re.findall(rf'"((?:{names})[<>=][^"]*)"', setup):
+        wanted = Requirement(text)
+        if not wanted.specifier.contains(version(wanted.name), prereleases=True):
+            found = f"has {wanted.name} {version(wanted.name)}"
+            return f"{sys.executable} must have {text}, but {found}. Install it, or leave PYTHON out."
+    return None
+
+
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """Interrupt a process that still runs, and kill it if it does not end."""
     if process.poll() is None:
@@ -117,9 +136,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    missing = [name for name in REQUIREMENTS if find_spec(name) is None]
-    if missing:
-        sys.exit(f"error: {sys.executable} must have {', '.join(REQUIREMENTS)}, but {', '.join(missing)} is missing.")
+    unmet = find_unmet_requirement()
+    if unmet is not None:
+        sys.exit(f"error: {unmet}")
     from vanilla_transformer.cli import run
 
     sys.exit(run(main))

@@ -4,7 +4,8 @@ The host only gives orders here. It reads no value of the device and exchanges n
 the gradients; `TrainState.read_steps` does so for many steps at once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -42,11 +43,14 @@ def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.
         seed_dropout(state, index)
         with skip_gradient_sync(state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
             losses.append(_backward(state, batch))
-    norm = _clip_gradient(state)
-    finite = torch.isfinite(norm)
-    plain, smoothed = torch.stack(losses).sum(dim=0).unbind()
-    state.unread.append(UnreadStep.of(state.step + 1, torch.stack([plain, smoothed, finite]), micro_batches))
-    state.optimizer_step(finite)
+    # The first step allocates the state of Adam, when the memory already holds all gradients.
+    largest = max(micro_batches, key=lambda batch: batch.counts.padded_tokens)
+    with explain_out_of_memory(state, _describe_batch(largest), state.step + 1):
+        norm = _clip_gradient(state)
+        finite = torch.isfinite(norm)
+        plain, smoothed = torch.stack(losses).sum(dim=0).unbind()
+        state.unread.append(UnreadStep.of(state.step + 1, torch.stack([plain, smoothed, finite]), micro_batches))
+        state.optimizer_step(finite)
     return norm
 
 
@@ -64,26 +68,36 @@ def seed_dropout(state: TrainState, index: int) -> None:
 def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
     """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
     accelerator = state.accelerator
-    try:
+    with explain_out_of_memory(state, _describe_batch(batch), state.step + 1):
         with accelerator.autocast(), eager_for_one_pair(batch.tensors):
             loss = state.wrapped_model(state.to_device(batch.tensors))
         # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
         accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))
-    except torch.OutOfMemoryError as error:
-        raise _out_of_memory(state, batch) from error
     return torch.stack([loss.plain, loss.smoothed.detach()])
 
 
-def _out_of_memory(state: TrainState, batch: MicroBatch) -> ValueError:
-    saved = list_checkpoints(state.recipe.output.output_dir)
-    return ValueError(
-        f"A batch must fit into the memory of {state.accelerator.device}, but in step {state.step + 1} one of "
-        f"{batch.counts.source_tokens} source and {batch.counts.target_tokens} target tokens "
-        f"({batch.counts.padded_tokens} with padding) did not. Lower `max_tokens`, now "
-        f"{state.recipe.data.max_tokens}, and raise `gradient_accumulation_steps` by the same factor to keep the size "
-        f"of a step; this is another run, with another --output_dir. The last checkpoint is "
-        f"{saved[-1] if saved else 'none'}; with more free memory, the same command resumes from it."
-    )
+def _describe_batch(batch: MicroBatch) -> str:
+    source, target, padded = batch.counts
+    return f"A batch of {source} source and {target} target tokens ({padded} with padding)"
+
+
+@contextmanager
+def explain_out_of_memory(state: TrainState, what: str, step: int) -> Iterator[None]:
+    """Say in one line what does not fit into the memory of the device, and what to lower.
+
+    Raises:
+        ValueError: the device has no memory for what the block does.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        saved = list_checkpoints(state.recipe.output.output_dir)
+        raise ValueError(
+            f"{what} must fit into the memory of {state.accelerator.device}, but in step {step} it did not. Lower "
+            f"`max_tokens`, now {state.recipe.data.max_tokens}, and raise `gradient_accumulation_steps` by the same "
+            f"factor to keep the size of a step; this is another run, with another --output_dir. The last checkpoint "
+            f"is {saved[-1] if saved else 'none'}; with more free memory, the same command resumes from it."
+        ) from error
 
 
 def _clip_gradient(state: TrainState) -> torch.Tensor:

@@ -27,7 +27,7 @@ from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
 from .train_state import TrainState
-from .train_step import train_step
+from .train_step import explain_out_of_memory, train_step
 from .validation import Evaluator, Validation, loss_only
 
 logger = logging.getLogger(__name__)
@@ -160,7 +160,8 @@ def _validate(
     if not validation.pairs:
         return {}
     entry = {"step": state.step, "minutes": state.minutes()} | ({} if kind is None else {"model": kind})
-    entry |= validation.measure(model, **generate_kwargs)
+    with explain_out_of_memory(state, "Validation", state.step):
+        entry |= validation.measure(model, **generate_kwargs)
     metrics.log_validation(entry)
     return entry
 

@@ -72,3 +72,12 @@ def test_bench_gpu_names_missing_packages(tmp_path):
     ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 1
     assert ended.stderr.endswith("but pytest is missing.\n") and ended.stderr.count("\n") == 1
+
+
+def test_bench_gpu_names_a_release_that_is_too_old():
+    older = "import importlib.metadata as data; true = data.version"
+    older += "; data.version = lambda name: '4.57.1' if name == 'transformers' else true(name)"
+    command = f"{older}; import runpy; runpy.run_module('benchmarks.bench_gpu', run_name='__main__')"
+    ended = bench_gpu.subprocess.run([sys.executable, "-c", command], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1 and ended.stderr.count("\n") == 1
+    assert "must have transformers>=5.23,<6, but has transformers 4.57.1. Install it" in ended.stderr

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_training
+from benchmarks.gpu_correctness import Recorder
 from benchmarks.gpu_training import COMPILED, FP8, LIGER, OURS, PEER, VARLEN, Cells, Setting
 from benchmarks.liger_loss import liger_cross_entropy, loss_of_liger_kernel
 from vanilla_transformer.training import loss
@@ -46,6 +47,34 @@ def test_loss_of_liger_kernel_is_used_in_its_block_only():
     with loss_of_liger_kernel():
         assert loss.projected_cross_entropy is liger_cross_entropy
     assert loss.projected_cross_entropy is projected_cross_entropy
+
+
+@pytest.fixture(autouse=True)
+def _keep_garbage(monkeypatch):
+    monkeypatch.setattr(gpu_training, "release_memory", lambda: None)  # slow among the objects of many tests
+
+
+def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
+    def fail(*_):
+        raise RuntimeError("CUDA error: invalid configuration argument\nmore")
+
+    monkeypatch.setattr(gpu_training, "largest_update", fail)
+    monkeypatch.setattr(gpu_training, "measure_ours", lambda *_: {"tokens_per_second": 1})
+    monkeypatch.setattr(gpu_training, "measure_peer", lambda *_: {"tokens_per_second": 1})
+    added = []
+    setting = Setting({"base": {}, "big": {}}, 25, 1, 1, 0.0)
+    cells = Cells(SimpleNamespace(add=lambda **row: added.append(row)), setting)
+    cells.run()
+    assert cells.failed == 2
+    errors = [row["error"] for row in added if "error" in row]
+    assert errors == ["RuntimeError: CUDA error: invalid configuration argument"] * 2
+    assert [row["size"] for row in added if row["system"] == COMPILED] == ["base", "big"]
+
+
+def test_recorder_runs_tests_that_compile_last():
+    items = [SimpleNamespace(name=name) for name in ("test_when_inductor_compiles", "test_b", "test_a")]
+    Recorder(None).pytest_collection_modifyitems(items)
+    assert [item.name for item in items] == ["test_b", "test_a", "test_when_inductor_compiles"]
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,21 @@ def test_train_step_names_batch_that_does_not_fit_into_memory(tmp_path, monkeypa
     (tmp_path / "checkpoint-3").mkdir()
     state = tiny_train_state(tmp_path, max_tokens=77)
     monkeypatch.setattr(ModelWithLoss, "forward", fail)
-    with pytest.raises(ValueError, match=r"step 1 one of 12 source and 12 target tokens \(30 with padding\)") as error:
+    with pytest.raises(
+        ValueError, match=r"batch of 12 source and 12 target tokens \(30 with padding\) .* step 1"
+    ) as error:
         train_step(state, micro_batches(PADDED))
     assert "Lower `max_tokens`, now 77" in str(error.value) and "accumulation" in str(error.value)
     assert f"The last checkpoint is {tmp_path / 'checkpoint-3'}" in str(error.value)
+
+
+def test_train_step_names_largest_batch_if_adam_does_not_fit_into_memory(tmp_path, monkeypatch):
+    def fail(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    state = tiny_train_state(tmp_path, max_tokens=77)
+    monkeypatch.setattr(state.optimizer, "step", fail)
+    with pytest.raises(
+        ValueError, match=r"of 12 source and 12 target tokens \(30 with .* step 1 .*Lower `max_tokens`"
+    ):
+        train_step(state, micro_batches(FULL, PADDED))

@@ -71,8 +71,8 @@ class Engine:
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
             tokens are drawn, after `temperature`, `top_k`, `top_p` and `epsilon_cutoff`, which filter nothing
             by default, and `num_beams` is 1. `num_beam_groups` and `diversity_penalty` search in groups of beams,
-            `coverage_penalty` asks for attention to every source token, and `prefix_bias` prefers prefixes instead of
-            forcing them; see `docs/searches.md`.
+            `coverage_penalty` asks for attention to every source token, `prefix_bias` prefers prefixes instead of
+            forcing them, and `forced_bos_token_id` begins every target; see `docs/searches.md`.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.

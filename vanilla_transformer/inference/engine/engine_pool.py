@@ -15,8 +15,8 @@ from transformers.utils import logging
 
 from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest, closest_margin
 from vanilla_transformer.inference.search.fast_search import (
-    PLAIN_OPTIONS,
     SAMPLING_OPTIONS,
+    SEARCH_OPTIONS,
     fits_positions,
     unfollowed_options,
 )
@@ -35,7 +35,8 @@ _USUAL_TOP_K = 50  # of `generate()`
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 # Options of which `generate()` knows nothing.
 _ENGINE_OPTIONS = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
-_SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens", "eos_token_id")
+_SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens")
+_SEARCH_OPTIONS += ("eos_token_id", "forced_bos_token_id")
 
 
 class EnginePool:
@@ -160,12 +161,14 @@ def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapp
     check_parameters(penalty_type, margin, closest(levels, "num_beams"))
     unknown = [name for name in levels[0] if not _is_option(model, name)]
     samples = resolved["do_sample"]
-    followed, search = (SAMPLING_OPTIONS, "sampling") if samples else (PLAIN_OPTIONS, "greedy and beam search")
+    followed, search = (SAMPLING_OPTIONS, "sampling") if samples else (SEARCH_OPTIONS, "greedy and beam search")
     others = sorted({*unfollowed_options(levels, followed | {*_ENGINE_OPTIONS}), *unknown})
     if others:
         return f"{search} must do without {', '.join(f'`{name}`' for name in others)}."
     if samples and resolved["num_beams"] != 1:
         return f"sampling needs `num_beams=1`, got {resolved['num_beams']}."
+    if not model.config.is_encoder_decoder and resolved["forced_bos_token_id"] is not None:
+        return "prompts must do without `forced_bos_token_id`."
     starts = not model.config.is_encoder_decoder or resolved["decoder_start_token_id"] is not None
     if not starts or all(resolved[name] is None for name in _LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."

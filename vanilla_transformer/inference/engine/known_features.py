@@ -12,7 +12,7 @@ from .phrase_constraints import PhraseConstraints
 from .search_features import SearchFeature
 from .search_options import search_options
 from .static_decoder import AlignmentHeads
-from .target_prefix import BiasedPrefix, TargetPrefix
+from .target_prefix import BiasedPrefix, ForcedBos, TargetPrefix
 
 
 def features_of(
@@ -30,6 +30,11 @@ def features_of(
     bias, coverage = (getattr(config, name, None) for name in ("prefix_bias", "coverage_penalty"))
     if bias is not None and not prefixed:
         raise OptionError("`prefix_bias` needs target prefixes, which it prefers instead of forcing them.")
+    bos = config.forced_bos_token_id
+    if bos is not None:
+        if prefixed or not model.config.is_encoder_decoder:
+            raise OptionError("`forced_bos_token_id` needs a model with an encoder, and no target prefixes.")
+        features.append(ForcedBos(bos))
     if prefixed:
         features.append(TargetPrefix() if bias is None else BiasedPrefix(bias))
     if coverage:

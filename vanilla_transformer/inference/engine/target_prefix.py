@@ -1,5 +1,5 @@
 """
-A prefix for the target of each sentence: forced, or preferred.
+The first tokens of targets: one for all sentences, or a prefix of each, forced or preferred.
 
 Letters in shapes: B slots, N beams, R room for positions, V vocabulary.
 """
@@ -16,6 +16,19 @@ from vanilla_transformer.inference.search.option_error import OptionError
 
 from .device_copies import copy_to_device, to_device
 from .search_features import SearchFeature
+
+
+@dataclass(frozen=True)
+class ForcedBos(SearchFeature):
+    """Begin every target with the same token, such as its language. As in the library, it adds nothing to scores."""
+
+    token: int
+    changes_scores = True
+
+    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
+        is_token = torch.arange(logits.shape[2], device=logits.device) == self.token  # (V,)
+        forced = torch.where(is_token, log_norms[..., None], -torch.inf)  # (B, N, V)
+        return torch.where((state.time == 0)[:, None, None], forced, logits)
 
 
 class PrefixMemory(NamedTuple):
@@ -95,4 +108,4 @@ class BiasedPrefix(SearchFeature):
         return memory.prefix.tokens.gather(1, state.time[:, None])
 
 
-__all__ = ["BiasedPrefix", "BiasedPrefixMemory", "PrefixMemory", "TargetPrefix"]
+__all__ = ["BiasedPrefix", "BiasedPrefixMemory", "ForcedBos", "PrefixMemory", "TargetPrefix"]

@@ -49,8 +49,9 @@ _OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}
 PLAIN_OPTIONS |= {"temperature", "top_k", "top_p", "epsilon_cutoff"} | _OTHER_FILTERS
 PLAIN_OPTIONS |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
 PLAIN_OPTIONS |= {"assistant_lookbehind", "target_lookbehind", "disable_compile", "transformers_version"}
-# Options of sampling by the engine.
-SAMPLING_OPTIONS = PLAIN_OPTIONS - _OTHER_FILTERS | {"do_sample"}
+# Options of greedy and beam search by the engine, and of its sampling.
+SEARCH_OPTIONS = PLAIN_OPTIONS | {"forced_bos_token_id"}
+SAMPLING_OPTIONS = SEARCH_OPTIONS - _OTHER_FILTERS | {"do_sample"}
 # What the search here follows by processors of the library, besides the plain options, and arguments of a call.
 _FOLLOWED = PLAIN_OPTIONS | {"min_length", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids"}
 _FOLLOWED |= {"forced_bos_token_id", "forced_eos_token_id", "remove_invalid_values", "suppress_tokens"}

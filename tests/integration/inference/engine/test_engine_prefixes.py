@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from tests.engine_cases import EOS, random_case
+from tests.engine_cases import EOS, assert_engine_gives_hypotheses_of_library, random_case
 from tests.textbook_search import Textbook, assert_same_hypotheses, force
 from tests.tiny import tiny_causal_lm, tiny_model
 from tests.tiny_engines import SOURCES, Recorder
@@ -89,3 +89,17 @@ def test_engine_names_wrong_prefixes(options, prefixes, message):
     with pytest.raises(ValueError) as error:
         engine.translate_tokens([[5, EOS]], prefixes=prefixes)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore:Unfeasible length")
+@pytest.mark.parametrize("seed", range(12))
+def test_engine_begins_with_forced_bos_as_the_library_does(seed):
+    """The forced token, such as a language, adds nothing to the scores."""
+    case = random_case(seed)
+    case.options["forced_bos_token_id"] = 7
+    assert_engine_gives_hypotheses_of_library(case)
+
+
+def test_engine_refuses_forced_bos_with_prefixes():
+    with pytest.raises(ValueError, match="`forced_bos_token_id` needs a model with an encoder, and no"):
+        Engine(tiny_model(), max_new_tokens=4, forced_bos_token_id=7, prefixed=True)

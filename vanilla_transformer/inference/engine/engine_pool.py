@@ -35,8 +35,10 @@ _USUAL_TOP_K = 50  # of `generate()`
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 # Options of which `generate()` knows nothing.
 _ENGINE_OPTIONS = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
-_SEARCH_OPTIONS = ("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens")
-_SEARCH_OPTIONS += ("eos_token_id", "forced_bos_token_id")
+_SEARCH_OPTIONS = (
+    *("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens"),
+    *("eos_token_id", "forced_bos_token_id"),
+)
 
 
 class EnginePool:

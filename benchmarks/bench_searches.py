@@ -160,10 +160,17 @@ def _ensemble(task: Task) -> Search:
     return partial(engine.translate_tokens, task.sources)
 
 
+def _constraints(task: Task) -> Search:
+    """Require a token of another sentence's translation in each one."""
+    others = [*task.plain[1:], task.plain[0]]
+    phrases = [[[token] for token in tokens[:-1][len(tokens) // 2 :][:1]] for tokens in others]
+    return partial(task.engine(constraint_tokens=8).translate_tokens, task.sources, phrases=phrases)
+
+
 # Each maps the task to a search, which is built once.
 SEARCHES: dict[str, Callable[[Task], Search]] = {"n-best": _n_best, "samples": _samples, "target prefix": _prefixes}
 SEARCHES |= {"biased prefix": _biased_prefixes, "alternatives": _alternatives, "coverage penalty": _coverage}
-SEARCHES |= {"2 beam groups": _groups}
+SEARCHES |= {"2 beam groups": _groups, "constraint": _constraints}
 SEARCHES |= {f"ensemble of {_MODELS}": _ensemble}
 
 

@@ -72,8 +72,8 @@ class BiasedPrefix(SearchFeature):
     Prefer the tokens of [`Request.prefix`] as long as a hypothesis has followed them.
 
     The next token is chosen by `(1 - bias) p + bias [it is the next token of the prefix]`, where p is the model's
-    probability (Arivazhagan et al., 2020, "Re-translation Strategies for Long Form, Simultaneous, Spoken Language
-    Translation", section 3.2).
+    probability (the biased beam search of Arivazhagan et al., 2020, "Re-translation Strategies for Long Form,
+    Simultaneous, Spoken Language Translation").
     """
 
     bias: float

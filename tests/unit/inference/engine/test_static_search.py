@@ -35,22 +35,9 @@ OPTIONS = [
     SearchOptions(1, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
     SearchOptions(4, (EOS,), num_beam_groups=2, diversity_penalty=0.5),
 ]
-every_search = pytest.mark.parametrize(
-    "options",
-    OPTIONS,
-    ids=[
-        "greedy",
-        "greedy-short",
-        "beam",
-        "beam-short",
-        "sampling",
-        "constraints",
-        "prefix",
-        "bias-coverage",
-        "greedy-bias-coverage",
-        "groups",
-    ],
-)
+NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix", "bias-coverage"]
+NAMES += ["greedy-bias-coverage", "groups"]
+every_search = pytest.mark.parametrize("options", OPTIONS, ids=NAMES)
 
 
 def step_of(options, **changes):
@@ -109,6 +96,17 @@ def test_search_step_never_waits_for_a_gpu(beams, penalty, early_stopping):
         with gpu_stand_in() as copies:
             step(*arguments)
         assert not copies.arrived
+
+
+@pytest.mark.parametrize("options", OPTIONS[5:], ids=NAMES[5:])
+@torch.inference_mode()
+def test_search_step_with_features_never_waits_for_a_gpu(options):
+    step, memory = step_of(options)
+    arguments = pytree.tree_map(lambda tensor: tensor.to(GPU), (started(options, memory), memory))
+    step.to(GPU)
+    with gpu_stand_in() as copies:
+        step(*arguments)
+    assert not copies.arrived
 
 
 @every_search

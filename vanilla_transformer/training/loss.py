@@ -1,5 +1,6 @@
 """Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
@@ -18,6 +19,9 @@ from .varlen_attention import PACKING
 _LOGITS_PER_CHUNK = 2**23
 _LOGITS_PER_CHUNK_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
+# oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The chunks of a batch
+# have the same number, a multiple of this one.
+_ROWS_UNIT = 64
 
 
 class SummedLoss(NamedTuple):
@@ -139,10 +143,16 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         with torch.autocast(device, enabled=False):
             weight_cast = weight.to(dtype)
             per_chunk = max(weight.numel(), _LOGITS_PER_CHUNK if device == "cpu" else _LOGITS_PER_CHUNK_GPU)
+            if device == "cpu" and dtype == torch.bfloat16:
+                rows_per_chunk = _equal_rows(len(states), max(1, per_chunk // len(weight)))
+                states = nn.functional.pad(states, (0, 0, 0, -len(states) % rows_per_chunk))
+                per_chunk = rows_per_chunk * len(weight)
             for chunk in _row_chunks((len(states), len(weight)), per_chunk):
                 rows = states[chunk].to(dtype)  # (n, D)
                 logits = nn.functional.linear(rows, weight_cast, None if bias is None else bias.to(dtype))  # (n, V)
-                losses = _logits_to_gradient_(logits, labels[chunk], smoothing)
+                labeled = len(labels[chunk])  # the others fill the last chunk
+                losses = _logits_to_gradient_(logits[:labeled], labels[chunk], smoothing)
+                logits[labeled:] = 0.0
                 smoothed, plain = smoothed + losses.smoothed, plain + losses.plain
                 _accumulate_gradients(gradients, chunk, logits, rows, weight_cast)
         ctx.save_for_backward(*gradients)
@@ -157,6 +167,12 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         # In place, since the weight's gradient is large. Autograd raises an error at a second backward pass.
         scaled = [None if gradient is None else gradient.mul_(scale) for gradient in ctx.saved_tensors]
         return *scaled, None, None
+
+
+def _equal_rows(rows: int, most: int) -> int:
+    """Return the rows of each of the fewest equal chunks of about `most` rows, a multiple of `_ROWS_UNIT`."""
+    chunks = max(1, math.ceil(rows / most))
+    return round_up(max(1, math.ceil(rows / chunks)), _ROWS_UNIT)
 
 
 def _row_chunks(shape: Sequence[int], numbers_per_chunk: int) -> list[slice]:
@@ -174,7 +190,8 @@ def _accumulate_gradients(
 ) -> None:
     grad_states, grad_weight, grad_bias = gradients
     if grad_states is not None:
-        grad_states[chunk] = grad_logits @ weight
+        of_chunk = grad_states[chunk]
+        of_chunk.copy_((grad_logits @ weight)[: len(of_chunk)])
     if grad_weight is not None:
         grad_weight += grad_logits.t() @ rows
     if grad_bias is not None:

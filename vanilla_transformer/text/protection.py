@@ -21,6 +21,8 @@ _PARTS = {
     "number": r"(?<![\w.,])[+-]?\d+(?:[.,:/\u00A0\u202F'’-]\d+)+(?!\w)|(?<!\w)[+-]?\d{3,}(?!\w)",
 }
 _PROTECTED = regex.compile("|".join(f"(?:{part})" for part in _PARTS.values()))
+# A character that continues a word, in scripts that separate words.
+_WORD = r"[\w--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 
 
@@ -58,7 +60,7 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
     found = dict[str, list[Range]]()
     taken = list[Range]()
     for text in sorted(set(texts), key=len, reverse=True):
-        expression = regex.compile(_edge(text[0], "<!") + regex.escape(text) + _edge(text[-1], "!"))
+        expression = regex.compile(_edge(text[0], "<!") + regex.escape(text) + _edge(text[-1], "!"), regex.V1)
         spans = [match.span() for match in expression.finditer(translation)]
         spans = [(start, end) for start, end in spans if all(end <= low or high <= start for low, high in taken)]
         if len(spans) < Counter(texts)[text]:
@@ -69,7 +71,7 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
 
 
 def _edge(character: str, look: str) -> str:
-    return f"(?{look}[A-Za-z0-9_])" if regex.match(r"\w", character) else ""
+    return f"(?{look}{_WORD})" if regex.match(r"\w", character) else ""
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:

@@ -1,0 +1,21 @@
+"""Where kept text is found again in a translation."""
+
+import pytest
+
+from vanilla_transformer.text.protection import locate
+
+
+@pytest.mark.parametrize(
+    ("texts", "translation", "expected"),
+    [
+        (["https://a.b"], "Siehe https://a.b jetzt.", [(6, 17)]),
+        (["https://a.b"], "Siehe https://a.bäle jetzt.", None),
+        (["https://a.b"], "Смотри https://a.bя", None),
+        (["123"], "1234", None),
+        (["123"], "第123号", [(1, 4)]),
+        (["{a}", "{b}", "{a}"], "{b}x{a} {a}", [(4, 7), (0, 3), (8, 11)]),
+        (["{a}", "{a}"], "{a} {b}", None),
+    ],
+)
+def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, expected):
+    assert locate(texts, translation) == expected

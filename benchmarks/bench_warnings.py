@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from vanilla_transformer.data.readers import SentencePair, read_text_files
-from vanilla_transformer.translation_warnings import WARNINGS, find_warnings, measure_limits
+from vanilla_transformer.text.translation_warnings import WARNINGS, find_warnings, measure_limits
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

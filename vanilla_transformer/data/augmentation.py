@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.text.glossary import Match
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
-from vanilla_transformer.text_units import split_units
+from vanilla_transformer.text.units import split_units
 
 from .arguments import Augmentations
 from .lexicon import Lexicon

@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from vanilla_transformer.text_units import split_units
+from vanilla_transformer.text.units import split_units
 
 from .readers import SentencePair
 

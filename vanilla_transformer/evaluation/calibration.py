@@ -13,7 +13,7 @@ from transformers.utils import CONFIG_NAME
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.file_utils import update_json
 from vanilla_transformer.inference.confidence import Calibration, measure_features
-from vanilla_transformer.translation_warnings import WarningLimits, measure_limits
+from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
 
 LEAST_SENTENCES = 100
 _PER_POINT = 10  # sentences whose mean is one point of the curve before it is made monotone

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.perturbations import PERTURBATIONS, perturb
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.translation_warnings import WARNINGS, WarningLimits, find_warnings
+from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
 from .calibration import group_means, sentence_chrf, spearman_correlation
 from .scores import Scores, score

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.text_units import Span, split_units
+from vanilla_transformer.text.units import Span, split_units
 
 from .engine.hypothesis import Hypothesis
 from .token_texts import token_texts

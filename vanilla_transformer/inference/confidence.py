@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from vanilla_transformer.text_units import Span, split_units
-from vanilla_transformer.translation_warnings import length_ratio
+from vanilla_transformer.text.translation_warnings import length_ratio
+from vanilla_transformer.text.units import Span, split_units
 
 COMMAND = "`vanilla-transformer calibrate MODEL --source FILE --target FILE`"
 ALIGNED_SHARE = "aligned_share"

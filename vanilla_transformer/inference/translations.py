@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, TypeVar
 
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
-from vanilla_transformer.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .alignments import Link
 from .confidence import Calibration, measure_features

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.translation_warnings import WARNINGS
+from vanilla_transformer.text.translation_warnings import WARNINGS
 
 _FOLDER = "stress_tables"
 

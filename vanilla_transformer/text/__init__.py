@@ -1,1 +1,1 @@
-"""Text before it becomes tokens: glossaries, and what must survive a translation."""
+"""Text apart from tokens: units, glossaries, what must survive a translation, and warnings about translations."""

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from vanilla_transformer.file_utils import decode_text
-from vanilla_transformer.text_units import split_units
 
 from .tbx import parse_tbx
+from .units import split_units
 
 _TBX = (".tbx", ".xml")
 _HEADER = ["source", "target"]

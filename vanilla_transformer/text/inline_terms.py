@@ -12,9 +12,8 @@ that could always read the term would not need the annotation.
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from vanilla_transformer.text_units import Span
-
 from .glossary import Match
+from .units import Span
 
 TERM_TOKENS = ("<term>", "<trans>", "</term>")
 

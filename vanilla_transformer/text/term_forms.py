@@ -1,6 +1,6 @@
 """Find the translation of a term in a text: as it is, or with another ending."""
 
-from vanilla_transformer.text_units import split_units
+from .units import split_units
 
 _LONGEST_ENDING = 3  # letters by which a form is longer than the wanted one
 _LONGEST_CHANGE = 1  # letters of the wanted form that another form lacks, unless it is short

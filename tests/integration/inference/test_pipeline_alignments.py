@@ -10,7 +10,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference.alignments import moses_pairs
-from vanilla_transformer.text_units import split_units
+from vanilla_transformer.text.units import split_units
 
 TEXTS = ["A man is sleeping.", "  Two dogs\n\nrun. Across the grass. ", "A", "", " \n"]
 

@@ -12,7 +12,7 @@ from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference.confidence import Calibration, measure_features
-from vanilla_transformer.translation_warnings import WarningLimits, find_warnings
+from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 CALIBRATION = Calibration(
     {"mean_log_probability": 0.2, "log_length_ratio": 0.01, "aligned_share": 0.1},

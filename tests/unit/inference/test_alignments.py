@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from vanilla_transformer.inference.alignments import link_units, moses_pairs, token_spans
-from vanilla_transformer.text_units import split_units
+from vanilla_transformer.text.units import split_units
 
 
 def words(text):

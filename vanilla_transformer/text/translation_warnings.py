@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .text_units import split_words
+from .units import split_words
 
 WARNINGS = ("copy", "repetition", "numbers", "script", "length")
 _COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter

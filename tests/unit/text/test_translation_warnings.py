@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.translation_warnings import (
+from vanilla_transformer.text.translation_warnings import (
     WARNINGS,
     WarningLimits,
     count_scripts,

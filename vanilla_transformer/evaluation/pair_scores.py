@@ -8,7 +8,7 @@ from accelerate.utils import gather_object
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.inference.forced_decoding import encode_pairs, score_tokens
+from vanilla_transformer.inference.forced_decoding import encode_as_trained, score_tokens
 
 from .decoding import interleave, process_state
 
@@ -56,5 +56,5 @@ def score_pairs(
 
 def _score(model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int) -> list[ScoredPair]:
     texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    sources, targets = encode_pairs(model, tokenizer, *texts)
+    sources, targets = encode_as_trained(model, tokenizer, *texts)
     return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]

@@ -51,7 +51,7 @@ def score_tokens(
     return [results[index] for index in range(len(sizes))]
 
 
-def encode_pairs(
+def encode_as_trained(
     model: Any, tokenizer: Any, sources: Sequence[str], targets: Sequence[str]
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return the token ids of sources and targets, as the model was trained with them."""
@@ -159,4 +159,4 @@ def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-__all__ = ["cross_attentions", "decoder_logits", "encode_pairs", "plan_batches", "score_tokens"]
+__all__ = ["cross_attentions", "decoder_logits", "encode_as_trained", "plan_batches", "score_tokens"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .forced_decoding import encode_pairs, score_tokens
+from .forced_decoding import encode_as_trained, score_tokens
 from .pretrained import load_seq2seq, load_tokenizer
 from .translations import Translation
 
@@ -121,7 +121,7 @@ class Reranker:
         pairs = [(each.text, sentence) for sentence, some in zip(sentences, candidates, strict=True) for each in some]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text
         texts, sources = [text for text, _ in different], [source for _, source in different]
-        encoded = encode_pairs(self.model, self.tokenizer, texts, sources)
+        encoded = encode_as_trained(self.model, self.tokenizer, texts, sources)
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
         return [

@@ -96,13 +96,6 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     return list(tokens)
 
 
-def split_phrases(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[Phrases] | None]:
-    """Return the options of a request without its phrases, and the phrases of each sentence, or None without any."""
-    others = {name: value for name, value in options.items() if name not in ("constraints", "force_words_ids")}
-    phrases = options.get("constraints")
-    return others, phrases if phrases is not None and any(phrases) else None
-
-
 def room_for_phrases(phrases: Sequence[Phrases] | None) -> int:
     """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built.
 
@@ -135,4 +128,4 @@ def _check_token_ids(phrases: Any) -> Phrases:
     return [list(each) for each in lists]
 
 
-__all__ = ["ConstraintOptions", "TextConstraints", "room_for_phrases", "split_phrases", "tokenize_phrase"]
+__all__ = ["ConstraintOptions", "TextConstraints", "room_for_phrases", "tokenize_phrase"]

@@ -24,16 +24,15 @@ from transformers.utils import logging
 
 from vanilla_transformer.cpu_utils import usable_cores
 
-from .constraints import split_phrases
 from .engine import compiled_steps
 from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
-from .engine.samples import split_seeds
 from .loading import load_pipeline
-from .progress import follow_progress
+from .progress import ProgressOptions
+from .request_options import split_options
+from .sentence_columns import split_columns
 from .sentence_splitter import SentenceOptions
 from .translation_pipeline import TranslationPipeline
-from .translations import split_options
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name
@@ -85,20 +84,14 @@ class WorkerPipeline(TranslationPipeline):
         translations = dict[int, list[Any]]()
         order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
         futures = dict[Future, list[int]]()
-        options, report = follow_progress(options, report, len(sentences))
+        progress, options = split_options(ProgressOptions, options)
+        report = progress.follow(report, len(sentences))
         _, options = split_options(SentenceOptions, options)
-        options, seeds = split_seeds(options, sentences)
-        options, phrases = split_phrases(options)
-        prefixes = options.get("target_prefix")
+        columns, options = split_columns(options, sentences)
         try:
             for chunk in _split(order, self.workers):
-                if seeds is not None:
-                    options = options | {"seed": [seeds[index] for index in chunk]}
-                if phrases is not None:
-                    options = options | {"constraints": [phrases[index] for index in chunk]}
-                if prefixes is not None:
-                    options = options | {"target_prefix": [prefixes[index] for index in chunk]}
-                futures[self._submit([sentences[index] for index in chunk], batch_size, options)] = chunk
+                own = options | vars(columns.select(chunk))
+                futures[self._submit([sentences[index] for index in chunk], batch_size, own)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)
                 report(len(futures[future]))

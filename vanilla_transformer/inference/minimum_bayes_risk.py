@@ -4,13 +4,14 @@ Minimum Bayes risk decoding: the candidate that is most similar to the other one
 The utility is sacrebleu's chrF or BLEU of a candidate, with another one as its reference.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .translations import Translation
+from .request_options import split_options
+from .translations import ReturnOptions, Translation
 
 UTILITIES = ("chrf", "bleu")
 _SAMPLES = 32
@@ -63,6 +64,19 @@ class RiskOptions:
         return {**options, "num_return_sequences": beams, "return_scores": True}
 
 
+def decode_by_risk(risk: RiskOptions, options: Mapping[str, Any], decode: Callable) -> list[list[Any]]:
+    """Return the translation of each sentence with the highest expected utility among candidates.
+
+    Args:
+        decode: Returns the candidates of each sentence, given the options of a request.
+    """
+    wanted = risk.candidate_options(options)
+    chosen = [choose(candidates, str(risk.mbr), not wanted.get("do_sample")) for candidates in decode(wanted)]
+    if not split_options(ReturnOptions, options)[0].requested():
+        chosen = [each.text if isinstance(each, Translation) else each for each in chosen]
+    return [[each] for each in chosen]
+
+
 def choose(candidates: Sequence[Any], utility: str, by_probability: bool) -> Any:
     """
     Return the candidate with the highest expected utility; of a tie, the first one.
@@ -96,4 +110,4 @@ def _names() -> str:
     return ", ".join(map(repr, UTILITIES))
 
 
-__all__ = ["RiskOptions", "choose", "expected_utilities"]
+__all__ = ["RiskOptions", "choose", "decode_by_risk", "expected_utilities"]

@@ -1,6 +1,7 @@
 """Target prefixes of a request: the tokens with which translations begin, and the alternatives after them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
@@ -13,6 +14,36 @@ from .search.option_error import OptionError
 
 _RULE = "`target_prefix` must be a string, or one for each text"
 _MOST_TOKENS = 4096  # in a batch of forced decoding
+
+
+@dataclass(frozen=True)
+class AlternativeOptions:
+    """
+    Options of a request for alternatives.
+
+    Args:
+        alternatives: The number of most likely tokens after a prefix, each of which one translation completes.
+
+    Raises:
+        ValueError: The number is out of range.
+    """
+
+    alternatives: int | None = None
+
+    def __post_init__(self) -> None:
+        count = self.alternatives
+        if count is not None and (type(count) is not int or count < 1):
+            raise OptionError(f"`alternatives` must be an integer of 1 or more, got {count!r}.")
+
+    def check_alone(self, options: Mapping[str, Any]) -> None:
+        """Check that the other options of the request fit alternatives.
+
+        Raises:
+            ValueError: One does not.
+        """
+        others = [name for name in ("num_return_sequences", "do_sample", "mbr", "seed") if options.get(name)]
+        if others:
+            raise OptionError(f"`alternatives` are completed by one search each. Leave `{others[0]}` out.")
 
 
 class TextPrefixes:
@@ -68,29 +99,6 @@ class TextPrefixes:
         return list(tokens)
 
 
-def split_prefixes(options: Mapping[str, Any]) -> tuple[dict[str, Any], list[list[int]] | None, int | None]:
-    """Return the options of a request without its prefixes, the prefix of each sentence, and the alternatives.
-
-    Either is None if there are none.
-    """
-    others = {name: value for name, value in options.items() if name not in ("target_prefix", "alternatives")}
-    return others, options.get("target_prefix"), options.get("alternatives")
-
-
-def check_alternatives(count: Any, options: Mapping[str, Any]) -> int:
-    """Return a number of alternatives.
-
-    Raises:
-        ValueError: It is out of range, or does not fit the other options.
-    """
-    if type(count) is not int or count < 1:
-        raise OptionError(f"`alternatives` must be an integer of 1 or more, got {count!r}.")
-    others = [name for name in ("num_return_sequences", "do_sample", "mbr", "seed") if options.get(name)]
-    if others:
-        raise OptionError(f"`alternatives` are completed by one search each. Leave `{others[0]}` out.")
-    return count
-
-
 @torch.inference_mode()
 def next_tokens(
     model: Any, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], count: int, special: Sequence[int]
@@ -126,4 +134,4 @@ def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.
     return ids.to(device), pad([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True).to(device)
 
 
-__all__ = ["TextPrefixes", "check_alternatives", "next_tokens", "split_prefixes"]
+__all__ = ["AlternativeOptions", "TextPrefixes", "next_tokens"]

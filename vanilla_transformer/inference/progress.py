@@ -1,32 +1,40 @@
 """Report how much of a request is done, sentence by sentence."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
 
 Report = Callable[[int], None]  # of the sentences that were translated since the last report
 
 
-def follow_progress(options: Mapping[str, Any], report: Report, total: int) -> tuple[dict[str, Any], Report]:
-    """Return the options of a request without `progress`, and a report that calls it with sentences done and `total`.
+@dataclass(frozen=True)
+class ProgressOptions:
+    """
+    Options of a request about its progress.
 
     Args:
-        options: Their `progress` is a function of two numbers, or missing.
-        report: Of the request.
-        total: Sentences of the request.
+        progress: A function that is called with the numbers of sentences that are done and of all sentences.
     """
-    others = {name: value for name, value in options.items() if name != "progress"}
-    progress = options.get("progress")
-    if progress is None:
-        return others, report
-    done = 0
 
-    def report_both(sentences: int) -> None:
-        nonlocal done
-        done += sentences
-        report(sentences)
-        progress(done, total)
+    progress: Callable[[int, int], object] | None = None
 
-    return others, report_both
+    def follow(self, report: Report, total: int) -> Report:
+        """Return a report that calls `progress`, too.
+
+        Args:
+            report: Of the request.
+            total: Sentences of the request.
+        """
+        progress, done = self.progress, 0
+        if progress is None:
+            return report
+
+        def report_both(sentences: int) -> None:
+            nonlocal done
+            done += sentences
+            report(sentences)
+            progress(done, total)
+
+        return report_both
 
 
-__all__ = ["Report", "follow_progress"]
+__all__ = ["ProgressOptions", "Report"]

@@ -8,7 +8,7 @@ Translation", section 3) without a language model: a noisy channel beside the di
 EOS included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,8 @@ import numpy as np
 
 from .forced_decoding import encode_as_trained, score_tokens
 from .pretrained import load_seq2seq, load_tokenizer
-from .translations import Translation
+from .request_options import split_options
+from .translations import ReturnOptions, Translation
 
 _MOST_TOKENS = 4096  # in a batch of forced decoding
 REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5
@@ -147,10 +148,31 @@ class Reranker:
         return ranked
 
 
+def decode_reranked(
+    reranker: Reranker,
+    rerank: RerankOptions,
+    sentences: Sequence[str],
+    options: Mapping[str, Any],
+    beams: int,
+    count: int,
+    decode: Callable,
+) -> list[list[Any]]:
+    """Return the best translations of each sentence, by their new scores.
+
+    Args:
+        beams, count: See [`RerankOptions.candidate_options`].
+        decode: Returns the candidates of each sentence, given the options of a request.
+    """
+    found = decode(rerank.candidate_options(options, beams, count))
+    best = [ranked[:count] for ranked in reranker.rerank(sentences, found, rerank.weights)]
+    is_detailed = split_options(ReturnOptions, options)[0].requested()
+    return best if is_detailed else [[each.text for each in ranked] for ranked in best]
+
+
 def combine(features: Features, weights: tuple[float, float]) -> float:
     """Return the score of a candidate, given λ_reverse and λ_length."""
     reverse, length = weights
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
 
 
-__all__ = ["Candidate", "Features", "RerankOptions", "Reranker", "combine"]
+__all__ = ["Candidate", "Features", "RerankOptions", "Reranker", "combine", "decode_reranked"]

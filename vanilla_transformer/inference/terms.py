@@ -1,7 +1,7 @@
 """Translate the terms of a glossary as it says: softly, by inline terms, or by hard constraints."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,10 @@ from vanilla_transformer.text.inline_terms import TERM_TOKENS, AnnotatedText, an
 from vanilla_transformer.text.term_forms import count_forms
 
 from .constraints import tokenize_phrase
+from .progress import Report
 from .search.lexical_constraints import Phrases
+from .sentence_columns import split_columns
+from .translations import Translation
 
 SOFT, HARD, EXACT = "soft", "hard", "exact"
 TERM_MODES = (SOFT, HARD, EXACT)
@@ -75,7 +78,9 @@ class TermOptions:
         _check_spelling({match for found in matches for match in found}, tokenizer)
         return [annotate(text, found) for text, found in zip(texts, matches, strict=True)]
 
-    def constrain(self, texts: Sequence[str], phrases: list[Phrases] | None, tokenizer: Any) -> list[Phrases] | None:
+    def constrain(
+        self, texts: Sequence[str], phrases: Sequence[Phrases] | None, tokenizer: Any
+    ) -> Sequence[Phrases] | None:
         """Add the wanted translations of the terms of each text to its constraints, in exact mode.
 
         Raises:
@@ -100,6 +105,29 @@ class TermOptions:
         return any(count_forms(target, translation) < count for target, count in wanted.items())
 
 
+def decode_hard_terms(
+    terms: TermOptions, sentences: Sequence[str], options: Mapping[str, Any], report: Report, search: Callable
+) -> list[list[Any]]:
+    """Decode with soft terms, and again with exact ones where a translation lacks one.
+
+    Args:
+        search: Returns the translations of sentences, given the options of a request for them and its report.
+    """
+    columns, others = split_columns(options, sentences)
+
+    def search_some(mode: str, numbers: Sequence[int], report: Report) -> list[list[Any]]:
+        own = others | vars(columns.select(numbers)) | {"term_mode": mode}
+        return search([sentences[number] for number in numbers], own, report)
+
+    found = search_some(SOFT, range(len(sentences)), report)
+    texts = [[each.text if isinstance(each, Translation) else each for each in row] for row in found]
+    lacking = terms.lacking(sentences, texts)
+    if lacking:
+        for number, row in zip(lacking, search_some(EXACT, lacking, lambda _: None), strict=True):
+            found[number] = row
+    return found
+
+
 def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
     targets = sorted({match.target for match in matches})
     unknown = getattr(tokenizer, "unk_token_id", None)
@@ -110,4 +138,4 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
             raise ValueError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
 
 
-__all__ = ["EXACT", "HARD", "SOFT", "TERM_MODES", "TermOptions"]
+__all__ = ["EXACT", "HARD", "SOFT", "TERM_MODES", "TermOptions", "decode_hard_terms"]

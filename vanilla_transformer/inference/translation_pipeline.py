@@ -1,6 +1,7 @@
 """The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,26 +10,24 @@ from vanilla_transformer.generation_vanilla_transformer import closest
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 from vanilla_transformer.text.glossary import as_glossary
-from vanilla_transformer.text.inline_terms import AnnotatedText
 
-from .alignments import Link, align, token_spans
-from .constraints import ConstraintOptions, TextConstraints, room_for_phrases, split_phrases
+from .constraints import ConstraintOptions, TextConstraints, room_for_phrases
 from .ctranslate2 import load_ctranslate2
-from .engine.engine import Engine
-from .engine.engine_pool import EnginePool
-from .engine.hypothesis import Hypothesis
-from .engine.samples import share_seed, split_seeds
+from .engine.engine_pool import EnginePool, option_levels
+from .engine.samples import share_seed
+from .engine_decoding import decode_alternatives, decode_by_engine, read_hypotheses
 from .ensembles import load_ensemble
-from .minimum_bayes_risk import RiskOptions, choose
+from .minimum_bayes_risk import RiskOptions, decode_by_risk
 from .parallel_batches import map_batches
-from .prefixes import TextPrefixes, check_alternatives, next_tokens, split_prefixes
-from .progress import follow_progress
-from .reranking import Reranker, RerankOptions
-from .search.lexical_constraints import Phrases
+from .prefixes import AlternativeOptions, TextPrefixes
+from .progress import ProgressOptions
+from .request_options import split_options
+from .reranking import Reranker, RerankOptions, decode_reranked
 from .search.option_error import OptionError
+from .sentence_columns import split_columns
 from .sentence_splitter import SentenceOptions, split_line
-from .terms import EXACT, HARD, SOFT, TermOptions
-from .translations import ReturnOptions, Translation, build_translation, join_entries, shift_sources, split_options
+from .terms import HARD, TermOptions, decode_hard_terms
+from .translations import ReturnOptions, join_entries, shift_sources
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -140,8 +139,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             shared["glossary"] = as_glossary(glossary)
         given = [closest([kwargs, defaults], name) for name in ("constraints", "force_words_ids")]
         if given != [None, None]:
-            count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
-            wanted = TextConstraints(ConstraintOptions(*given), self.tokenizer, count)
+            wanted = TextConstraints(ConstraintOptions(*given), self.tokenizer, _count_texts(inputs))
             shared |= {"constraints": wanted, "force_words_ids": None}
         shared |= self._prefix_options(inputs, kwargs, defaults)
         return super().__call__(inputs, *args, **kwargs | shared)
@@ -152,174 +150,13 @@ class TranslationPipeline(CarriedTranslationPipeline):
         shared: dict[str, Any] = {}
         if alternatives is not None:
             prefix = "" if prefix is None else prefix
-            shared["num_return_sequences"] = check_alternatives(alternatives, {**levels[1], **levels[0]})
+            AlternativeOptions(alternatives).check_alone({**levels[1], **levels[0]})
+            shared["num_return_sequences"] = alternatives
             if self._reranker is not None or self._ensemble is not None:
                 raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
         if prefix is not None:
-            count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
-            shared["target_prefix"] = TextPrefixes(prefix, self.tokenizer, count)
+            shared["target_prefix"] = TextPrefixes(prefix, self.tokenizer, _count_texts(inputs))
         return shared
-
-    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
-        splitter = split_options(SentenceOptions, options)[0].splitter()
-        if splitter is None:
-            return super()._split(texts, options)
-        return [[part for line in split_lines(text) for part in split_line(line, splitter)] for text in texts]
-
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        options, report = follow_progress(options, report, len(sentences))
-        _, options = split_options(SentenceOptions, options)
-        risk, options = split_options(RiskOptions, options)
-        rerank, options = split_options(RerankOptions, options)
-        if self._reranker is not None:
-            if risk.mbr is not None:
-                raise ValueError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
-            decode = partial(self._decode, sentences, batch_size, report=report)
-            return self._rerank(self._reranker, rerank, sentences, options, decode)
-        rerank.check_unused()
-        if risk.mbr is not None:
-            return self._decode_by_risk(risk, sentences, batch_size, options, report)
-        return self._decode(sentences, batch_size, options, report)
-
-    def _decode(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        terms, _ = split_options(TermOptions, options)
-        if terms.mode_for(self.tokenizer) == HARD:
-            return self._decode_terms(terms, sentences, batch_size, options, report)
-        return self._search(sentences, batch_size, options, report)
-
-    def _decode_terms(
-        self, terms: TermOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
-    ) -> list[list[Any]]:
-        """Decode with soft terms, and again with exact ones where a translation lacks one."""
-        options, seeds = split_seeds(options, sentences)
-        options, phrases = split_phrases(options)
-        every = ("seed", seeds), ("constraints", phrases), ("target_prefix", options.get("target_prefix"))
-        columns = {name: each for name, each in every if each is not None}
-
-        def search(mode: str, numbers: Sequence[int], report: Callable) -> list[list[Any]]:
-            own = {name: [column[number] for number in numbers] for name, column in columns.items()}
-            chosen = [sentences[number] for number in numbers]
-            return self._search(chosen, batch_size, options | own | {"term_mode": mode}, report)
-
-        found = search(SOFT, range(len(sentences)), report)
-        texts = [[each.text if isinstance(each, Translation) else each for each in row] for row in found]
-        lacking = terms.lacking(sentences, texts)
-        if lacking:
-            for number, row in zip(lacking, search(EXACT, lacking, lambda _: None), strict=True):
-                found[number] = row
-        return found
-
-    def _search(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        returned, options = split_options(ReturnOptions, options)
-        options, seeds = split_seeds(options, sentences)
-        options, given = split_phrases(options)
-        options, prefixes, alternatives = split_prefixes(options)
-        terms, options = split_options(TermOptions, options)
-        annotated = terms.annotate(sentences, self.tokenizer)
-        phrases = terms.constrain(sentences, given, self.tokenizer)
-        needed = {"seed": seeds, "constraints": given, "glossary": phrases, "target_prefix": prefixes}
-        required_by = returned.requested() or next((name for name, value in needed.items() if value), None)
-        room, model = room_for_phrases(phrases), self.model
-        if self._ensemble is not None:
-            model, required_by = self._ensemble, required_by or "ensemble"
-        alignments = returned.need_alignments(self.model.config)
-        engine = self._engines.find(model, options, required_by, alignments, room, prefixes is not None)
-        if engine is None:
-            return super()._generate([each.text for each in annotated], batch_size, options, report)
-        count = self._num_return_sequences(options)
-        decode = partial(self._generate_by, engine, returned=returned, report=report)
-        if alternatives is None or not sentences:
-            return decode(annotated, count, seeds, phrases, prefixes)
-        assert prefixes is not None
-        texts = self._encode([each.text for each in annotated])
-        special = [token for token in self.tokenizer.all_special_ids if token not in engine.options.eos_token_ids]
-        tokens = next_tokens(self.model, texts, prefixes, alternatives, special)
-        longer = [[*prefix, token] for prefix, some in zip(prefixes, tokens, strict=True) for token in some]
-        annotated = [each for each in annotated for _ in range(alternatives)]
-        phrases = None if phrases is None else [each for each in phrases for _ in range(alternatives)]
-        found = [best for (best,) in decode(annotated, 1, None, phrases, longer)]
-        return [found[start : start + alternatives] for start in range(0, len(found), alternatives)]
-
-    def _decode_by_risk(
-        self, risk: RiskOptions, sentences: list[str], batch_size: int, options: dict, report: Callable
-    ) -> list[list[Any]]:
-        """Return the translation of each sentence with the highest expected utility among candidates."""
-        wanted = risk.candidate_options(options)
-        found = self._decode(sentences, batch_size, wanted, report)
-        chosen = [choose(candidates, str(risk.mbr), not wanted.get("do_sample")) for candidates in found]
-        if not split_options(ReturnOptions, options)[0].requested():
-            chosen = [each.text if isinstance(each, Translation) else each for each in chosen]
-        return [[each] for each in chosen]
-
-    def _rerank(
-        self, reranker: Reranker, rerank: RerankOptions, sentences: list[str], options: dict, decode: Callable
-    ) -> list[list[Any]]:
-        """Return the best translations of each sentence, by the score of [`reranking`].
-
-        Args:
-            decode: Returns the candidates of each sentence, given the options of a request.
-        """
-        configs = options.get("generation_config"), self.model.generation_config
-        levels = [options, *(vars(config) for config in configs if config is not None)]
-        count, beams = self._num_return_sequences(options), closest(levels, "num_beams") or 1
-        found = decode(rerank.candidate_options(options, beams, count))
-        best = [ranked[:count] for ranked in reranker.rerank(sentences, found, rerank.weights)]
-        is_detailed = split_options(ReturnOptions, options)[0].requested()
-        return best if is_detailed else [[each.text for each in ranked] for ranked in best]
-
-    def _generate_by(
-        self,
-        engine: Engine,
-        sentences: list[AnnotatedText],
-        count: int,
-        seeds: Sequence[int] | None,
-        phrases: Sequence[Phrases] | None,
-        prefixes: Sequence[Sequence[int]] | None,
-        returned: ReturnOptions,
-        report: Callable,
-    ) -> list[list[Any]]:
-        """Return the `count` best translations of each sentence, in the given order. The longest ones enter first."""
-        if not sentences:  # tokenizers decode an empty batch to one empty text
-            return []
-        encoded = self._encode([sentence.text for sentence in sentences])
-        order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
-        found = dict[int, list[Hypothesis]]()
-        sources = (encoded[index] for index in order)
-        ordered = None if seeds is None else [seeds[index] for index in order]
-        wanted = None if phrases is None else [phrases[index] for index in order]
-        begun = None if prefixes is None else [prefixes[index] for index in order]
-        for position, hypotheses in engine.translate_stream(sources, count, ordered, wanted, begun):
-            found[order[position]] = hypotheses
-            report(1)
-        flat = [hypothesis for index in range(len(sentences)) for hypothesis in found[index]]
-        translations: list[Any] = self.postprocess([hypothesis.tokens for hypothesis in flat])
-        if returned.requested():
-            links = [list[Link]() for _ in flat]
-            if returned.need_alignments(self.model.config):
-                repeated = [sentence for sentence in sentences for _ in range(count)]
-                links = self._align(repeated, translations, flat)
-            columns = zip(translations, flat, links, strict=True)
-            translations = [build_translation(*each, self.tokenizer, returned) for each in columns]
-        return [translations[start : start + count] for start in range(0, len(translations), count)]
-
-    def _align(
-        self, sentences: Sequence[AnnotatedText], translations: Sequence[str], hypotheses: Sequence[Hypothesis]
-    ) -> list[list[Link]]:
-        """Return the links between each sentence, without annotations, and its translation."""
-        spans = token_spans(self.tokenizer, [sentence.text for sentence in sentences])
-        rows = zip(sentences, spans, translations, hypotheses, strict=True)
-        return [
-            align(source.plain, [*map(source.original, places)], text, hypothesis, self.tokenizer)
-            for source, places, text, hypothesis in rows
-        ]
-
-    def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
-        returned, options = split_options(ReturnOptions, options)
-        if not returned.requested():
-            return super()._answer(segments, translations, options)
-        answer = super()._answer(segments, [each.text for each in translations], options)
-        text = answer["translation_text"]
-        return answer | join_entries(segments, translations, text, returned, self.model.config)
 
     def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
         constraints = options.get("constraints")
@@ -339,6 +176,79 @@ class TranslationPipeline(CarriedTranslationPipeline):
             for text, answer in zip(texts, answers, strict=True):
                 shift_sources(answer, len(text) - len(text.lstrip()))  # white space before the first segment
         return answers
+
+    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
+        splitter = split_options(SentenceOptions, options)[0].splitter()
+        if splitter is None:
+            return super()._split(texts, options)
+        return [[part for line in split_lines(text) for part in split_line(line, splitter)] for text in texts]
+
+    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
+        progress, options = split_options(ProgressOptions, options)
+        report = progress.follow(report, len(sentences))
+        _, options = split_options(SentenceOptions, options)
+        risk, options = split_options(RiskOptions, options)
+        rerank, options = split_options(RerankOptions, options)
+        decode = partial(self._decode, sentences, batch_size, report)
+        if self._reranker is not None:
+            if risk.mbr is not None:
+                raise ValueError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
+            beams = closest(option_levels(self.model, options), "num_beams") or 1
+            count = self._num_return_sequences(options)
+            return decode_reranked(self._reranker, rerank, sentences, options, beams, count, decode)
+        rerank.check_unused()
+        return decode(options) if risk.mbr is None else decode_by_risk(risk, options, decode)
+
+    def _decode(self, sentences: list[str], batch_size: int, report: Callable, options: dict) -> list[list[Any]]:
+        """Return the translations of each sentence, with the terms of a glossary."""
+        terms, _ = split_options(TermOptions, options)
+        search = partial(self._search, batch_size)
+        if terms.mode_for(self.tokenizer) == HARD:
+            return decode_hard_terms(terms, sentences, options, report, search)
+        return search(sentences, options, report)
+
+    def _search(self, batch_size: int, sentences: list[str], options: dict, report: Callable) -> list[list[Any]]:
+        """Return the translations of each sentence, by an engine if one is required or faster."""
+        returned, options = split_options(ReturnOptions, options)
+        columns, options = split_columns(options, sentences)
+        alternatives, options = split_options(AlternativeOptions, options)
+        terms, options = split_options(TermOptions, options)
+        annotated = terms.annotate(sentences, self.tokenizer)
+        phrases = terms.constrain(sentences, columns.constraints, self.tokenizer)
+        needed = {"seed": columns.seed, "constraints": columns.constraints, "glossary": phrases}
+        needed["target_prefix"] = columns.target_prefix
+        required_by = returned.requested() or next((name for name, value in needed.items() if value), None)
+        model = self.model
+        if self._ensemble is not None:
+            model, required_by = self._ensemble, required_by or "ensemble"
+        alignments, prefixed = returned.need_alignments(self.model.config), columns.target_prefix is not None
+        engine = self._engines.find(model, options, required_by, alignments, room_for_phrases(phrases), prefixed)
+        if engine is None:
+            return super()._generate([each.text for each in annotated], batch_size, options, report)
+        if not sentences:
+            return []
+        sources = self._encode([each.text for each in annotated])
+        columns, count = replace(columns, constraints=phrases), alternatives.alternatives
+        if count is None:
+            found = decode_by_engine(engine, sources, self._num_return_sequences(options), columns, report)
+        else:
+            special = self.tokenizer.all_special_ids
+            found = decode_alternatives(engine, self.model, sources, count, columns, special, report)
+        config = self.model.config
+        return read_hypotheses(annotated, found, self.postprocess, self.tokenizer, returned, config)
+
+    def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
+        returned, options = split_options(ReturnOptions, options)
+        if not returned.requested():
+            return super()._answer(segments, translations, options)
+        answer = super()._answer(segments, [each.text for each in translations], options)
+        text = answer["translation_text"]
+        return answer | join_entries(segments, translations, text, returned, self.model.config)
+
+
+def _count_texts(inputs: Any) -> int | None:
+    """Return the number of texts, or None if it is not known."""
+    return 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
 
 
 __all__ = ["TranslationPipeline"]

@@ -1,8 +1,8 @@
 """Entries that the package's pipeline adds to a translation on request: scores, tokens, alignments and warnings."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from vanilla_transformer.pipeline_vanilla_transformer import Segment
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
@@ -11,8 +11,6 @@ from .alignments import Link
 from .confidence import Calibration, measure_features
 from .engine.hypothesis import Hypothesis
 from .token_texts import token_entries
-
-Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -42,17 +40,6 @@ class ReturnOptions:
         """
         calibration = Calibration.from_config(config) if self.return_confidence else None
         return self.return_alignments or (calibration is not None and calibration.needs_alignments)
-
-
-def split_options(kind: type[Options], options: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
-    """Return the options of a request that a dataclass has, as an object of it, and the other options.
-
-    Raises:
-        ValueError: A value is out of range.
-    """
-    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    others = {name: value for name, value in options.items() if name not in names}
-    return kind(**{name: value for name, value in options.items() if name in names}), others
 
 
 class Translation(NamedTuple):
@@ -138,4 +125,3 @@ def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 __all__ = ["ReturnOptions", "Translation", "build_translation", "join_entries", "rename_text", "shift_sources"]
-__all__ += ["split_options"]

@@ -88,7 +88,7 @@ class EnginePool:
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
-        levels = _levels(model, options)
+        levels = option_levels(model, options)
         required_by = required_by or next((name for name in _ENGINE_OPTIONS if _asks_for(levels, name)), None)
         own = {"alignments": alignments, "constraint_tokens": constraint_tokens, "prefixed": prefixed}
         return self.find_for(model, levels, required_by, **own)
@@ -205,7 +205,7 @@ def _sampling_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return options | ({"top_k": _USUAL_TOP_K} if options["top_k"] is None else {})
 
 
-def _levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def option_levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the options of a request, closest to the call first."""
     config = options.get("generation_config")
     call = {name: value for name, value in options.items() if name != "generation_config"}
@@ -228,4 +228,4 @@ def usual_slots(beams: int) -> int:
     return _SLOTS["greedy" if beams == 1 else "beams"]
 
 
-__all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]
+__all__ = ["EnginePool", "engine_options", "find_problem", "option_levels", "usual_slots"]

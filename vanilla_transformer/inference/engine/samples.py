@@ -132,17 +132,6 @@ def share_seed(options: Mapping[str, Any]) -> dict[str, Any]:
     return dict(options) if is_own else {**options, "seed": SentenceSeeds(seed)}
 
 
-def split_seeds(options: Mapping[str, Any], sentences: Sequence[str]) -> tuple[dict[str, Any], list[int] | None]:
-    """Return the options of a request without its seed, and the seed of each sentence, or None without one.
-
-    Args:
-        options: Their `seed` is a [`SentenceSeeds`], or a list with the seed of each sentence.
-    """
-    others = {name: value for name, value in options.items() if name != "seed"}
-    seed = options.get("seed")
-    return others, [seed(sentence) for sentence in sentences] if isinstance(seed, SentenceSeeds) else seed
-
-
 def check_seed(seed: Any) -> int:
     """Return a seed.
 
@@ -161,4 +150,4 @@ def _hash(content: str) -> int:
 
 
 __all__ = ["Answers", "Request", "Samples", "Seeds", "SentenceSeeds", "check_seed"]
-__all__ += ["share_seed", "split_seeds"]
+__all__ += ["share_seed"]

@@ -1,5 +1,6 @@
 """The body of `POST /translate`: its texts, and the options of their translation."""
 
+import difflib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,7 @@ SCHEMA = {
     },
 }
 _LARGEST_SEED = 2**63 - 1
+_LONGEST_NAME = 40  # of an entry, to compare with known ones
 
 
 class Body(NamedTuple):
@@ -87,9 +89,10 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
         raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
     if not isinstance(content, dict) or "text" not in content:
         raise Refusal(422, "The body must be a JSON object with the entry `text`.")
-    if content.keys() - {*ENTRIES}:
-        names = ", ".join(f"`{name}`" for name in ENTRIES)
-        raise Refusal(422, f"The body may have the entries {names} only.")
+    unknown = next((name for name in content if name not in ENTRIES), None)
+    if unknown is not None:  # which the answer does not repeat
+        nearest = difflib.get_close_matches(unknown[:_LONGEST_NAME], ENTRIES, n=1, cutoff=0.0)[0]
+        raise Refusal(422, f"The body has an unknown entry. Did you mean `{nearest}`?")
     texts, count = content["text"], content.get("num_return_sequences", 1)
     options: dict[str, Any] = dict.fromkeys([name for name in RETURNED if _flag(content, name, known)], True)
     options |= _sampling(content, known)

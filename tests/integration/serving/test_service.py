@@ -54,7 +54,7 @@ REFUSED = {
     "enormous hypotheses": (b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500), 422, "got a number"),
     "half a hypothesis": ({"text": "a", "num_return_sequences": 1.5}, 422, "got a number"),
     "true hypotheses": ({"text": "a", "num_return_sequences": True}, 422, "got a boolean"),
-    "unknown entry": ({"text": "a", "texts": "a"}, 422, "entries `text`, `num_return_sequences`, "),
+    "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
     "a number for scores": ({"text": "a", "return_scores": 1}, 422, "`return_scores` must be true or false"),
     "scores that the model lacks": ({"text": "a", "return_tokens": True}, 422, "Leave `return_tokens` out"),
     "no text": ({"texts": "a"}, 422, "with the entry `text`"),

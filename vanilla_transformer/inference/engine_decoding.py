@@ -1,4 +1,4 @@
-"""Decode the sentences of a request by an engine, and read its hypotheses as translations."""
+"""Decode the sentences of a request by an engine, and turn its hypotheses into translations."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ def decode_alternatives(
     return [best[start : start + count] for start in range(0, len(best), count)]
 
 
-def read_hypotheses(
+def to_translations(
     sentences: Sequence[AnnotatedText],
     found: Sequence[Sequence[Hypothesis]],
     postprocess: Callable[[list[list[int]]], list[str]],
@@ -99,4 +99,4 @@ def _align(
     ]
 
 
-__all__ = ["decode_alternatives", "decode_by_engine", "read_hypotheses"]
+__all__ = ["decode_alternatives", "decode_by_engine", "to_translations"]

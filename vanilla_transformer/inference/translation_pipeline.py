@@ -15,7 +15,7 @@ from .constraints import ConstraintOptions, TextConstraints, room_for_phrases
 from .ctranslate2 import load_ctranslate2
 from .engine.engine_pool import EnginePool, option_levels
 from .engine.samples import share_seed
-from .engine_decoding import decode_alternatives, decode_by_engine, read_hypotheses
+from .engine_decoding import decode_alternatives, decode_by_engine, to_translations
 from .ensembles import load_ensemble
 from .minimum_bayes_risk import RiskOptions, decode_by_risk
 from .parallel_batches import map_batches
@@ -235,7 +235,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
             special = self.tokenizer.all_special_ids
             found = decode_alternatives(engine, self.model, sources, count, columns, special, report)
         config = self.model.config
-        return read_hypotheses(annotated, found, self.postprocess, self.tokenizer, returned, config)
+        return to_translations(annotated, found, self.postprocess, self.tokenizer, returned, config)
 
     def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
         returned, options = split_options(ReturnOptions, options)

@@ -9,11 +9,9 @@ found, and one that is damaged is compiled again.
 """
 
 import atexit
-import hashlib
 import inspect
 import io
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -26,10 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.constants import HF_HOME
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers.generation.logits_process import TopPLogitsWarper
 from transformers.utils import logging
 
@@ -48,6 +44,7 @@ from vanilla_transformer.reversible import apply_storing_activations
 from .alignment_heads import attention_weights
 from .coverage import CoveragePenalty
 from .ensemble import EnsembleDecoder
+from .machine_cache import cache_root, identity_of
 from .phrase_constraints import PhraseConstraints
 from .search_state import SearchState
 from .static_attention import StaticSelfAttention
@@ -199,12 +196,6 @@ def cache_folder() -> Path:
     return cache_root() / "compiled_steps"
 
 
-def cache_root() -> Path:
-    """Return the folder of compiled steps and of measurements on this machine."""
-    root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
-    return Path(root).expanduser()
-
-
 def write_package(step: nn.Module, arguments: Any, room_dimensions: RoomDimensions, name: str) -> None:
     """Compile a step into an entry of the cache, as [`compile_step`] does."""
     cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, room_dimensions, new / _PACKAGE))
@@ -302,35 +293,5 @@ def size_of(arguments: Any) -> Size:
     return tuple(arguments[0].ancestors.shape)
 
 
-def identity_of(module: nn.Module, *settings: Any) -> str:
-    """Return a hash of the weights of a module, of `settings`, of the release of torch and of the processor."""
-    digest = hashlib.sha256()
-    facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), _processor()
-    digest.update(repr((*facts, *settings)).encode())
-    for name, weight in module.state_dict(keep_vars=True).items():
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        for part in _plain_parts(weight):
-            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy())
-    return digest.hexdigest()[:32]
-
-
-def _plain_parts(weight: Any) -> Iterator[Any]:
-    """Yield a weight, or the integers and scales of a quantized one."""
-    if not is_traceable_wrapper_subclass(weight):
-        yield weight
-        return
-    for name in weight.__tensor_flatten__()[0]:
-        yield from _plain_parts(getattr(weight, name))
-
-
-def _processor() -> str:
-    """Return the name and the instruction sets of the processor."""
-    path = Path("/proc/cpuinfo")
-    if not path.is_file():
-        return platform.platform() + platform.processor()
-    lines = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
-    return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
-
-
 __all__ = ["CompiledSteps", "cache_folder", "cache_is_used", "check_compile", "compile_step", "find_compiler"]
-__all__ += ["cache_root", "export_step", "identity_of", "size_of", "write_package"]
+__all__ += ["export_step", "size_of", "write_package"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .compiled_steps import cache_root
+from .machine_cache import cache_root
 
 
 def load_choice(kind: str, identity: str) -> tuple[Any, str] | None:

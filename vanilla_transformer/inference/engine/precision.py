@@ -10,7 +10,7 @@ from transformers.utils import logging
 
 from vanilla_transformer.import_utils import requires_extra
 
-from .compiled_steps import identity_of
+from .machine_cache import identity_of
 from .measured_choices import load_choice, store_choice
 
 logger = logging.get_logger(__name__)

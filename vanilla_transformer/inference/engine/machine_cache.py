@@ -1,0 +1,52 @@
+"""The cache of compiled steps and measurements on this machine: its folder, and the identities of its entries."""
+
+import hashlib
+import os
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub.constants import HF_HOME
+from torch import nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+
+def cache_root() -> Path:
+    """Return the folder of compiled steps and of measurements on this machine."""
+    root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
+    return Path(root).expanduser()
+
+
+def identity_of(module: nn.Module, *settings: Any) -> str:
+    """Return a hash of the weights of a module, of `settings`, of the release of torch and of the processor."""
+    digest = hashlib.sha256()
+    facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), _processor()
+    digest.update(repr((*facts, *settings)).encode())
+    for name, weight in module.state_dict(keep_vars=True).items():
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
+        for part in _plain_parts(weight):
+            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy())
+    return digest.hexdigest()[:32]
+
+
+def _plain_parts(weight: Any) -> Iterator[Any]:
+    """Yield a weight, or the integers and scales of a quantized one."""
+    if not is_traceable_wrapper_subclass(weight):
+        yield weight
+        return
+    for name in weight.__tensor_flatten__()[0]:
+        yield from _plain_parts(getattr(weight, name))
+
+
+def _processor() -> str:
+    """Return the name and the instruction sets of the processor."""
+    path = Path("/proc/cpuinfo")
+    if not path.is_file():
+        return platform.platform() + platform.processor()
+    lines = path.read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+    return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
+
+
+__all__ = ["cache_root", "identity_of"]

@@ -11,8 +11,6 @@ from vanilla_transformer.data.tokenizer_training import special_token_ids
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-_SPECIAL = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-
 
 def replace_vocabulary(
     model: VanillaTransformerForConditionalGeneration, old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase
@@ -32,9 +30,11 @@ def replace_vocabulary(
         )
     config = copy.deepcopy(model.config)
     config.vocab_size = config.decoder_vocab_size = len(new)
-    sources = [_former_ids(token, old, new) for token in new.convert_ids_to_tokens(range(len(new)))]
-    if not old.get_vocab().items() <= new.get_vocab().items():  # not the same entries and further ones
-        for name, token_id in special_token_ids(new).items():
+    known, special = old.get_vocab(), special_token_ids(new)
+    tokens = new.convert_ids_to_tokens(range(len(new)))
+    sources = [[known[token]] if token in known else _pieces(token, old, new) for token in tokens]
+    if not known.items() <= new.get_vocab().items():  # not the same entries and further ones
+        for name, token_id in special.items():
             former = getattr(model.config, name)
             if token_id is not None and former is not None:
                 sources[token_id] = [former]
@@ -47,7 +47,7 @@ def replace_vocabulary(
     }
     changed.load_state_dict(weights)
     changed.generation_config = copy.deepcopy(model.generation_config)
-    changed.generation_config.update(**{name: getattr(config, name) for name in _SPECIAL})
+    changed.generation_config.update(**{name: getattr(config, name) for name in special})
     return changed.eval()
 
 
@@ -61,11 +61,8 @@ def _gather(tensor: Tensor, sources: list[list[int]]) -> Tensor:
     return torch.stack([tensor[rows].mean(dim=0) if rows else mean for rows in sources])
 
 
-def _former_ids(token: str, old: Any, new: Any) -> list[int]:
-    """Return the entry of `old` that equals a token of `new`, or the pieces into which `old` splits it."""
-    known = old.get_vocab().get(token)
-    if known is not None:
-        return [known]
+def _pieces(token: str, old: Any, new: Any) -> list[int]:
+    """Return the entries of `old` into which it splits a token of `new`."""
     if isinstance(old, VanillaTransformerTokenizer) and isinstance(new, VanillaTransformerTokenizer):
         return [piece.id for piece in old.backend_tokenizer.model.tokenize(token)]
     text = new.convert_tokens_to_string([token])

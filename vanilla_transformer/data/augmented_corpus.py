@@ -13,8 +13,7 @@ from vanilla_transformer.file_utils import cached_folder
 
 from .arguments import Augmentations
 from .augmentation import insert_inline_terms, insert_placeholders
-from .cleaning import Overlap
-from .corpus import Corpus
+from .corpus import Corpus, DerivedCorpus
 from .lexicon import Lexicon, fit_lexicon
 from .readers import SentencePair
 from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
@@ -27,7 +26,7 @@ _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
 
 
-class AugmentedCorpus(Corpus):
+class AugmentedCorpus(DerivedCorpus):
     """
     The pairs of another corpus, some of them augmented: a function of seed, epoch and the pair's index in it.
 
@@ -43,29 +42,13 @@ class AugmentedCorpus(Corpus):
     """
 
     def __init__(self, plain: Corpus, augment: Mapping[Augment, float], encode: Encode, seed: int, max_tokens: int):
-        self.plain = plain
+        super().__init__(plain)
         self.augment = augment
         self.encode = encode
         self.seed = seed
         self.max_tokens = max_tokens
-        self.report = plain.report
-        self._last: tuple[int, EncodedPairs] | None = None
 
-    def epoch(self, number: int) -> EncodedPairs:
-        if self._last is None or self._last[0] != number:
-            self._last = None  # two epochs would need twice the memory
-            self._last = number, self._augment(self.plain.epoch(number), number)
-        return self._last[1]
-
-    @property
-    def overlaps(self) -> dict[str, Overlap]:
-        return self.plain.overlaps
-
-    @property
-    def max_source_length(self) -> int:
-        return self.plain.max_source_length
-
-    def _augment(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
+    def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         """Return the pairs of an epoch, in which the changed ones are rows appended to its table."""
         self.texts = self.plain.texts
         changed = self._change_texts(pairs, epoch)

@@ -13,8 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .cleaning import Overlap
-from .corpus import Corpus
+from .corpus import Corpus, DerivedCorpus
 from .tokenized_corpus import EncodedPairs, TokenTable, map_texts
 from .tuning import CACHED_WORDS
 
@@ -197,7 +196,7 @@ def _words(ids: Sequence[int], word_ids: Sequence[int | None]) -> Iterable[Word]
     return [tuple(ids[start:end]) for start, end in pairwise((*starts, len(ids)))]
 
 
-class BpeDropoutCorpus(Corpus):
+class BpeDropoutCorpus(DerivedCorpus):
     """
     The pairs of another corpus, tokenized with BPE-dropout: a function of seed, epoch and the pair's index in it.
 
@@ -210,30 +209,15 @@ class BpeDropoutCorpus(Corpus):
     """
 
     def __init__(self, plain: Corpus, tokenizer: PreTrainedTokenizerBase, dropout: float, seed: int, max_tokens: int):
-        self.plain = plain
+        super().__init__(plain)
         self.segmenters = BpeDropout(tokenizer, dropout), BpeDropout(tokenizer, 0.0)
         self.seed = seed
         self.max_tokens = max_tokens
-        self.report = plain.report
-        self._encoded: tuple[int, EncodedPairs] | None = None
 
-    def epoch(self, number: int) -> EncodedPairs:
-        if self._encoded is None or self._encoded[0] != number:
-            pairs = self.plain.epoch(number)
-            self.texts = self.plain.texts.select(pairs.rows)
-            encode = partial(
-                _encode_batch, segmenters=self.segmenters, seed=self.seed, epoch=number, limit=self.max_tokens
-            )
-            self._encoded = number, EncodedPairs(TokenTable(map_texts(self.texts, encode, with_indices=True)))
-        return self._encoded[1]
-
-    @property
-    def overlaps(self) -> dict[str, Overlap]:
-        return self.plain.overlaps
-
-    @property
-    def max_source_length(self) -> int:
-        return self.plain.max_source_length
+    def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
+        self.texts = self.plain.texts.select(pairs.rows)
+        encode = partial(_encode_batch, segmenters=self.segmenters, seed=self.seed, epoch=epoch, limit=self.max_tokens)
+        return EncodedPairs(TokenTable(map_texts(self.texts, encode, with_indices=True)))
 
 
 def _encode_batch(

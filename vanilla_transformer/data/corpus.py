@@ -64,6 +64,37 @@ class Corpus(ABC):
         return "\n".join([f"Training text: {self.report}", *overlaps])
 
 
+class DerivedCorpus(Corpus):
+    """
+    A corpus whose epochs are made from the epochs of another one, `plain`.
+
+    The last epoch is kept.
+    """
+
+    def __init__(self, plain: Corpus):
+        self.plain = plain
+        self.report = plain.report
+        self._last: tuple[int, EncodedPairs] | None = None
+
+    def epoch(self, number: int) -> EncodedPairs:
+        if self._last is None or self._last[0] != number:
+            self._last = None  # two epochs would need twice the memory
+            self._last = number, self.derive(self.plain.epoch(number), number)
+        return self._last[1]
+
+    @abstractmethod
+    def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
+        """Return the pairs of an epoch, given the ones of `plain`, and set `texts`."""
+
+    @property
+    def overlaps(self) -> dict[str, Overlap]:
+        return self.plain.overlaps
+
+    @property
+    def max_source_length(self) -> int:
+        return self.plain.max_source_length
+
+
 class TokenizedCorpus(Corpus):
     """
     Training pairs on disk, memory-mapped.

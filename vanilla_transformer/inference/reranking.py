@@ -89,7 +89,7 @@ class Candidate(NamedTuple):
 
 
 class Features(NamedTuple):
-    """What the score of a candidate is computed from."""
+    """The values that determine the score of a candidate."""
 
     log_probability: float
     reverse_log_probability: float

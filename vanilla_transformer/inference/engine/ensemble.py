@@ -68,7 +68,7 @@ class Ensemble(nn.Module):
 
 
 class EnsembleMemory(NamedTuple):
-    """What the decoders of an ensemble remember of all slots, with the interface of [`SlotMemory`]."""
+    """The memory of all slots for each decoder of an ensemble, with the interface of [`SlotMemory`]."""
 
     models: list[SlotMemory]
 

@@ -1,12 +1,23 @@
 """Compare the answers of the HTTP service with the pipeline that it serves."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.serving.request_body import RETURNED
+from vanilla_transformer.serving.request_body import ENTRIES, RETURNED
 from vanilla_transformer.serving.service import create_service, translate_with
+
+TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
+
+
+def post(translate: Any, known: Sequence[str] = ENTRIES, **body: Any) -> Any:
+    """Return the answer to a request for `TEXTS`, after which the service is well."""
+    with TestClient(create_service(translate_with(translate), known=known)) as client:
+        answer = client.post("/translate", json={"text": TEXTS} | body)
+        assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
+    return answer
 
 
 def assert_service_answers_like(translate: Any) -> None:

@@ -57,3 +57,13 @@ def graphed(beams=1, compile="auto", **options):
     engine, recorder = engine_of(beams, compile=False, **options), Recorder()
     engine.steps = GraphedSteps(engine.steps.step, compile, recorder)
     return engine, recorder
+
+
+def assert_captured_steps_agree(engines, count, **requests):
+    """Check that the second of two equal engines gives the first one's tokens when its steps are captured."""
+    engines[1].steps = GraphedSteps(engines[1].steps.step, "auto", Recorder())
+    eager, captured = (
+        [[each.tokens for each in found] for found in engine.translate_tokens(SOURCES, count, **requests)]
+        for engine in engines
+    )
+    assert captured == eager

@@ -1,27 +1,16 @@
 """Requests with constraints: translations contain them, and a request that no translation meets has status 422."""
 
 import pytest
-from fastapi.testclient import TestClient
 
+from tests.service_answers import TEXTS, post
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.serving.request_body import ENTRIES
-from vanilla_transformer.serving.service import create_service, translate_with
-
-TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 
 
 @pytest.fixture(scope="module")
 def translate(tiny_tokenizer):
     return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=20)
-
-
-def post(translate, known=ENTRIES, **body):
-    service = create_service(translate_with(translate), known=known)
-    with TestClient(service) as client:
-        answer = client.post("/translate", json={"text": TEXTS} | body)
-        assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
-    return answer
 
 
 @pytest.mark.parametrize("constraints", [["Hunde", "Mann"], [["Hunde"], [], ["grüne Gras"]]])

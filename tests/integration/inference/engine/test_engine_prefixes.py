@@ -7,9 +7,8 @@ import pytest
 from tests.engine_cases import EOS, assert_engine_gives_hypotheses_of_library, random_case
 from tests.textbook_search import Textbook, assert_same_hypotheses, force
 from tests.tiny import tiny_causal_lm, tiny_model
-from tests.tiny_engines import SOURCES, Recorder
+from tests.tiny_engines import assert_captured_steps_agree
 from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
 
 
 def random_prefixes(case, seed):
@@ -59,13 +58,7 @@ def test_engine_forces_prefixes_of_samples_and_of_continuations():
 
 def test_engine_forces_prefixes_in_captured_steps():
     engines = [Engine(tiny_model(vocab_size=40), slots=2, max_new_tokens=8, prefixed=True) for _ in range(2)]
-    engines[1].steps = GraphedSteps(engines[1].steps.step, "auto", Recorder())
-    prefixes = [[7, 9], [11], [], [5, 5, 5]]
-    eager, captured = (
-        [[each.tokens for each in found] for found in engine.translate_tokens(SOURCES, 2, prefixes=prefixes)]
-        for engine in engines
-    )
-    assert captured == eager
+    assert_captured_steps_agree(engines, 2, prefixes=[[7, 9], [11], [], [5, 5, 5]])
 
 
 def test_engine_without_prefixes_has_no_tensors_for_them():

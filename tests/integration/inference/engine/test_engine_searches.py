@@ -6,9 +6,8 @@ from tests.engine_cases import EOS
 from tests.search_cases import SEARCHES
 from tests.textbook_search import Textbook
 from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
-from tests.tiny_engines import SOURCES, Recorder
+from tests.tiny_engines import assert_captured_steps_agree
 from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
 
 SEEDS = [0, 4]  # the first cases of a few; there are more among the slow tests
 
@@ -23,13 +22,7 @@ def test_engine_searches_in_captured_steps():
     options = {"num_beams": 4, "num_beam_groups": 2, "diversity_penalty": 0.5, "coverage_penalty": 0.2}
     options |= {"prefixed": True, "prefix_bias": 0.5, "max_new_tokens": 8}
     engines = [Engine(tiny_model(vocab_size=40, decoder_layers=2), slots=2, **options) for _ in range(2)]
-    engines[1].steps = GraphedSteps(engines[1].steps.step, "auto", Recorder())
-    prefixes = [[7, 9], [11], [], [5, 5, 5]]
-    eager, captured = (
-        [[each.tokens for each in found] for found in engine.translate_tokens(SOURCES, 2, prefixes=prefixes)]
-        for engine in engines
-    )
-    assert captured == eager
+    assert_captured_steps_agree(engines, 2, prefixes=[[7, 9], [11], [], [5, 5, 5]])
 
 
 def test_engine_keeps_log_probabilities_of_the_model_beside_other_scores():

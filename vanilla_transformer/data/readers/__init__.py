@@ -1,0 +1,43 @@
+"""Readers of parallel text: text files, TSV, JSONL and Parquet files, and datasets of the `datasets` library.
+
+Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
+`drop_invalid_unicode` has to survive.
+"""
+
+from collections.abc import Callable, Iterator
+
+from .corpus_spec import CorpusSpec, SentencePair
+from .datasets_library import load_splits
+from .invalid_unicode import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error
+from .jsonl import parse_jsonl
+from .lines import read_lines, stream_lines
+from .open_corpora import OpenCorpus, content_key, open_corpus
+from .parallel_text import blank_side_error, parse_parallel_lines, read_text_files, stream_text_files
+from .tables import parse_dataset, parse_parquet
+from .tsv import parse_tsv
+
+# Parsers by the suffix of `file`.
+_PARSERS: dict[str, Callable[[OpenCorpus], Iterator[SentencePair]]] = {
+    ".tsv": parse_tsv,
+    ".jsonl": parse_jsonl,
+    ".parquet": parse_parquet,
+}
+
+
+def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """
+    Yield the pairs of a corpus, one per line or row, before cleaning.
+
+    A side may be blank. Bytes that are not UTF-8 become lone surrogates (PEP 383), which the cleaning rules find.
+
+    Raises:
+        ValueError: a file is empty or corrupt, the numbers of lines differ, or a line or row does not hold a pair.
+    """
+    if corpus.spec.dataset is not None:
+        return parse_dataset(corpus)
+    return parse_parallel_lines(corpus) if corpus.spec.file is None else _PARSERS[corpus.spec.format](corpus)
+
+
+__all__ = ["CorpusSpec", "OpenCorpus", "SentencePair", "blank_side_error", "content_key", "escape_invalid_unicode"]
+__all__ += ["has_invalid_unicode", "invalid_unicode_error", "load_splits", "open_corpus", "read_lines", "read_pairs"]
+__all__ += ["read_text_files", "stream_lines", "stream_text_files"]

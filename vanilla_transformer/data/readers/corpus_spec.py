@@ -1,0 +1,87 @@
+"""Where a corpus is stored."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from .lines import COMPRESSIONS
+
+FILE_FORMATS = (".tsv", ".jsonl", ".parquet")
+
+
+class SentencePair(NamedTuple):
+    """A source sentence and its translation, as raw text."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class CorpusSpec:
+    """
+    One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
+
+    Args:
+        source, target (`str`): Text files with one sentence per line; `.gz` and `.xz` files are decompressed.
+        file (`str`): A `.tsv` (source TAB target, no header), `.jsonl` (both also `.gz` or `.xz`) or `.parquet` file.
+        dataset (`str`):
+            A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
+            followed by a colon and a configuration, as in `"wmt14:de-en"`.
+        split (`str`): The split of the dataset.
+        source_language, target_language (`str`):
+            Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
+            Without them the columns are `source` and `target`.
+        weight (`float`): How many times each pair occurs in an epoch; for streams, the corpus's share of the mix.
+
+    Raises:
+        ValueError: the spec names none or several of the three kinds, an unknown format, or an invalid weight.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    file: str | None = None
+    dataset: str | None = None
+    split: str = "train"
+    source_language: str | None = None
+    target_language: str | None = None
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        texts = {name: value for name, value in vars(self).items() if name != "weight" and value is not None}
+        wrong = [name for name, value in texts.items() if not isinstance(value, str)]
+        if wrong:
+            raise ValueError(f"`{wrong[0]}` of a corpus must be text, got {texts[wrong[0]]!r}.")
+        if (self.source is None) != (self.target is None):
+            raise ValueError(f"A corpus needs `source` and `target` together, got only {self.source or self.target}.")
+        kinds = [kind for kind in ("source", "file", "dataset") if kind in texts]
+        if len(kinds) != 1:
+            got = " and ".join(f"`{kind}`" for kind in kinds) or "none of them"
+            raise ValueError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
+        if self.file is not None and self.format not in FILE_FORMATS:
+            raise ValueError(
+                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz or .xz may follow the first two), "
+                f"got {self.file}."
+            )
+        if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
+            raise ValueError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
+
+    @property
+    def name(self) -> str:
+        """Return the name of the corpus as the user wrote it."""
+        return self.dataset or self.file or f"{self.source} | {self.target}"
+
+    @property
+    def files(self) -> list[Path]:
+        """Return the paths of its files; a dataset has none."""
+        return [Path(path) for path in (self.source, self.target, self.file) if path is not None]
+
+    @property
+    def format(self) -> str:
+        """Return the suffix of `file` without the suffix of a compression."""
+        suffixes = Path(self.file or "").suffixes
+        compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] != ".parquet"
+        return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
+
+    def location(self, side: int) -> str:
+        """Return where a side (0: source, 1: target) of its pairs is stored, for messages."""
+        return f"the dataset {self.dataset}" if self.dataset is not None else str(self.files[side % len(self.files)])

@@ -1,0 +1,72 @@
+"""Lines of UTF-8 text files, decompressed as their names require."""
+
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from io import BufferedReader
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from .invalid_unicode import has_invalid_unicode, invalid_unicode_error
+
+COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
+_CORRUPT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def stream_lines(path: str | Path) -> Iterator[str]:
+    """
+    Yield the lines of a UTF-8 text file, without their ends. Only line feeds end a line, as for `wc -l`.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is empty, corrupt or not UTF-8 (with the line).
+    """
+    with open_file(Path(path)) as file:
+        for number, line in enumerate(decode_lines(file), start=1):
+            if has_invalid_unicode(line):
+                raise invalid_unicode_error(number, path, line)
+            yield line.removesuffix("\r")
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """
+    Read the lines of a UTF-8 text file and strip white space. Only line feeds end a line, as for `wc -l`.
+
+    Raises:
+        OSError: there is no such file.
+        ValueError: it is empty, corrupt or not UTF-8 (with the line).
+    """
+    return [line.strip() for line in stream_lines(path)]
+
+
+def open_file(path: Path) -> BufferedReader:
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no file {path}. Give the path of a text file with one sentence per line.")
+    return path.open("rb")
+
+
+def decompressed_lines(file: BufferedReader) -> Iterator[bytes]:
+    """Yield the lines of a file, decompressed as its name requires."""
+    path = Path(file.name)
+    try:
+        yield from COMPRESSIONS[path.suffix](file) if path.suffix in COMPRESSIONS else file
+    except _CORRUPT as error:
+        raise ValueError(f"Cannot read {path}: the {path.suffix} file is truncated or corrupt ({error}).") from error
+
+
+def decode_lines(file: BufferedReader) -> Iterator[str]:
+    """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates."""
+    lines = decompressed_lines(file)
+    leading = []  # lines up to the first that is not blank
+    for line in lines:
+        leading.append(line)
+        if line.strip():
+            break
+    else:
+        raise ValueError(f"{file.name} is empty. It must have one sentence per line.")
+    leading[0] = leading[0].removeprefix(_BYTE_ORDER_MARK)
+    for line in chain(leading, lines):
+        yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")

@@ -1,0 +1,60 @@
+"""Open the files or the dataset of a corpus, and identify its content."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vanilla_transformer.file_utils import hash_file
+
+from .corpus_spec import CorpusSpec
+from .datasets_library import load_split
+from .lines import COMPRESSIONS, open_file
+
+
+class OpenCorpus(NamedTuple):
+    """A corpus with its open files, or with the rows of its dataset."""
+
+    spec: CorpusSpec
+    files: list[BufferedReader]
+    rows: Any = None
+
+
+@contextmanager
+def open_corpus(spec: CorpusSpec, streaming: bool = False) -> Iterator[OpenCorpus]:
+    """
+    Open the files or the dataset of a corpus.
+
+    Args:
+        streaming (`bool`): Read a dataset of the Hub while it is downloaded and keep nothing on disk.
+
+    Raises:
+        OSError: a file or dataset is missing or cannot be read.
+        ValueError: the dataset has no such split.
+    """
+    if spec.dataset is not None:
+        yield OpenCorpus(spec, [], load_split(spec, streaming))
+        return
+    with ExitStack() as stack:
+        yield OpenCorpus(spec, [stack.enter_context(open_file(path)) for path in spec.files])
+
+
+def content_key(corpus: OpenCorpus) -> list[Any]:
+    """Return a JSON value that identifies the content of a corpus and how it is read, not where it is stored."""
+    spec = corpus.spec
+    languages = [spec.source_language, spec.target_language]
+    if spec.dataset is None:
+        compressions = [path.suffix if path.suffix in COMPRESSIONS else "" for path in spec.files]
+        return [spec.format, *compressions, *languages, *map(_hash_open_file, corpus.files)]
+    arrow_files = [Path(file["filename"]) for file in corpus.rows.cache_files]
+    # A dataset small enough to be held in memory has no files but a fingerprint of its content.
+    return ["dataset", *languages, *(map(hash_file, arrow_files) if arrow_files else [corpus.rows._fingerprint])]
+
+
+def _hash_open_file(file: BufferedReader) -> str:
+    """Return the SHA-256 of an open file and rewind it."""
+    digest = hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    return digest

@@ -45,14 +45,12 @@ def file_source(path: str | Path, batch_size: int) -> Source:
     from vanilla_transformer.data.readers import stream_lines
 
     total = sum(1 for _ in stream_lines(path))  # finds damage before an hour of work
-    return Source(file_blocks(path, batch_size), total)
+    return Source(_split(stream_lines(path), batch_size), total)
 
 
-def file_blocks(path: str | Path, batch_size: int, skip: int = 0) -> Iterator[list[str]]:
-    """Yield the lines of a file in blocks, without the first `skip` lines."""
-    from vanilla_transformer.data.readers import stream_lines
-
-    return _split(islice(stream_lines(path), skip, None), batch_size)
+def shard_lines(batch_size: int) -> int:
+    """Return how many lines of a file are translated at once."""
+    return batch_size * _BATCHES
 
 
 def is_interactive() -> bool:
@@ -74,7 +72,7 @@ def stdin_source(batch_size: int) -> Source:
         descriptor = sys.stdin.fileno()
     except (AttributeError, OSError):  # replaced by an object of Python
         return Source(_split((line.rstrip("\n") for line in sys.stdin), batch_size), None)
-    blocks = read_blocks(descriptor, batch_size, batch_size * _BATCHES)
+    blocks = read_blocks(descriptor, batch_size, shard_lines(batch_size))
     return Source(_decoded(blocks), _count_lines(descriptor))
 
 
@@ -125,7 +123,7 @@ def _take(lines: deque[bytes], most: int) -> list[bytes]:
 
 def _split(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
     rest = iter(lines)
-    return iter(lambda: list(islice(rest, batch_size * _BATCHES)), [])
+    return iter(lambda: list(islice(rest, shard_lines(batch_size))), [])
 
 
 def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:

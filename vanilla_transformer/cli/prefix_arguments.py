@@ -1,8 +1,6 @@
 """Flags of the prefixes with which translations begin, and of the alternatives after them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 
@@ -45,8 +43,8 @@ def prefix_settings(options: PrefixArguments) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 
 
-def read_prefixes(options: PrefixArguments, total: int | None, done: int = 0) -> Iterator[str] | None:
-    """Return the prefix of each sentence after those that are done, or None if there is no file of them.
+def read_prefixes(options: PrefixArguments, total: int | None) -> list[str] | None:
+    """Return the prefix of each sentence, or None if there is no file of them.
 
     Args:
         total: The number of sentences, if it is known.
@@ -63,7 +61,7 @@ def read_prefixes(options: PrefixArguments, total: int | None, done: int = 0) ->
     if total is not None and len(lines) != total:
         found = f"{len(lines)} in {options.target_prefixes}"
         raise ValueError(f"There must be a target prefix for each of {total} sentences, got {found}.")
-    return islice(lines, done, None)
+    return lines
 
 
 __all__ = ["PrefixArguments", "check_prefixes", "prefix_settings", "read_prefixes"]

@@ -2,21 +2,23 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .arguments import parse
 from .constraint_arguments import ConstraintArguments, check_constraints, split_constraints
-from .line_reader import Source, file_blocks, file_source, given_source, is_interactive, stdin_source, typed_lines
+from .line_reader import Source, file_source, given_source, is_interactive, shard_lines, stdin_source, typed_lines
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
-from .partial_output import PartialOutput, hash_model
 from .prefix_arguments import PrefixArguments, check_prefixes, prefix_settings, read_prefixes
 from .search_arguments import SearchArguments, check_search, search_settings
 from .term_arguments import TermArguments, term_settings
 from .translate_document import DocumentArguments, translate_document
+
+if TYPE_CHECKING:
+    from vanilla_transformer.inference.corpus_shards import Shard
 
 
 @dataclass
@@ -93,8 +95,7 @@ def main(arguments: Sequence[str]) -> None:
         elif options.output is not None:
             _write_file(Path(options.output), translate, model, source, options, settings)
         else:
-            steps = _translate(translate, source, options, settings)
-            print_until_reader_ends(text for _, text in steps)
+            print_until_reader_ends(_texts(translate, source, options, settings))
 
 
 def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
@@ -183,21 +184,36 @@ def _write_file(
     options: TranslateArguments,
     settings: Mapping[str, Any],
 ) -> None:
+    from vanilla_transformer.data.readers import stream_lines
     from vanilla_transformer.file_utils import write_text_atomically
+    from vanilla_transformer.inference.corpus_shards import CorpusShards
 
     if options.input is None or (output.exists() and not output.is_file()):
-        steps = _translate(translate, source, options, settings)
-        write_text_atomically(output, (text for _, text in steps))
+        write_text_atomically(output, _texts(translate, source, options, settings))
         return
-    partial = PartialOutput(output, _origin(options.input, model, options, settings))
-    partial.prepare(options.resume)
-    source = source._replace(blocks=file_blocks(options.input, options.batch_size, partial.sentences))
-    partial.write(_translate(translate, source, options, settings, partial.sentences))
+    folder = output.with_name(f"{output.name}.partial")
+    shards = CorpusShards(folder, _origin(options.input, model, options, settings), shard_lines(options.batch_size))
+    shards.open(options.resume)
+    unfinished = shards.unfinished(stream_lines(options.input))
+    try:
+        for shard, texts in _translate(translate, unfinished, source.total, options, settings, shards.finished_lines):
+            shards.write(shard, texts)
+    except KeyboardInterrupt as interruption:
+        done = shards.finished_lines
+        hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
+        raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
+    finally:
+        if not shards.finished_lines:  # nothing to continue
+            shards.delete()
+    assert source.total is not None  # which is known of files
+    write_text_atomically(output, shards.results(source.total))
+    shards.delete()
 
 
 def _origin(text: str, model: str, options: TranslateArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return all that translations depend on."""
     from vanilla_transformer.file_utils import hash_file
+    from vanilla_transformer.inference.pretrained import hash_model
 
     names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints"]
     names += ["ensemble_weights"]
@@ -211,20 +227,39 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
     return {"input": hash_file(Path(text)), "model": models, "options": chosen}
 
 
+def _texts(translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the text to write for each block of lines."""
+    from vanilla_transformer.inference.corpus_shards import number_shards
+
+    for _, texts in _translate(translate, number_shards(source.blocks), source.total, options, settings):
+        yield "".join(f"{text}\n" for text in texts)
+
+
 def _translate(
-    translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any], done: int = 0
-) -> Iterator[tuple[int, str]]:
-    """Yield the number of sentences of each block and the text to write for them."""
+    translate: Any,
+    shards: Iterable["Shard"],
+    total: int | None,
+    options: TranslateArguments,
+    settings: Mapping[str, Any],
+    done: int = 0,
+) -> Iterator[tuple["Shard", list[str]]]:
+    """Yield each shard with the text to write for each of its lines.
+
+    Args:
+        total: The number of all lines, if it is known.
+        done: The number of lines that are in no shard.
+    """
     from vanilla_transformer.inference.engine.samples import share_seed
 
-    settings, prefixes = share_seed(settings), read_prefixes(options, source.total, done)
-    settings |= {} if prefixes is None else {"target_prefix": prefixes}
-    with open_bar(source.total, done, hidden=options.quiet) as bar:
-        for block in source.blocks:
-            progress = BlockProgress(bar, len(block))
-            text = _answer(translate, block, options, {**settings, "progress": progress})
+    settings, prefixes = share_seed(settings), read_prefixes(options, total)
+    with open_bar(total, done, hidden=options.quiet) as bar:
+        for shard in shards:
+            own: dict[str, Any] = {"progress": (progress := BlockProgress(bar, len(shard.lines)))}
+            if prefixes is not None:
+                own["target_prefix"] = prefixes[shard.start : shard.start + len(shard.lines)]
+            texts = _answer(translate, shard.lines, options, {**settings, **own})
             bar.clear()  # from the terminal to which the text may go
-            yield len(block), text
+            yield shard, texts
             progress.finish()
 
 
@@ -236,33 +271,30 @@ def _converse(translate: Any, options: TranslateArguments, settings: dict[str, A
     shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
     settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})
     prefixes = read_prefixes(options, None)
-    settings |= {} if prefixes is None else {"target_prefix": prefixes}
+    settings |= {} if prefixes is None else {"target_prefix": iter(prefixes)}
     prompted = sys.stdout.isatty() and not options.quiet
     if prompted:
         print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
     for line in typed_lines("> " if prompted else ""):
-        print(_answer(translate, [line], options, settings), end="", flush=True)
+        print(*_answer(translate, [line], options, settings), flush=True)
 
 
-def _answer(translate: Any, lines: Sequence[str], options: TranslateArguments, settings: Mapping[str, Any]) -> str:
-    """Return the text to write for some lines."""
+def _answer(
+    translate: Any, lines: Sequence[str], options: TranslateArguments, settings: Mapping[str, Any]
+) -> list[str]:
+    """Return the text to write for each of some lines."""
     sources, constraints = split_constraints(options, lines)
     answers = translate(sources, options.batch_size, False, **settings, **constraints)
-    return "".join(_lines(sources, answers, options))
-
-
-def _lines(sources: Sequence[str], answers: Sequence[Any], options: TranslateArguments) -> Iterator[str]:
-    """Yield the lines to write for some sentences."""
     show: Callable[[str, Any], str] = _as_json if options.json else _as_text
-    for source, answer in zip(sources, answers, strict=True):
-        yield show(source, answer if isinstance(answer, list) else [answer])
+    pairs = zip(sources, answers, strict=True)
+    return [show(source, answer if isinstance(answer, list) else [answer]) for source, answer in pairs]
 
 
 def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
     from vanilla_transformer.inference.translations import rename_text
 
     translations = [rename_text(answer) for answer in answers]
-    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False) + "\n"
+    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
 
 
 def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
@@ -274,5 +306,5 @@ def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
         text = answer["translation_text"]
         score = f"{answer['score']:.4f}\t" if "score" in answer else ""
         pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
-        lines.append(f"{score}{text}{pairs}\n")
-    return "".join(lines)
+        lines.append(f"{score}{text}{pairs}")
+    return "\n".join(lines)

@@ -23,6 +23,7 @@ from transformers import (
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.file_utils import hash_file
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
@@ -30,6 +31,7 @@ _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", 
 _MOST_LAYERS, _LARGEST_SIZE = 1_000, 10**7
 # What transformers raises for values of a wrong type.
 _INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
+_MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
 _AGAIN = "Copy or download the model again."
 
 
@@ -167,3 +169,20 @@ def _find_generation_config(name: str | Path) -> Path | None:
         return path if path.exists() else None
     cached = try_to_load_from_cache(str(name), GENERATION_CONFIG_NAME)
     return Path(cached) if isinstance(cached, str) else None
+
+
+def hash_model(name: str | Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a model that translations depend on. Models of the Hub must be loaded.
+
+    Raises:
+        OSError: It is neither a folder nor in the cache.
+    """
+    folder = Path(name)
+    if not folder.is_dir():
+        cached = try_to_load_from_cache(str(name), CONFIG_NAME)
+        if not isinstance(cached, str):
+            rule = f"The model {name} must be a folder or in the cache, but it is not"
+            raise OSError(f"{rule}. Give the path of its folder.")
+        folder = Path(cached).parent
+    files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
+    return {path.name: hash_file(path) for path in files}

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from vanilla_transformer.cli import main, partial_output, translate
+from vanilla_transformer.cli import main, translate
 from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.inference import corpus_shards
 
 LINES = [
     "A man is sleeping.",
@@ -67,12 +68,13 @@ def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flag
     interruption(1)
     assert run("--output", "out", *flags) == (130, "Interrupted after 64 sentences. Add --resume to continue.")
     assert (tmp_path / "out").read_text() == "old"
-    with open("out.partial", "a") as file:
-        file.write("torn line of a killed run")
+    (tmp_path / "out.partial" / "000001.txt").write_text("torn line of a killed run")
     translated = []
     interruption(None)
-    whole = translate._lines
-    monkeypatch.setattr(translate, "_lines", lambda block, *rest: translated.extend(block) or whole(block, *rest))
+    whole = translate._answer
+    monkeypatch.setattr(
+        translate, "_answer", lambda model, block, *rest: translated.extend(block) or whole(model, block, *rest)
+    )
     assert run("--output", "out", "--resume", *flags) == (0, "")
     assert translated == LINES[64:]
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
@@ -91,12 +93,12 @@ def test_translate_resume_begins_without_an_interrupted_run(run, interruption):
 def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
     interruption(1)
     run("--output", "out", "--length_penalty", "0.5")
-    partial = (tmp_path / "out.partial").read_bytes()
+    partial = (tmp_path / "out.partial" / "000000.txt").read_bytes()
     interruption(None)
     error = run("--output", "out", "--length_penalty", "0.5")
     assert error[1].startswith("error: out.partial has 64 sentences of an interrupted run. Add --resume to continue")
     again = "Delete out.partial to start again."
-    rule = "error: --resume must continue with the same"
+    rule = "error: An interrupted run must continue with the same"
     status, error = run("--output", "out", "--resume", "--length_penalty", "0.6")
     assert error == f"{rule} options as out.partial, but `length_penalty` was 0.5 and is 0.6. {again}"
     (tmp_path / "text").write_text("\n".join(LINES[1:]))
@@ -107,14 +109,21 @@ def test_translate_refuses_to_resume_another_run(run, interruption, tmp_path):
     config.write_text(json.dumps(json.loads(config.read_text()) | {"early_stopping": True}))
     status, error = run("--output", "out", "--resume", "--length_penalty", "0.5")
     assert error == f"{rule} model as out.partial, but the model is another one. {again}"
-    (tmp_path / "out.partial.json").write_text("[]")
+    (tmp_path / "out.partial" / "manifest.json").write_text("[]")
     status, error = run("--output", "out", "--resume")
-    assert error == f"error: out.partial.json must describe out.partial, but it is damaged. {again}"
-    assert (tmp_path / "out.partial").read_bytes() == partial and not (tmp_path / "out").exists()
+    assert error == f"error: out.partial/manifest.json must describe out.partial, but it is damaged. {again}"
+    assert (tmp_path / "out.partial" / "000000.txt").read_bytes() == partial and not (tmp_path / "out").exists()
 
 
 def test_translate_keeps_nothing_of_a_first_block_that_fails(run, monkeypatch):
-    monkeypatch.setattr(partial_output.os, "fsync", lambda descriptor: (_ for _ in ()).throw(OSError("full")))
+    whole = corpus_shards.write_text_atomically
+
+    def fill_the_disk(path, text):
+        if path.suffix == ".txt":
+            raise OSError("full")
+        return whole(path, text)
+
+    monkeypatch.setattr(corpus_shards, "write_text_atomically", fill_the_disk)
     assert run("--output", "out") == (2, "error: full")
     assert sorted(os.listdir()) == ["model", "text"]
 

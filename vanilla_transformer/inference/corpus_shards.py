@@ -1,0 +1,225 @@
+"""
+Work on the lines of a corpus shard by shard, so that a run that was killed continues after its last whole shard.
+
+    >>> shards = CorpusShards("out.partial", {"input": hash_file(path), "model": hash_model(name), "options": options})
+    >>> shards.open(resume=True)
+    >>> for shard in shards.unfinished(stream_lines(path)):
+    ...     shards.write(shard, translate_shard(shard.lines))  # one result for each line
+    >>> write_text_atomically("out", shards.results(total))
+    >>> shards.delete()
+
+Shards may be written in any order and by any process that sees the folder.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vanilla_transformer.file_utils import hash_file, write_text_atomically
+
+logger = logging.getLogger(__name__)
+
+SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
+_MANIFEST = "manifest.json"
+
+
+class Shard(NamedTuple):
+    """
+    Lines of a corpus that are translated together.
+
+    Attributes:
+        number: Of the shard, from 0.
+        start: The number of lines before it.
+        lines: Without line feeds.
+    """
+
+    number: int
+    start: int
+    lines: list[str]
+
+
+class CorpusShards:
+    """
+    The results of each shard of a corpus, in a folder with a manifest that says what they depend on.
+
+    A result and its record are written aside and renamed. The record, written last, has the number and the hash of the
+    lines of the shard, and the hash of its result.
+
+    Args:
+        folder: It holds one run at a time.
+        origin: What results depend on, as JSON: a run continues shards with the same origin only. A mapping in it
+            tells which of its entries differs.
+        shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that it began with.
+    """
+
+    def __init__(self, folder: str | Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES):
+        self.folder, self.shard_lines = Path(folder), shard_lines
+        self.origin: dict[str, Any] = json.loads(json.dumps(origin))  # as it will be read
+        self.finished_lines = 0
+
+    def open(self, resume: bool) -> None:
+        """
+        Create the folder, or read how many lines are finished in it.
+
+        Raises:
+            ValueError: There are finished shards and `resume` is False, or they have another origin.
+            OSError: The folder cannot be read or written.
+        """
+        if self.folder.is_dir() and (self.folder / _MANIFEST).exists():
+            manifest = self._read_manifest()
+            self.finished_lines = sum(record["lines"] for record in self._records().values())
+            if self.finished_lines:
+                if not resume:
+                    found = f"{self.folder} has {self.finished_lines:,} sentences of an interrupted run"
+                    raise ValueError(f"{found}. Add --resume to continue it. {self._again}")
+                self._check_origin(manifest["origin"])
+                self.shard_lines = manifest["shard_lines"]
+                return
+        self.delete()
+        manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
+        write_text_atomically(self.folder / _MANIFEST, json.dumps(manifest, indent=2) + "\n")
+
+    def unfinished(self, lines: Iterable[str]) -> Iterator[Shard]:
+        """
+        Yield the shards of a corpus that have no result yet.
+
+        Raises:
+            ValueError: A finished shard was made from other lines.
+        """
+        for shard in split_lines(lines, self.shard_lines):
+            record = self._read_record(self._place(shard.number, "json"))
+            if record is None:
+                yield shard
+            elif (record["lines"], record["source"]) != (len(shard.lines), _hash_lines(shard.lines)):
+                rule = f"{_describe(shard)} must be the ones from which {self.folder} was made"
+                raise ValueError(f"{rule}, but they differ. {self._again}")
+            elif not self._is_whole(shard.number, record):
+                self.finished_lines -= record["lines"]
+                logger.warning("The result of shard %d in %s is damaged. It is made again.", shard.number, self.folder)
+                yield shard
+
+    def write(self, shard: Shard, results: Sequence[str]) -> None:
+        """
+        Store the result of each line of a shard, a text of one or several lines without the last line feed.
+
+        Raises:
+            ValueError: There are more or fewer results than lines. Nothing is written.
+            OSError: The files cannot be written.
+        """
+        if len(results) != len(shard.lines):
+            raise ValueError(f"{_describe(shard)} must have one result each, got {len(results):,}.")
+        path = write_text_atomically(self._place(shard.number, "txt"), (f"{result}\n" for result in results))
+        record = {"lines": len(shard.lines), "source": _hash_lines(shard.lines), "result": hash_file(path)}
+        write_text_atomically(self._place(shard.number, "json"), json.dumps(record) + "\n")
+        self.finished_lines += len(shard.lines)
+
+    def results(self, total: int) -> Iterator[str]:
+        """
+        Yield the result of each shard in order.
+
+        Args:
+            total: The number of lines of the corpus.
+
+        Raises:
+            ValueError: A shard is missing or damaged.
+        """
+        for number, start in enumerate(range(0, total, self.shard_lines)):
+            record = self._read_record(self._place(number, "json"))
+            expected = min(self.shard_lines, total - start)
+            if record is None or record["lines"] != expected or not self._is_whole(number, record):
+                raise ValueError(f"{self.folder} must have the results of {expected:,} lines as shard {number}.")
+            yield self._place(number, "txt").read_bytes().decode()
+
+    def delete(self) -> None:
+        """Delete the files of shards, the manifest first, and the folder: nothing continues one without a manifest."""
+        for pattern in (_MANIFEST, "[0-9]*.json", "[0-9]*.txt", ".[0-9m]*.*"):  # and files of writers that were killed
+            for path in self.folder.glob(pattern):
+                path.unlink()
+        with suppress(OSError):  # it does not exist, or has files of others
+            self.folder.rmdir()
+
+    @property
+    def _again(self) -> str:
+        return f"Delete {self.folder} to start again."
+
+    def _place(self, number: int, suffix: str) -> Path:
+        return self.folder / f"{number:06}.{suffix}"
+
+    def _is_whole(self, number: int, record: Mapping[str, Any]) -> bool:
+        path = self._place(number, "txt")
+        return path.exists() and hash_file(path) == record["result"]
+
+    def _records(self) -> dict[int, dict[str, Any]]:
+        paths = [path for path in self.folder.glob("[0-9]*.json") if path.stem.isdigit()]
+        return {int(path.stem): record for path in paths if (record := self._read_record(path)) is not None}
+
+    def _read_record(self, path: Path) -> dict[str, Any] | None:
+        if not path.exists():
+            return None
+        record = _read_object(path, {"lines": int, "source": str, "result": str})
+        if record is None:
+            raise ValueError(f"{path} must describe a shard, but it is damaged. {self._again}")
+        return record
+
+    def _read_manifest(self) -> dict[str, Any]:
+        manifest = _read_object(self.folder / _MANIFEST, {"origin": dict, "shard_lines": int})
+        if manifest is None:
+            raise ValueError(
+                f"{self.folder / _MANIFEST} must describe {self.folder}, but it is damaged. {self._again}"
+            )
+        return manifest
+
+    def _check_origin(self, before: Mapping[str, Any]) -> None:
+        for name, value in self.origin.items():
+            if before.get(name) != value:
+                rule = f"An interrupted run must continue with the same {name} as {self.folder}"
+                raise ValueError(f"{rule}, but {_difference(name, before.get(name), value)}. {self._again}")
+
+
+def split_lines(lines: Iterable[str], shard_lines: int) -> Iterator[Shard]:
+    """Yield the shards of a corpus."""
+    rest = iter(lines)
+    return number_shards(iter(lambda: list(islice(rest, shard_lines)), []))
+
+
+def number_shards(blocks: Iterable[list[str]]) -> Iterator[Shard]:
+    """Yield blocks of lines as shards."""
+    start = 0
+    for number, lines in enumerate(blocks):
+        yield Shard(number, start, lines)
+        start += len(lines)
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    """Describe a difference of origins; of a mapping of options, the first one with its values."""
+    if name != "options" or not isinstance(before, dict):
+        return f"the {name} is another one"
+    option = next(each for each in {**before, **now} if before.get(each) != now.get(each))
+    return f"`{option}` was {before.get(option)!r} and is {now.get(option)!r}"
+
+
+def _describe(shard: Shard) -> str:
+    return f"Lines {shard.start + 1:,} to {shard.start + len(shard.lines):,}"
+
+
+def _hash_lines(lines: Iterable[str]) -> str:
+    return hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+
+
+def _read_object(path: Path, kinds: Mapping[str, type]) -> dict[str, Any] | None:
+    """Return a JSON object with entries of these types, or None if the file is damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    if not isinstance(content, dict) or not all(isinstance(content.get(name), kind) for name, kind in kinds.items()):
+        return None
+    return content
+
+
+__all__ = ["SHARD_LINES", "CorpusShards", "Shard", "number_shards", "split_lines"]

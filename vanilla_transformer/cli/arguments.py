@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from vanilla_transformer.data.arguments import check_names
+from vanilla_transformer.data.names import check_names
 from vanilla_transformer.training.recipe import Parser
 
 Arguments = TypeVar("Arguments")

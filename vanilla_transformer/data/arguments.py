@@ -1,16 +1,20 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
-import difflib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from vanilla_transformer.yaml_utils import load_yaml
 
+from .names import check_names
+from .perturbations import PERTURBATIONS
 from .readers import CorpusSpec
 
 TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
+# Augmentations of training pairs that add tokens to the vocabulary.
+TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
+# All augmentations, in the order in which a pair gets them: tokens come last, since they must not be changed.
+AUGMENTATIONS = ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS)
 
 
 @dataclass
@@ -74,9 +78,8 @@ class DataArguments:
     augment: dict[str, float] | str | None = field(
         default=None,
         metadata={
-            "help": "Shares of training pairs to augment, drawn again in each epoch: `inline_terms` (wanted "
-            "translations in the source) and `placeholders` (for numbers, URLs and names), such as "
-            "{inline_terms: 0.05, placeholders: 0.05}. Not in the paper."
+            "help": "Shares of training pairs to augment, drawn again in each epoch, such as {typos: 0.05, "
+            f"inline_terms: 0.05}}, of {', '.join(AUGMENTATIONS)}. Not in the paper."
         },
     )
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
@@ -133,14 +136,6 @@ class DataArguments:
         return {"source_language": self.source_language, "target_language": self.target_language}
 
 
-@dataclass(frozen=True)
-class Augmentations:
-    """The section `augment` of a recipe: the share of training pairs for which each augmentation is drawn."""
-
-    inline_terms: float = 0.0
-    placeholders: float = 0.0
-
-
 def _parse_section(text: str, name: str, kind: str) -> Any:
     """Parse the value of `--corpora` or `--augment`: YAML, which includes JSON."""
     try:
@@ -149,8 +144,8 @@ def _parse_section(text: str, name: str, kind: str) -> Any:
         raise ValueError(f"`{name}` must be {kind} in YAML or JSON: {error}") from error
 
 
-def augmentations(data: DataArguments) -> Augmentations:
-    """Return the section `augment` of a recipe.
+def augmentations(data: DataArguments) -> dict[str, float]:
+    """Return the shares of training pairs in the section `augment` of a recipe, by the `AUGMENTATIONS` in their order.
 
     Raises:
         ValueError: it is no mapping, has an unknown key (the message names the nearest one), or a share is not in
@@ -158,13 +153,12 @@ def augmentations(data: DataArguments) -> Augmentations:
     """
     shares = {} if data.augment is None else data.augment
     if not isinstance(shares, dict):
-        raise ValueError(f"`augment` must be a mapping, such as {{inline_terms: 0.05}}, got {shares!r}.")
-    known = {item.name for item in fields(Augmentations)}
-    check_names([str(name) for name in shares], known, "key of `augment`", exactly=True)
+        raise ValueError(f"`augment` must be a mapping, such as {{typos: 0.05}}, got {shares!r}.")
+    check_names([str(name) for name in shares], set(AUGMENTATIONS), "key of `augment`", exactly=True)
     for name, share in shares.items():
         if type(share) not in (int, float) or not 0.0 <= share <= 1.0:
             raise ValueError(f"`{name}` of `augment` must be a number in [0, 1], got {share!r}.")
-    return Augmentations(**shares)
+    return {name: shares[name] for name in AUGMENTATIONS if shares.get(name)}
 
 
 def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
@@ -260,18 +254,3 @@ def _check_tokenizer(data: DataArguments) -> None:
             f"`bpe_dropout` must be 0 where `tokenizer_model` is not bpe, got {data.bpe_dropout} with "
             f"{data.tokenizer_model}: it leaves out merges, which only bpe has."
         )
-
-
-def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
-    """
-    Raise a `ValueError` for the first unknown name, with the nearest known one.
-
-    Unless names must match `exactly`, spellings that the parser accepts are allowed: dashes, and --no_x for a switch
-    that is on by default.
-    """
-    for name in names:
-        spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
-        if not (name in known if exactly else spellings & known):
-            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
-            raise ValueError(f"There is no {what} {name!r}.{hint}")

@@ -1,8 +1,11 @@
-"""Augment a training pair: write wanted translations into its source, or put placeholders on both sides."""
+"""
+Augment a training pair: change it as its author might have, write wanted translations into its source, put
+placeholders on both sides, or replace it by noise.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 from os.path import commonprefix
 from random import Random
@@ -16,8 +19,8 @@ from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
 from vanilla_transformer.text.protection import find_protected, locate, mask, merge
 from vanilla_transformer.text.units import split_units
 
-from .arguments import Augmentations
 from .lexicon import Lexicon
+from .perturbations import perturb
 from .readers import SentencePair
 
 # Tokens of placeholders. They are not special, so they appear in the text of a translation.
@@ -38,13 +41,32 @@ class _AlignedTerm(NamedTuple):
     form: str
 
 
-def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: Augmentations) -> None:
-    """Add the tokens of augmented text that the vocabulary lacks."""
+def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: Collection[str]) -> None:
+    """Add the tokens of text with these augmentations that the vocabulary lacks."""
     known = tokenizer.get_added_vocab().keys()
-    if augmentations.inline_terms and not known >= set(TERM_TOKENS):
+    if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
         tokenizer.add_special_tokens({"extra_special_tokens": list(TERM_TOKENS)}, replace_extra_special_tokens=False)
-    if augmentations.placeholders:
+    if "placeholders" in augmentations:
         tokenizer.add_tokens([token for token in MASKS if token not in known])
+
+
+def perturb_pair(pair: SentencePair, random: Random, name: str) -> SentencePair:
+    """Apply one of the `PERTURBATIONS`, unless it leaves no text."""
+    changed = perturb(name, pair, random.getrandbits(32))
+    return changed if changed.source.strip() and changed.target.strip() else pair
+
+
+def replace_by_noise(pair: SentencePair, random: Random) -> SentencePair:
+    """
+    Replace a pair by noise that is the same on both sides: its source with all letters shuffled.
+
+    So a model learns to copy text that it cannot translate, instead of inventing a translation. These are letters
+    that the vocabulary knows, and words of usual lengths.
+    """
+    letters = [letter for letter in pair.source if letter.isalpha()]
+    random.shuffle(letters)
+    noise = "".join(letters.pop() if letter.isalpha() else letter for letter in pair.source)
+    return SentencePair(noise, noise)
 
 
 def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon, words: Sequence[str]) -> SentencePair:
@@ -140,4 +162,11 @@ def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> 
     return joined
 
 
-__all__ = ["MASKS", "add_augmentation_tokens", "insert_inline_terms", "insert_placeholders"]
+__all__ = [
+    "MASKS",
+    "add_augmentation_tokens",
+    "insert_inline_terms",
+    "insert_placeholders",
+    "perturb_pair",
+    "replace_by_noise",
+]

@@ -11,10 +11,10 @@ import numpy as np
 
 from vanilla_transformer.file_utils import cached_folder
 
-from .arguments import Augmentations
-from .augmentation import insert_inline_terms, insert_placeholders
+from .augmentation import insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
 from .corpus import Corpus, DerivedCorpus
 from .lexicon import Lexicon, fit_lexicon
+from .perturbations import PERTURBATIONS
 from .readers import SentencePair
 from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 
@@ -81,10 +81,10 @@ class AugmentedCorpus(DerivedCorpus):
 
 
 def find_augmentations(
-    augmentations: Augmentations, texts: datasets.Dataset, key: str, cache_dir: Path
+    augmentations: Mapping[str, float], texts: datasets.Dataset, key: str, cache_dir: Path
 ) -> dict[Augment, float]:
     """
-    Return the functions of a recipe's augmentations with their shares.
+    Return the functions of a recipe's augmentations with their shares, in the same order.
 
     Args:
         texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
@@ -93,17 +93,21 @@ def find_augmentations(
         OSError: The cache cannot be written.
         ValueError: There are no terms to annotate.
     """
-    found: dict[Augment, float] = {}
-    if augmentations.placeholders:
-        found[insert_placeholders] = augmentations.placeholders
-    if augmentations.inline_terms:
-        lexicon = _load_lexicon(texts, key, cache_dir)
-        if not lexicon:
-            rule = "must be given for text whose words have reliable translations, but none of its words has one"
-            raise ValueError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
-        words = sorted({form for forms in lexicon.values() for form in forms})
-        found[partial(insert_inline_terms, lexicon=lexicon, words=words)] = augmentations.inline_terms
-    return found
+    functions: dict[str, Augment] = {"noise_pairs": replace_by_noise, "placeholders": insert_placeholders}
+    functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
+    if "inline_terms" in augmentations:
+        functions["inline_terms"] = _create_inline_terms(texts, key, cache_dir)
+    return {functions[name]: share for name, share in augmentations.items()}
+
+
+def _create_inline_terms(texts: datasets.Dataset, key: str, cache_dir: Path) -> Augment:
+    """Return `insert_inline_terms` with the lexicon of a text."""
+    lexicon = _load_lexicon(texts, key, cache_dir)
+    if not lexicon:
+        rule = "must be given for text whose words have reliable translations, but none of its words has one"
+        raise ValueError(f"`inline_terms` of `augment` {rule}. Leave it out, or give more text.")
+    words = sorted({form for forms in lexicon.values() for form in forms})
+    return partial(insert_inline_terms, lexicon=lexicon, words=words)
 
 
 def _load_lexicon(texts: datasets.Dataset, key: str, cache_dir: Path) -> Lexicon:

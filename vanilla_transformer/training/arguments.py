@@ -12,7 +12,13 @@ from transformers import PreTrainedConfig, SchedulerType
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-from vanilla_transformer.data.arguments import DataArguments, check_data_arguments, check_names
+from vanilla_transformer.data.arguments import (
+    TOKEN_AUGMENTATIONS,
+    DataArguments,
+    augmentations,
+    check_data_arguments,
+)
+from vanilla_transformer.data.names import check_names
 
 from .lr_scheduler import NOAM
 from .recipe import Parser, as_flags, check_renamed, read_recipe
@@ -438,12 +444,18 @@ def _check_fine_tuning(recipe: Recipe) -> None:
             raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
     if set(options.freeze or ()) == set(FROZEN_PARTS):
         raise ValueError("`freeze` must leave a part that is trained, got all of them.")
-    if recipe.data.augment and "embeddings" in (options.freeze or ()):
+    with_tokens = _token_augmentations(recipe)
+    if with_tokens and "embeddings" in (options.freeze or ()):
         raise ValueError(
-            "`augment` adds tokens, so `freeze` must not name embeddings, got both. Leave one of them out."
+            f"{with_tokens[0]} adds tokens, so `freeze` must not name embeddings, got both. Leave one of them out."
         )
     if options.lora_rank is not None:
         _check_lora(recipe)
+
+
+def _token_augmentations(recipe: Recipe) -> list[str]:
+    """Return the given augmentations that add tokens to the vocabulary, as messages name them."""
+    return [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
 
 
 def _check_lora(recipe: Recipe) -> None:
@@ -452,7 +464,8 @@ def _check_lora(recipe: Recipe) -> None:
         raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
     others = [name for name in ("ema_decay", "fsdp", "compile") if getattr(options, name)]
     others += ["freeze"] if recipe.fine_tuning.freeze else []
-    others += [name for name in ("train_alignments", "augment") if getattr(recipe.data, name)]
+    others += ["train_alignments"] if recipe.data.train_alignments else []
+    others += _token_augmentations(recipe)
     others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
     if others:
         raise ValueError(f"`lora_rank` must be given without {others[0]}, got both. Take one of them out.")

@@ -1,5 +1,6 @@
 """A run with augmented text resumes bit for bit, and its tokens are part of the model."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
+TOKENS = {"inline_terms": 0.5, "placeholders": 0.5}
+CHANGES = dict.fromkeys(["title_case", "upper_case", "typos", "no_final_period", "doubled_words", "noise_pairs"], 0.3)
 RUN = {
-    "augment": '{"inline_terms": 0.5, "placeholders": 0.5}',
+    "augment": json.dumps(TOKENS | CHANGES),
     "bpe_dropout": 0.1,
     "vocab_size": 300,
     "max_tokens": 400,
@@ -59,5 +62,6 @@ def test_train_adds_the_tokens_of_augmented_text_to_another_model(tmp_path, monk
 @pytest.mark.parametrize(("other", "value"), [("lora_rank", 2), ("freeze", "embeddings")])
 def test_parse_recipe_refuses_new_tokens_whose_embeddings_are_not_trained(tmp_path, other, value):
     tuning = dict.fromkeys([*TINY_SIZES, "vocab_size"]) | {"init_from": "ours", other: value}
-    with pytest.raises(ValueError, match=f"`(augment|{other})`.* got both"):
-        parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment="{inline_terms: 0.1}"))
+    with pytest.raises(ValueError, match=f"`{other}`.* got both"):
+        parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1, inline_terms: 0.1}"))
+    parse_recipe(flags(tmp_path, tmp_path / "out", **tuning, augment="{typos: 0.1}"))  # adds no tokens

@@ -5,12 +5,13 @@ from random import Random
 import pytest
 
 from tests.tiny import tiny_tokenizer
-from vanilla_transformer.data.arguments import Augmentations
 from vanilla_transformer.data.augmentation import (
     MASKS,
     add_augmentation_tokens,
     insert_inline_terms,
     insert_placeholders,
+    perturb_pair,
+    replace_by_noise,
 )
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.lexicon import fit_lexicon
@@ -85,13 +86,32 @@ def test_insert_placeholders_masks_what_both_sides_have():
     assert insert_placeholders(other, Random(0)) == other
 
 
+def test_perturb_pair_keeps_pairs_of_which_nothing_would_be_left():
+    assert perturb_pair(PAIR, Random(0), "no_final_period") == ("The small dog sleeps", "Der kleine Hund schläft")
+    for pair in (SentencePair("...", "Hund."), SentencePair("Dog.", " .")):
+        assert perturb_pair(pair, Random(0), "no_final_period") == pair
+
+
+def test_perturb_pair_draws_from_its_generator():
+    found = {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
+    assert len(found) > 5 and found == {perturb_pair(PAIR, Random(seed), "typos") for seed in range(20)}
+
+
+def test_replace_by_noise_shuffles_the_letters_of_the_source_on_both_sides():
+    source, target = replace_by_noise(
+        SentencePair("The dog sees 1,250 cats.", "Der Hund sieht 1.250 Katzen."), Random(0)
+    )
+    assert source == target != "The dog sees 1,250 cats." and sorted(source) == sorted("The dog sees 1,250 cats.")
+    assert [len(word) for word in source.split()] == [3, 3, 4, 5, 5] and " 1,250 " in source and source[-1] == "."
+
+
 def test_add_augmentation_tokens_adds_each_token_once():
     tokenizer = tiny_tokenizer()
     size = len(tokenizer)
-    add_augmentation_tokens(tokenizer, Augmentations())
+    add_augmentation_tokens(tokenizer, [])
     assert len(tokenizer) == size and not knows_inline_terms(tokenizer)
     for _ in range(2):
-        add_augmentation_tokens(tokenizer, Augmentations(inline_terms=0.1, placeholders=0.1))
+        add_augmentation_tokens(tokenizer, ["inline_terms", "placeholders"])
     assert len(tokenizer) == size + len(TERM_TOKENS) + len(MASKS)
     assert knows_inline_terms(tokenizer) and find_masks(tokenizer) == list(MASKS)
     text = "A <term> man <trans> Mann </term> and <ph0>, <ph7>."

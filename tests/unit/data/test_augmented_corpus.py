@@ -92,6 +92,21 @@ def test_augmented_corpus_draws_from_windows_of_a_stream(texts):
     assert with_tokens(one, one.epoch(1)) and ids(other.epoch(1)) == second and ids(one.epoch(0)) == first
 
 
+def test_augmented_corpus_perturbs_pairs_before_it_inserts_tokens(texts):
+    changes = '{"placeholders": 0.5, "inline_terms": 0.3, "upper_case": 0.3, "typos": 0.3, "noise_pairs": 0.1}'
+    corpus, _ = opened(texts, augment=changes)
+    pairs, plain = corpus.epoch(0), corpus.plain.epoch(0)
+    rows, plain = corpus.texts.select(pairs.rows), corpus.plain.texts.select(plain.rows)
+    upper = [
+        source for source, before in zip(rows["source"], plain["source"], strict=True) if source == before.upper()
+    ]
+    assert 20 < len(upper) < 80
+    assert 10 <= sum(source == target for source, target in zip(rows["source"], rows["target"], strict=True)) < 40
+    marked = [source for source in rows["source"] if "<" in source]
+    assert marked and not any("<PH" in source or "<TERM" in source for source in marked)
+    assert ids(corpus.epoch(0)) == ids(opened(texts, augment=changes)[0].epoch(0))
+
+
 def test_augmented_corpus_needs_terms_to_annotate(corpus):
     with pytest.raises(ValueError, match="^`inline_terms` of `augment` must be given for text whose words have"):
         opened(corpus, augment='{"inline_terms": 0.3}')

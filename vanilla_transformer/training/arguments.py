@@ -25,9 +25,10 @@ from .recipe import Parser, as_flags, check_renamed, read_recipe
 
 logger = logging.getLogger(__name__)
 
-# Fields of the configuration that follow from the tokenizer and the corpus.
+# Fields of the configuration that follow from the tokenizer and the corpus, or that training does not use.
 _DERIVED = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
 _DERIVED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+_DERIVED |= {"use_cache"}
 
 
 def config_fields(config_class: type[PreTrainedConfig]) -> set[str]:
@@ -56,7 +57,7 @@ def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set
 def _help(config_class: type, name: str) -> str:
     """Return the first sentences about a field from the `Args` of the configuration's docstring."""
     text = inspect.getdoc(config_class) or ""
-    found = re.search(rf"^    (?:\w+, )*{name}(?:, \w+)* \(.*?\):((?:.|\n     +)*)", text, re.MULTILINE)
+    found = re.search(rf"^    (?:\w+, )*{name}(?:, \w+)*(?: \(.*?\))?:((?:.|\n     +)*)", text, re.MULTILINE)
     return f"See {config_class.__name__}." if found is None else " ".join(found[1].split()).replace("%", "%%")
 
 

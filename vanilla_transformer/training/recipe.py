@@ -1,6 +1,7 @@
 """Parse flags and YAML recipes into dataclasses; every mistake is a `ValueError` that names it."""
 
 import json
+from argparse import Action, HelpFormatter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,21 +24,53 @@ RENAMED = {
 }
 
 
+_VALUE_NAMES = {int: "INT", float: "FLOAT", str: "TEXT"}
+
+
 class Parser(HfArgumentParser):
-    """Raise a `ValueError` for arguments that cannot be parsed, instead of printing the usage and exiting."""
+    """
+    Raise a `ValueError` for arguments that cannot be parsed, instead of printing the usage and exiting.
+
+    The help lists each flag once, with underscores (dashes work as well), and a default only where there is one.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, allow_abbrev=False, **kwargs)
+        super().__init__(*args, allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
+
+    def add_argument(self, *flags: str, **kwargs: Any) -> Action:  # type: ignore[override]
+        if flags[0] == "-h":
+            return super().add_argument(*flags, **kwargs)
+        if kwargs.get("action") == "store_false":
+            kwargs["help"] = f"Turn off --{kwargs['dest']}."
+        else:
+            kwargs["help"] = _with_default(kwargs.get("help", ""), kwargs.get("default"))
+            if kwargs.get("nargs") == "?":
+                kwargs["metavar"] = "BOOL"
+            elif "choices" not in kwargs:
+                kwargs["metavar"] = _VALUE_NAMES.get(kwargs["type"], "TEXT")
+        return super().add_argument(flags[0], **kwargs)
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message.removeprefix('argument ')}. See --help.")
 
     def parse(self, arguments: Sequence[str]) -> tuple[Any, ...]:
         """Parse flags into the dataclasses."""
-        *parsed, rest = self.parse_args_into_dataclasses(list(arguments), return_remaining_strings=True)
+        words = [_with_underscores(word) if word.startswith("--") else word for word in arguments]
+        *parsed, rest = self.parse_args_into_dataclasses(words, return_remaining_strings=True)
         if rest:
             raise ValueError(f"Every value must follow its flag, got {rest[0]!r} without one.")
         return tuple(parsed)
+
+
+def _with_default(text: str, default: Any) -> str:
+    if default is None or default is False or default == "" or "default" in text.lower():
+        return text
+    return f"{text} (default: %(default)s)"
+
+
+def _with_underscores(flag: str) -> str:
+    name, equals, value = flag[2:].partition("=")
+    return f"--{name.replace('-', '_')}{equals}{value}"
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:

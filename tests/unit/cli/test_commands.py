@@ -1,6 +1,7 @@
 """The command line: names, help, version and one line for each mistake."""
 
 import gc
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, main, train
 from vanilla_transformer.cli.resources import find_recipe
+from vanilla_transformer.training.arguments import parse_recipe
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,6 +56,25 @@ def test_command_help_shows_its_name_and_flags(name, capsys):
     assert ended.value.code == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: vanilla-transformer {name} ") and "--" in shown
+    assert "default: None" not in shown and "(default: False)" not in shown
+
+
+def test_train_help_explains_each_flag_once(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    flags = re.findall(r"^  --(\w\S*)(?: [^ ]+)?(?:\n {20}|  )\s*(\S.*)", capsys.readouterr().out, re.MULTILINE)
+    explained = dict(flags)
+    assert len(flags) == len(explained) > 80
+    assert explained["d_model"].startswith("Width of the residual stream")
+    assert explained["no_scale_embedding"] == "Turn off --scale_embedding."
+    assert not any(text.startswith("See ") or "-" in name for name, text in flags)
+
+
+def test_flags_may_be_written_with_dashes():
+    given = ["--train-source=a-b.en", "--train-target", "c-d.de", "--output-dir", "x-y", "--no-scale-embedding"]
+    recipe = parse_recipe(given)
+    assert (recipe.data.train_source, recipe.data.train_target) == ("a-b.en", "c-d.de")
+    assert recipe.output.output_dir == "x-y" and recipe.model.scale_embedding is False
 
 
 def test_command_without_positional_arguments_refuses_one(capsys):

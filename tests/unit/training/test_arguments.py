@@ -55,9 +55,10 @@ def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments
     config_class(**vars(arguments()))
 
 
-def test_model_arguments_are_all_fields_that_data_do_not_determine():
+def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_determine():
     derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
     derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
+    derived |= {"use_cache"}
     own = config_fields(VanillaTransformerConfig)
     assert {item.name for item in fields(ModelArguments)} == own - derived
     assert {item.name for item in fields(LongArguments)} == config_fields(VanillaTransformerLongConfig) - own

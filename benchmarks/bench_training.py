@@ -9,6 +9,7 @@ Compare training speed and peak memory of this package, `Seq2SeqTrainer`, JoeyNM
 process, and the systems take turns (A B A B …), so that other work on the machine affects all of them. No GPU is used.
 """
 
+import json
 import os
 import statistics
 import sys
@@ -24,7 +25,9 @@ from benchmarks.harness import describe_machine, run_worker, write_results
 from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.data.tokenizer_extension import tokenizer_from_state
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 # System: (kind of training, whether in bfloat16).
 SIDES = {
@@ -156,9 +159,19 @@ def prepare(folder: Path, files: list[str], vocab_size: int, fill: bool = False)
     texts = chain.from_iterable(side.read_text(encoding="utf-8").splitlines() for side in sides)
     tokenizer = train_tokenizer(texts, vocab_size=vocab_size)
     if fill:
-        tokenizer.add_tokens([f"filler{number}" for number in range(len(tokenizer), vocab_size)])
+        tokenizer = fill_vocabulary(tokenizer, vocab_size)
     tokenizer.save_pretrained(folder / "tokenizer")
     encoded_dataset(tokenizer, *sides).save_to_disk(folder / "dataset")
+
+
+def fill_vocabulary(tokenizer: VanillaTransformerTokenizer, vocab_size: int) -> VanillaTransformerTokenizer:
+    """Return a tokenizer with further entries that no merge makes, so that no text has them.
+
+    Added tokens would do the same, but each text is searched for them, which takes minutes.
+    """
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    state["model"]["vocab"] |= {f"filler{number}": number for number in range(len(tokenizer), vocab_size)}
+    return tokenizer_from_state(state, tokenizer)
 
 
 def _measure_side(folder: Path, name: str, options: dict[str, Any]) -> dict[str, float]:

@@ -48,6 +48,11 @@ def extend_tokenizer(
         if first + second not in entries:
             entries[first + second] = first_id
             first_id += 1
+    return tokenizer_from_state(state, tokenizer)
+
+
+def tokenizer_from_state(state: dict[str, Any], tokenizer: VanillaTransformerTokenizer) -> VanillaTransformerTokenizer:
+    """Return a tokenizer with the content `state` of a `tokenizer.json`, and otherwise like `tokenizer`."""
     special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     return VanillaTransformerTokenizer(
         tokenizer_object=Tokenizer.from_str(json.dumps(state)),
@@ -104,4 +109,4 @@ def _learn_merges(words: _Words, texts: list[str], count: int, min_frequency: in
     ]
 
 
-__all__ = ["extend_tokenizer"]
+__all__ = ["extend_tokenizer", "tokenizer_from_state"]

@@ -90,9 +90,12 @@ gpu: ## Test and measure on one GPU in eight minutes (`make gpu PYTHON=python3`:
 resume-table: $(READY) ## Kill training runs, resume them and compare the results with uninterrupted runs
 	$(BIN)/python -m benchmarks.bench_resume
 
-dist: $(READY) ## Build the wheel and the source distribution
-	$(INSTALL) build
+dist: $(READY) ## Build the wheel and the source distribution, and check both
+	$(INSTALL) build twine check-wheel-contents
+	rm -rf dist
 	$(BIN)/python -m build
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
 
 clean: ## Remove environments, caches and builds, but keep runs
 	rm -rf $(VENV) $(OLDEST) $(NEWEST) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -6,6 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
+REPOSITORY = "https://github.com/vanilla-transformer/vanilla-transformer"
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
 PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
@@ -27,6 +28,7 @@ setup(
     description='The original Transformer ("Attention Is All You Need", 2017) as a Hugging Face model package',
     long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
+    author="The vanilla-transformer authors",
     license="Apache-2.0",
     license_files=["LICENSE"],
     python_requires=">=3.11",
@@ -71,19 +73,36 @@ setup(
         "dev": [*TESTS, *BENCHMARKS, *OPTIONAL, "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.cli:main"]},
-    keywords=["transformer", "machine translation", "attention is all you need", "hugging face", "seq2seq"],
-    project_urls={"Paper": "https://arxiv.org/abs/1706.03762"},
+    keywords=[
+        "transformer",
+        "machine translation",
+        "attention is all you need",
+        "hugging face",
+        "seq2seq",
+        "fine-tuning",
+        "marian",
+        "fairseq",
+    ],
+    url=REPOSITORY,
+    project_urls={
+        "Changelog": f"{REPOSITORY}/blob/main/CHANGELOG.md",
+        "Documentation": f"{REPOSITORY}/tree/main/docs",
+        "Issues": f"{REPOSITORY}/issues",
+        "Paper": "https://arxiv.org/abs/1706.03762",
+        "Source": REPOSITORY,
+    },
     classifiers=[
         "Development Status :: 4 - Beta",
         "Environment :: Console",
         "Intended Audience :: Developers",
         "Intended Audience :: Education",
         "Intended Audience :: Science/Research",
-        "License :: OSI Approved :: Apache Software License",
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
         "Topic :: Text Processing :: Linguistic",
         "Typing :: Typed",

@@ -46,7 +46,7 @@ from .modeling_vanilla_transformer_long import (
 )
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 for _config, _models in {
     VanillaTransformerConfig: {

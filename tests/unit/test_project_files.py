@@ -1,0 +1,81 @@
+"""The files for contributors and newcomers name things that exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import vanilla_transformer
+from vanilla_transformer.cli import COMMANDS, main
+from vanilla_transformer.cli.resources import find_recipe
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "MIGRATION.md").read_text()
+# Tables whose second column names recipe keys, by their second heading.
+TABLES = {
+    heading: "".join(re.findall(rf"^\| [^|]+ \| {heading} \|\n\|---\|---\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE))
+    for heading in ("here", "recipe key", "flag of `translate`")
+}
+
+
+def second_column(heading):
+    return [row.split(" | ")[1] for row in TABLES[heading].splitlines()]
+
+
+def flags_of(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return set(re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE))
+
+
+def test_migration_names_commands_that_exist():
+    named = re.findall(r"`vanilla-transformer ([\w-]+)(?: ([a-z]\w+))?", "\n".join(second_column("here")))
+    assert len(named) > 15
+    assert {command for command, _ in named} <= set(COMMANDS)
+    for command, recipe in named:
+        assert command != "train" or recipe in ("", "recipe") or find_recipe(recipe).is_file()
+
+
+def test_migration_names_recipe_keys_that_exist(capsys):
+    words = [word for cell in second_column("recipe key") for word in re.findall(r"`([a-z]\w*)`", cell)]
+    assert len(words) > 60
+    recipes = {"wmt14_en_de_base", "wmt14_en_de_big"}
+    assert set(words) - recipes - {"source", "target", "weight"} <= flags_of("train", capsys)
+    assert all(find_recipe(name).is_file() for name in recipes)
+
+
+def test_migration_names_flags_that_exist(capsys):
+    words = re.findall(r"`--(\w+)", "\n".join(second_column("flag of `translate`")))
+    assert len(words) > 12 and set(words) <= flags_of("translate", capsys)
+    source_formats = set(re.findall(r"--source_format (\S+)`", PAGE))
+    with pytest.raises(SystemExit):
+        main(["convert", "--help"])
+    shown = capsys.readouterr().out
+    assert source_formats and all(name in shown for name in source_formats)
+
+
+def test_citation_has_the_version_of_the_package():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == vanilla_transformer.__version__
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/workflows").glob("*.yml")), ids=lambda path: path.stem)
+def test_workflows_run_make_targets_that_exist(path):
+    jobs = yaml.safe_load(path.read_text())["jobs"].values()
+    targets = {
+        word
+        for job in jobs
+        for word in [
+            *job.get("strategy", {}).get("matrix", {}).get("target", []),
+            *(step["run"].removeprefix("make ") for step in job["steps"] if "run" in step),
+        ]
+        if "{{" not in word
+    }
+    known = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert targets and targets <= known
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "CONTRIBUTING.md", "MIGRATION.md", "CHANGELOG.md", "SECURITY.md"])
+def test_project_files_link_to_files_that_exist(name):
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text())
+    assert all((ROOT / link).exists() for link in links)

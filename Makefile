@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-unit test-slow test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-unit test-slow test-oldest test-newest check style benchmark gpu resume-table dist clean
+.PHONY: help demo test test-unit test-slow test-oldest test-newest check style docs benchmark gpu resume-table dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -74,6 +74,10 @@ style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(READY_DEV) ## Build the site into site/: a missing page, link or name is an error
+	$(INSTALL) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
 	$(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
 
@@ -98,4 +102,4 @@ dist: $(READY) ## Build the wheel and the source distribution, and check both
 	$(BIN)/check-wheel-contents dist/*.whl
 
 clean: ## Remove environments, caches and builds, but keep runs
-	rm -rf $(VENV) $(OLDEST) $(NEWEST) build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(NEWEST) build dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis

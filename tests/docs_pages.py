@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.tiny import TINY_SIZES
+from tests.tiny import TINY_SENTENCES, TINY_SIZES
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +21,16 @@ SMALL |= {"max_steps": 4, "save_steps": 2, "eval_steps": 4, "logging_steps": 2}
 def blocks(page: Path, language: str) -> list[str]:
     """Return the fenced code blocks of `page` in `language`."""
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def write_parallel_text(folder: Path) -> None:
+    """Write the text files that README and quickstart name."""
+    english, german = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
+    for name in ("train", "test"):
+        (folder / f"{name}.en").write_text("\n".join(english * 10) + "\n")
+        (folder / f"{name}.de").write_text("\n".join(german * 10) + "\n")
+    for name in ("ours.de", "theirs.de"):
+        (folder / name).write_text("\n".join(german * 10) + "\n")
 
 
 def write_workspace(folder: Path) -> None:

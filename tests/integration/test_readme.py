@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tiny import TINY_SENTENCES
+from tests.docs_pages import write_parallel_text
 from tests.tiny_runs import TINY
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.file_utils import save_model_folder
@@ -24,15 +24,6 @@ def blocks(language):
 def commands():
     lines = "\n".join(blocks("bash")).replace("\\\n", " ").splitlines()
     return [shlex.split(line)[1:] for line in lines if line.startswith("vanilla-transformer ")]
-
-
-def write_parallel_text(folder):
-    english, german = TINY_SENTENCES[:2], TINY_SENTENCES[2:]
-    for name in ("train", "test"):
-        (folder / f"{name}.en").write_text("\n".join(english * 10) + "\n")
-        (folder / f"{name}.de").write_text("\n".join(german * 10) + "\n")
-    for name in ("ours.de", "theirs.de"):
-        (folder / name).write_text("\n".join(german * 10) + "\n")
 
 
 def test_readme_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):

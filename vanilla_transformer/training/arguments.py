@@ -265,7 +265,14 @@ class Recipe:
         check_recipe(self)
 
 
-_PARTS = (DataArguments, ModelArguments, LongArguments, OptimizationArguments, OutputArguments, FineTuningArguments)
+RECIPE_PARTS = (
+    DataArguments,
+    ModelArguments,
+    LongArguments,
+    OptimizationArguments,
+    OutputArguments,
+    FineTuningArguments,
+)
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
@@ -276,11 +283,11 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
             cannot work together.
         OSError: the recipe cannot be read.
     """
-    parser = Parser(_PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
+    parser = Parser(RECIPE_PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
     rest = list(arguments)
     recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
     flags = [flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"]
-    known = {item.name for part in _PARTS for item in fields(part)}
+    known = {item.name for part in RECIPE_PARTS for item in fields(part)}
     check_renamed(recipe, "recipe key")
     check_renamed(flags, "flag")
     check_names(recipe, known, "recipe key")

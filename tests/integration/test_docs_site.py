@@ -1,0 +1,42 @@
+"""The site builds strictly: every page is in the navigation, every link and every public name exists."""
+
+import re
+
+import pytest
+import yaml
+
+from tests.docs_pages import ROOT
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("mkdocs", reason="the extra `docs` is not installed")
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "mkdocs.yml"), strict=True, site_dir=str(folder)))
+    return folder
+
+
+def test_site_documents_every_public_name_and_recipe_key(site):
+    import vanilla_transformer
+    from vanilla_transformer.cli import COMMANDS
+
+    python = (site / "reference/python/index.html").read_text()
+    assert all(f".{name}" in python for name in vanilla_transformer.__all__)
+    commands = (site / "reference/commands/index.html").read_text()
+    assert all(f'id="{name}"' in commands for name in COMMANDS)
+    assert "Width of the residual stream" in (site / "reference/recipe_keys/index.html").read_text()
+
+
+def test_site_asks_no_other_server(site):
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        loaded = re.findall(r'<(?:script|img|link|iframe)[^>]+(?:src|href)="(https?://[^"]+)"', text)
+        assert not [address for address in loaded if "canonical" not in address], page
+
+
+def test_site_and_package_name_the_same_repository():
+    repository = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["extra"]["repository"]
+    assert f'REPOSITORY = "{repository}"' in (ROOT / "setup.py").read_text()

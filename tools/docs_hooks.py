@@ -1,0 +1,91 @@
+"""Hooks of mkdocs: pages that are generated from the code, and links out of `docs/`."""
+
+import io
+import os
+import re
+from contextlib import redirect_stdout, suppress
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+# Pages whose text is elsewhere in the repository.
+ELSEWHERE = {"migration.md": "MIGRATION.md", "changelog.md": "CHANGELOG.md"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages."""
+    pages = {"reference/python.md": python_page, "reference/recipe_keys.md": recipe_keys_page}
+    for path, write in (pages | {"reference/commands.md": commands_page}).items():
+        files.append(File.generated(config, path, content=write()))
+    for path, source in ELSEWHERE.items():
+        files.append(File.generated(config, path, content=(ROOT / source).read_text(encoding="utf-8")))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links that leave `docs/` lead to the repository."""
+    folder = ROOT if page.file.src_uri in ELSEWHERE else (ROOT / "docs" / page.file.src_uri).parent
+
+    def resolve(match: re.Match[str]) -> str:
+        path, anchor = match["path"], match["anchor"] or ""
+        target = Path(os.path.normpath(folder / path))
+        if not target.exists():
+            return match[0]  # mkdocs reports it
+        if target.is_relative_to(ROOT / "docs"):
+            return f"]({os.path.relpath(target, (ROOT / 'docs' / page.file.src_uri).parent)}{anchor})"
+        kind = "tree" if target.is_dir() else "blob"
+        return f"]({config.extra['repository']}/{kind}/main/{target.relative_to(ROOT)}{anchor})"
+
+    return re.sub(r"\]\((?!https?:|#|mailto:)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)", resolve, markdown)
+
+
+def python_page() -> str:
+    """Return the reference of every public name of the package."""
+    import vanilla_transformer
+
+    names = {name: getattr(vanilla_transformer, name) for name in vanilla_transformer.__all__}
+    entries = [f"::: {value.__module__}.{value.__qualname__}" for value in names.values()]
+    return (
+        "\n\n".join(["# Python reference", "Every name can be imported from `vanilla_transformer`.", *entries]) + "\n"
+    )
+
+
+def recipe_keys_page() -> str:
+    """Return all recipe keys, by section."""
+    from vanilla_transformer.training import arguments
+
+    text = [
+        "# Recipe keys",
+        "Each key of a [recipe](../train_on_your_own_data.md) is a flag of `vanilla-transformer train` as well.",
+    ]
+    for part in arguments.RECIPE_PARTS:
+        title = re.sub(r"(?<=[a-z])([A-Z])", lambda match: f" {match[0].lower()}", part.__name__).removesuffix(
+            " arguments"
+        )
+        text += [f"## {title}", *(_definition(item) for item in fields(part))]
+    return "\n\n".join(text) + "\n"
+
+
+def commands_page() -> str:
+    """Return the help text of every command."""
+    from vanilla_transformer.cli import COMMANDS, main
+
+    text = ["# Commands", "The help text of each command of `vanilla-transformer`."]
+    for name in COMMANDS:
+        shown = io.StringIO()
+        with redirect_stdout(shown), suppress(SystemExit):
+            main([name, "--help"])
+        text += [f"## {name}", f"```text\n{shown.getvalue()}```"]
+    return "\n\n".join(text) + "\n"
+
+
+def _definition(item: Any) -> str:
+    """Return a recipe key, its explanation and its default as an entry of a list of definitions."""
+    value = item.default_factory() if item.default is MISSING else item.default
+    default = "" if value is None or value == "" else f" Default: `{value}`."
+    return f"`{item.name}`\n:   {item.metadata['help'].replace('%%', '%')}{default}"

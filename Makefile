@@ -64,18 +64,18 @@ test-oldest: $(OLDEST)/.ready ## The unit tests with the oldest releases that se
 test-newest: $(NEWEST)/.ready ## The unit tests with the newest releases on the package index (downloads about 3 GB)
 	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit
 
-check: $(READY_DEV) ## Check style, types and prose without changing a file
+check: $(READY_DEV) ## Check style, types, prose and spelling without changing a file
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python tools/check_prose.py
+	$(BIN)/codespell
 
 style: $(READY_DEV) ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: $(READY_DEV) ## Build the site into site/: a missing page, link or name is an error
-	$(INSTALL) --editable ".[docs]"
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)

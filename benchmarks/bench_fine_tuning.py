@@ -68,9 +68,10 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", required=True, help=f"text file: {name.replace('_', ' ')}")
     parser.add_argument("--pairs", type=int, default=5000, help="pairs to train on")
     parser.add_argument("--validation_pairs", type=int, default=500, help="pairs that choose the checkpoint")
-    parser.add_argument("--max_steps", type=int, default=800, help="updates of each run")
+    parser.add_argument("--max_steps", type=int, default=600, help="updates of each run")
+    parser.add_argument("--max_tokens", type=int, default=768, help="padded tokens of a batch on either side")
     parser.add_argument("--eval_steps", type=int, default=200, help="updates between validations")
-    parser.add_argument("--learning_rates", nargs="+", default=["3e-4", "1e-3"], help="learning rates to choose from")
+    parser.add_argument("--learning_rates", nargs="+", default=["1e-3"], help="learning rates to choose from")
     parser.add_argument("--vocab_size", type=int, default=4000, help="vocabulary of runs from random weights")
     parser.add_argument("--output_dir", default="runs/fine_tuning", help="folder of the text, the runs and the tables")
     return parser.parse_args(arguments)
@@ -107,7 +108,7 @@ def recipe(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, An
         for name in ("train", "validation")
         for side in ("source", "target")
     }
-    flags |= {"lr_scheduler": "inverse_sqrt", "warmup_steps": 200, "dropout": 0.3, "max_tokens": 1536}
+    flags |= {"lr_scheduler": "inverse_sqrt", "warmup_steps": 200, "dropout": 0.3, "max_tokens": options.max_tokens}
     flags |= {"mixed_precision": "bf16", "max_steps": options.max_steps, "eval_steps": options.eval_steps}
     flags |= {"save_steps": options.eval_steps, "average_checkpoints": 1, "cache_dir": folder / "cache"}
     if kind == _TUNED:

@@ -76,7 +76,7 @@ def write_corpus(path: Path, options: BenchmarkArguments) -> TokenizedCorpus:
             writer.write_table(pa.table(dict(zip(_FEATURES, sides, strict=True))))
         writer.finalize()
     pairs = EncodedPairs(TokenTable(datasets.Dataset.from_file(str(path))))
-    return TokenizedCorpus(pairs.table.dataset, pairs, [1], 0, CleaningReport(), {})
+    return TokenizedCorpus(pairs.table.dataset, pairs, [[1]], 0, CleaningReport(), {})
 
 
 def _random_tokens(lengths: np.ndarray, random: np.random.Generator) -> pa.ListArray:

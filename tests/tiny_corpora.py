@@ -23,12 +23,12 @@ class LengthsCorpus:
     def tokenize(self, epoch):
         return encoded_pairs([EncodedPair([n] * length, [epoch] * length) for n, length in enumerate(self.lengths)])
 
-    def epoch(self, number):
+    def epoch(self, number, stage=0):
         return self.pairs
 
 
 class FreshCorpus(LengthsCorpus):
     """Pairs in another table for each epoch, as with BPE-dropout. Each token of a target is the epoch."""
 
-    def epoch(self, number):
+    def epoch(self, number, stage=0):
         return self.tokenize(number)

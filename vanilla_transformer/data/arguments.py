@@ -8,6 +8,7 @@ from vanilla_transformer.yaml_utils import load_yaml
 from .names import check_names
 from .perturbations import PERTURBATIONS
 from .readers import CorpusSpec
+from .stages import ONE_STAGE, Stages, read_stages
 
 TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
@@ -37,8 +38,15 @@ class DataArguments:
         default=None,
         metadata={
             "help": "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
-            "(text files), `file` (.tsv, .jsonl, .parquet) or `dataset` (and `split`), optionally with `weight`, "
-            "`source_language` and `target_language`."
+            "(text files), `file` (.tsv, .jsonl, .parquet) or `dataset` (and `split`), optionally with `name`, "
+            "`weight`, `source_language` and `target_language`."
+        },
+    )
+    stages: list[dict[str, Any]] | str | None = field(
+        default=None,
+        metadata={
+            "help": "With --corpora: a list of stages (as a flag, in JSON), each with `corpora` (shares by name) and, "
+            "but for the last, `until_step`, `until_epoch` or `until_share` (of --max_steps). Not in the paper."
         },
     )
     validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
@@ -127,6 +135,8 @@ class DataArguments:
     def __post_init__(self) -> None:
         if isinstance(self.corpora, str):
             self.corpora = _parse_section(self.corpora, "corpora", "a list")
+        if isinstance(self.stages, str):
+            self.stages = _parse_section(self.stages, "stages", "a list")
         if isinstance(self.augment, str):
             self.augment = _parse_section(self.augment, "augment", "a mapping")
 
@@ -184,6 +194,26 @@ def _corpus_spec(entry: Any, languages: dict[str, Any]) -> CorpusSpec:
     known = {item.name for item in fields(CorpusSpec)}
     check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
     return CorpusSpec(**(languages | {name: value for name, value in entry.items() if value is not None}))
+
+
+def stages(data: DataArguments, max_steps: int) -> Stages:
+    """Return the stages of a recipe, whose training has `max_steps` steps.
+
+    Raises:
+        ValueError: as raised by `read_stages`; or the stages are given without `corpora`, or with what they replace.
+    """
+    if data.stages is None:
+        return ONE_STAGE
+    if data.corpora is None:
+        raise ValueError("`stages` must be given with `corpora`, whose shares they have, got it without. Add them.")
+    if data.stream:
+        raise ValueError("`stages` must be given without `stream`, got both. Take one of them out of the recipe.")
+    specs = corpus_specs(data)
+    weighted = [spec for spec in specs if spec.weight != 1]
+    if weighted:
+        found = f"{weighted[0].weight} for {weighted[0].name}"
+        raise ValueError(f"`weight` must be left out with `stages`, which have shares, got {found}.")
+    return read_stages(data.stages, [spec.name for spec in specs], max_steps)
 
 
 def check_data_arguments(data: DataArguments) -> None:

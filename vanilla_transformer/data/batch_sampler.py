@@ -14,6 +14,7 @@ import numpy as np
 from torch.utils.data import Sampler
 
 from .micro_batch import TokenCounts, round_up
+from .stages import ONE_STAGE, Stages
 from .tuning import STEPS_PER_NEIGHBORHOOD, STEPS_SHARING_REMAINDER
 
 if TYPE_CHECKING:  # with packages that training on ready batches does not need
@@ -285,12 +286,16 @@ class Position:
     A place between two steps.
 
     Args:
+        first_step (`int`): Steps done before this epoch.
         epoch (`int`): Epochs done.
+        stage (`int`): The number of the stage, from 0, that this epoch belongs to.
         parts: Parts of this epoch: (batches per step, steps done). Another part begins when the former changes.
         steps_per_epoch (`int`): The steps of this epoch, in all parts.
     """
 
+    first_step: int
     epoch: int
+    stage: int
     parts: tuple[tuple[int, int], ...]
     steps_per_epoch: int
 
@@ -300,7 +305,7 @@ class Position:
         return self.epoch + sum(done for _, done in self.parts) / self.steps_per_epoch
 
     def state_dict(self) -> dict[str, Any]:
-        return {"epoch": self.epoch, "parts": [list(part) for part in self.parts]}
+        return {"first_step": self.first_step, "epoch": self.epoch, "parts": [list(part) for part in self.parts]}
 
 
 class StatefulBatchSampler:
@@ -308,7 +313,8 @@ class StatefulBatchSampler:
     Endless batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch.
 
     The order depends on the corpus, the seed, the epoch and the number of batches per step over all processes
-    (`accumulation * num_replicas`). Their distribution over processes does not change a step.
+    (`accumulation * num_replicas`). Their distribution over processes does not change a step. At the end of a stage
+    the next epoch begins at once.
 
     A state holds the epoch and the number of its steps done. If it is loaded with another number of batches per step,
     the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few to
@@ -327,21 +333,29 @@ class StatefulBatchSampler:
         num_replicas: int = 1,
         rank: int = 0,
         pad_to_multiple_of: int = 1,
+        stages: Stages = ONE_STAGE,
     ):
         self.corpus = corpus
         self.max_tokens = max_tokens
         self.seed = seed
+        self.stages = stages
         self.batches_per_step = accumulation * num_replicas
         self.num_replicas = num_replicas
         self.rank = rank
         self.pad_to_multiple_of = pad_to_multiple_of
-        self._enter(0, [(self.batches_per_step, 0)])
+        self._enter(0, 0, [(self.batches_per_step, 0)])
 
     @property
     def position(self) -> Position:
         """Return the place before the next step."""
         steps = sum(done for _, done in self._earlier_parts) + len(self._plan)
-        return Position(self.epoch, (*self._earlier_parts, (self.batches_per_step, self._done)), steps)
+        parts = (*self._earlier_parts, (self.batches_per_step, self._done))
+        return Position(self._first_step, self.epoch, self.stage, parts, steps)
+
+    @property
+    def step(self) -> int:
+        """Return the steps done since the beginning of the run."""
+        return self._first_step + sum(done for _, done in self._earlier_parts) + self._done
 
     @property
     def max_values_per_step(self) -> int:
@@ -352,12 +366,13 @@ class StatefulBatchSampler:
         parts = [(batches_per_step, done) for batches_per_step, done in state["parts"]]
         if parts[-1][0] != self.batches_per_step:
             parts.append((self.batches_per_step, 0))
-        self._enter(state["epoch"], parts)
+        # A state of a version without stages has no first step, on which nothing depends without stages.
+        self._enter(state.get("first_step", 0), state["epoch"], parts)
 
     def enter_next_epoch(self) -> None:
-        """Plan the next epoch if the current one has no step left."""
-        while self._done >= len(self._plan):
-            self._enter(self.epoch + 1, [(self.batches_per_step, 0)])
+        """Plan the next epoch if the current one has no step left, or its stage has ended."""
+        while self._done >= len(self._plan) or self.stages.at(self.step, self.epoch) != self.stage:
+            self._enter(self.step, self.epoch + 1, [(self.batches_per_step, 0)])
 
     def take_step(self) -> list[PlannedBatch]:
         """Return this process's batches of the next step, of which the current epoch must have one."""
@@ -372,11 +387,13 @@ class StatefulBatchSampler:
         counts = TokenCounts(int(source.sum()), int(target.sum()), len(batch) * sum(lengths))
         return PlannedBatch(batch, self.pairs.rows[batch], lengths, counts, step_target_tokens)
 
-    def _enter(self, epoch: int, parts: list[tuple[int, int]]) -> None:
+    def _enter(self, first_step: int, epoch: int, parts: list[tuple[int, int]]) -> None:
         """Plan an epoch: each part consists of the pairs that the earlier parts have left."""
+        self._first_step = first_step
         self.epoch = epoch
+        self.stage = self.stages.at(first_step, epoch)
         *self._earlier_parts, (_, self._done) = parts
-        self.pairs = self.corpus.epoch(epoch)
+        self.pairs = self.corpus.epoch(epoch, self.stage)
         self._left = np.arange(len(self.pairs))
         for batches, done in self._earlier_parts:
             plan = self._plan_part(batches)

@@ -5,7 +5,7 @@ cannot yield each pair exactly `weight` times per epoch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import datasets
@@ -41,8 +41,12 @@ class Corpus(ABC):
     report: CleaningReport
 
     @abstractmethod
-    def epoch(self, number: int) -> EncodedPairs:
-        """Return the pairs of an epoch. They depend on its number alone, so a resumed run gets the same pairs."""
+    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
+        """
+        Return the pairs of an epoch.
+
+        They depend on its number and on the number of its stage alone, so a resumed run gets the same pairs.
+        """
 
     @property
     @abstractmethod
@@ -74,12 +78,12 @@ class DerivedCorpus(Corpus):
     def __init__(self, plain: Corpus):
         self.plain = plain
         self.report = plain.report
-        self._last: tuple[int, EncodedPairs] | None = None
+        self._last: tuple[tuple[int, int], EncodedPairs] | None = None
 
-    def epoch(self, number: int) -> EncodedPairs:
-        if self._last is None or self._last[0] != number:
+    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
+        if self._last is None or self._last[0] != (number, stage):
             self._last = None  # two epochs would need twice the memory
-            self._last = number, self.derive(self.plain.epoch(number), number)
+            self._last = (number, stage), self.derive(self.plain.epoch(number, stage), number)
         return self._last[1]
 
     @abstractmethod
@@ -101,7 +105,7 @@ class TokenizedCorpus(Corpus):
 
     Args:
         pairs (`EncodedPairs`): The encoded rows of `texts` that cleaning kept.
-        weights (`Sequence[float]`): For each corpus of the mix, how many times its pairs occur in an epoch.
+        weights: For each stage, how many times the pairs of each corpus of the mix occur in an epoch.
         seed (`int`): Seed of the sampling of pairs if a weight is not an integer.
     """
 
@@ -109,7 +113,7 @@ class TokenizedCorpus(Corpus):
         self,
         texts: datasets.Dataset,
         pairs: EncodedPairs,
-        weights: Sequence[float],
+        weights: Sequence[Sequence[float]],
         seed: int,
         report: CleaningReport,
         overlaps: dict[str, Overlap],
@@ -121,11 +125,11 @@ class TokenizedCorpus(Corpus):
         self.report = report
         self._overlaps = overlaps
 
-    def epoch(self, number: int) -> EncodedPairs:
-        if all(weight == 1 for weight in self.weights):
+    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
+        weights = self.weights[stage]
+        if all(weight == 1 for weight in weights):
             return self.pairs
-        corpora = self.texts.data.column("corpus").to_numpy()[self.pairs.rows]
-        return self.pairs.select(sample_epoch(corpora, self.weights, self.seed, number))
+        return self.pairs.select(sample_epoch(corpus_numbers(self.texts, self.pairs), weights, self.seed, number))
 
     @property
     def overlaps(self) -> dict[str, Overlap]:
@@ -134,6 +138,35 @@ class TokenizedCorpus(Corpus):
     @property
     def max_source_length(self) -> int:
         return int(self.pairs.source_lengths.max())
+
+
+def corpus_numbers(texts: datasets.Dataset, pairs: EncodedPairs) -> np.ndarray:
+    """Return the number of each pair's corpus in the mix, shape `(pairs,)`."""
+    return texts.data.column("corpus").to_numpy()[pairs.rows]
+
+
+def share_weights(names: Sequence[str], counts: Sequence[int], shares: Mapping[str, float]) -> list[float]:
+    """
+    Return weights of corpora for `sample_epoch` that give each its share of an epoch.
+
+    The epoch has as many pairs as the corpora with a share have. Corpora of one name have one share.
+
+    Args:
+        names, counts: The name of each corpus and its number of pairs.
+        shares: Shares by name, relative to their sum. Corpora without a share have the weight 0.
+
+    Raises:
+        ValueError: a corpus with a share has no pairs.
+    """
+    sizes = dict.fromkeys(names, 0)
+    for name, count in zip(names, counts, strict=True):
+        sizes[name] += count
+    for name in shares:
+        if not sizes[name]:
+            raise ValueError(f"The corpus {name} of `stages` must have pairs, but cleaning has left none.")
+    scale = sum(sizes[name] for name in shares) / sum(shares.values())
+    weights = {name: share * scale / sizes[name] for name, share in shares.items()}
+    return [weights.get(name, 0.0) for name in names]
 
 
 def sample_epoch(corpora: np.ndarray, weights: Sequence[float], seed: int, epoch: int) -> np.ndarray:

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from .batch_sampler import PlannedBatch, Position, StatefulBatchSampler
 from .corpus import Corpus
 from .micro_batch import Batch, MicroBatch
+from .stages import Stages
 from .tokenized_corpus import TokenTable
 from .tuning import SECONDS_BETWEEN_LOOKS, STEPS_AHEAD_PER_WORKER
 
@@ -111,6 +112,15 @@ class MicroBatchLoader:
     @property
     def corpus(self) -> Corpus:
         return self._sampler.corpus
+
+    @property
+    def stages(self) -> Stages:
+        return self._sampler.stages
+
+    def place(self) -> dict[str, float]:
+        """Return the epochs done and, in a run with stages, the number of the stage from 1, for the log."""
+        stage = {"stage": self._position.stage + 1} if len(self.stages) > 1 else {}
+        return {"epoch": self._position.progress, **stage}
 
     @property
     def batches_per_step(self) -> int:

@@ -34,7 +34,7 @@ from .cleaning import (
     hash_pair,
     nothing_left_error,
 )
-from .corpus import Corpus, TokenizedCorpus, drop_by_length, find_held_out
+from .corpus import Corpus, TokenizedCorpus, corpus_numbers, drop_by_length, find_held_out, share_weights
 from .readers import (
     CorpusSpec,
     OpenCorpus,
@@ -45,6 +45,7 @@ from .readers import (
     read_pairs,
     read_text_files,
 )
+from .stages import ONE_STAGE, Stages
 from .streaming import StreamedCorpus, StreamedTexts
 from .tokenized_corpus import (
     Encode,
@@ -142,6 +143,7 @@ def tokenize(
     seed: int,
     num_proc: int | None = None,
     encode: Encode | None = None,
+    stages: Stages = ONE_STAGE,
 ) -> Corpus:
     """
     Tokenize the training text, with the augmentations and the BPE-dropout that the recipe requests.
@@ -150,9 +152,11 @@ def tokenize(
         seed (`int`): Seed of augmentation, BPE-dropout, and the sampling of pairs if a weight is not an integer.
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         encode: Used instead of `encode_sentences` with `tokenizer`. The cache identifies both by `tokenizer`.
+        stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
 
     Raises:
-        ValueError: the rules on lengths leave nothing, or BPE-dropout does not support the tokenizer.
+        ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or BPE-dropout does not
+            support the tokenizer.
         OSError: the cache cannot be written.
     """
     data, encode = texts.data, encode or partial(encode_sentences, tokenizer)
@@ -163,7 +167,7 @@ def tokenize(
         encoded = encode_texts_cached(
             texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
         )
-        corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed)
+        corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed, stages)
     first = texts.training.first_window()
     augment = find_augmentations(augmentations(data), first, texts.training.key, texts.cache_dir)
     if augment:
@@ -171,12 +175,22 @@ def tokenize(
     return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens) if data.bpe_dropout else corpus
 
 
-def _build_corpus(texts: Texts, training: CachedTexts, pairs: EncodedPairs, seed: int) -> TokenizedCorpus:
+def _build_corpus(
+    texts: Texts, training: CachedTexts, pairs: EncodedPairs, seed: int, stages: Stages
+) -> TokenizedCorpus:
     report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
-    weights = [spec.weight for spec in texts.specs]
+    weights = _weights(texts.specs, corpus_numbers(training.dataset, pairs), stages)
     return TokenizedCorpus(training.dataset, pairs, weights, seed, report, overlaps)
+
+
+def _weights(specs: Sequence[CorpusSpec], corpora: np.ndarray, stages: Stages) -> list[list[float]]:
+    """Return the weights of the corpora in each stage, given the number of each pair's corpus."""
+    if stages == ONE_STAGE:
+        return [[spec.weight for spec in specs]]
+    names, counts = [spec.name for spec in specs], np.bincount(corpora, minlength=len(specs)).tolist()
+    return [share_weights(names, counts, shares) for shares in stages.shares]
 
 
 def _read_validation_pairs(data: DataArguments) -> list[SentencePair]:

@@ -151,7 +151,7 @@ class StreamedCorpus(Corpus):
         self._counters = {name: OverlapCounter(pairs) for name, pairs in held_out.items()}
         self._last: tuple[int, EncodedPairs] | None = None
 
-    def epoch(self, number: int) -> EncodedPairs:
+    def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
         if self._last is None or self._last[0] != number:
             self._last = None  # two windows would need twice the memory
             self.texts = self.stream.read(number)

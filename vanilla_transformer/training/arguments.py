@@ -17,8 +17,10 @@ from vanilla_transformer.data.arguments import (
     DataArguments,
     augmentations,
     check_data_arguments,
+    stages,
 )
 from vanilla_transformer.data.names import check_names
+from vanilla_transformer.data.stages import UNTIL_SHARE
 
 from .lr_scheduler import NOAM
 from .recipe import Parser, as_flags, check_renamed, read_recipe
@@ -334,7 +336,10 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
         ValueError: a change would make it a different run; the text names each value before and now.
     """
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    allowed = _MAY_CHANGE - ({"max_steps"} if now.get("lr_scheduler") in _NEED_MAX_STEPS else set())
+    needs_max_steps = now.get("lr_scheduler") in _NEED_MAX_STEPS or any(
+        UNTIL_SHARE in stage for stage in now.get("stages") or ()
+    )
+    allowed = _MAY_CHANGE - ({"max_steps"} if needs_max_steps else set())
     refused = [name for name in names if name not in allowed]
     if refused:
         raise ValueError(
@@ -359,6 +364,7 @@ def check_recipe(recipe: Recipe) -> None:
     _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
+    stages(recipe.data, recipe.optimization.max_steps)
     _check_guided_alignment(recipe)
     _check_fine_tuning(recipe)
     _check_trackers(recipe.output.report_to)

@@ -34,10 +34,15 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
     parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())
     pairs = batches.corpus.epoch(batches.position.epoch)
     steps = batches.position.steps_per_epoch
+    stages = {
+        f"pairs_per_epoch_of_stage_{stage + 1}": len(batches.corpus.epoch(batches.position.epoch, stage))
+        for stage in range(1, len(batches.stages))
+    }
     plan = {
         "parameters": parameters,
         "state_gib": parameters * _BYTES_PER_PARAMETER / 2**30,
         "pairs_per_epoch": len(pairs),
+        **stages,
         "steps_per_epoch": steps,
         "epochs": options.max_steps / steps,
         "batches_per_step": batches.batches_per_step,

@@ -219,10 +219,14 @@ class TrainState:
             return options.max_steps
         return min(options.max_steps, max(self.step, round(self.step * options.max_minutes / self.minutes())))
 
-    def measure_steps(self, gradient_norm: torch.Tensor, epoch: float) -> dict[str, Any]:
-        """Return an entry for the log of the steps since the last call, for which all processes read the device."""
+    def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
+        """Return an entry for the log of the steps since the last call, for which all processes read the device.
+
+        Args:
+            place: Where in the data the run is, such as its epoch.
+        """
         self.read_steps()
-        entry: dict[str, Any] = {"step": self.step, "epoch": epoch, "minutes": self.minutes()}
+        entry: dict[str, Any] = {"step": self.step, **place, "minutes": self.minutes()}
         entry |= self.step_metrics.pop() | {"learning_rate": self.lr_scheduler.get_last_lr()[0]}
         entry |= {"gradient_norm": float(gradient_norm), "peak_memory_gib": peak_memory_gib(self.accelerator.device)}
         return entry

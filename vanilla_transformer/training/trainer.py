@@ -1,13 +1,16 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.data.arguments import stages
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
+from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -70,11 +73,12 @@ def _train(prepared: "PreparedRun") -> Path:
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
             _validate(state, validation, metrics, state.gather_model(), num_beams=1)
+        staged = _log_stages(steps, state, batches)
         while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
-            norm = train_step(state, next(steps))  # forward, backward, clip, Adam, LR schedule, EMA
+            norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
             if state.step % run.options.logging_steps == 0:
-                metrics.log_steps(state.measure_steps(norm, epoch=batches.position.progress))
+                metrics.log_steps(state.measure_steps(norm, **batches.place()))
             if state.step % run.options.eval_steps == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
                 run.keep_best(state, _validate(state, validation, metrics, state.gather_model(), num_beams=1))
@@ -86,6 +90,18 @@ def _train(prepared: "PreparedRun") -> Path:
     if stop.interrupted:
         raise _interrupt(run, state)
     return _finish(run, state, validation, metrics)
+
+
+def _log_stages(
+    steps: Iterator[list[MicroBatch]], state: TrainState, batches: MicroBatchLoader
+) -> Iterator[list[MicroBatch]]:
+    """Yield the steps, and log each stage before its first step."""
+    stage = None
+    for micro_batches in steps:
+        if batches.position.stage != stage and len(batches.stages) > 1 and state.accelerator.is_main_process:
+            stage = batches.position.stage
+            logger.info("Step %d: %s.", state.step + 1, batches.stages.describe(stage))
+        yield micro_batches
 
 
 def _is_milestone(state: TrainState) -> bool:
@@ -112,7 +128,8 @@ def prepare_run(
     texts = load_texts(recipe.data)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
-    corpus = tokenize(texts, tokenizer, recipe.optimization.seed)
+    planned = stages(recipe.data, recipe.optimization.max_steps)
+    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
     alignments = load_alignments(texts, tokenizer)
     model = create_model(
         recipe, tokenizer, corpus.max_source_length, run.checkpoint, None if initial is None else initial[0]
@@ -130,6 +147,7 @@ def prepare_run(
         accelerator.num_processes,
         accelerator.process_index,
         recipe.data.pad_to_multiple_of or 1,
+        planned,
     )
     on_gpu = accelerator.device.type == "cuda"
     workers = recipe.optimization.dataloader_num_workers

@@ -51,7 +51,7 @@ def pairs():
 
 def corpus(texts, pairs, weights):
     overlaps = {"validation": Overlap(pairs=2, sources=1, targets=0, both=0, examples=[["a", "x"]])}
-    return TokenizedCorpus(texts, pairs, weights, 0, CleaningReport(read=3), overlaps)
+    return TokenizedCorpus(texts, pairs, [weights], 0, CleaningReport(read=3), overlaps)
 
 
 def test_tokenized_corpus_with_weights_of_one_has_all_pairs(texts, pairs):

@@ -32,6 +32,7 @@ class CorpusSpec:
             Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
             Without them the columns are `source` and `target`.
         weight (`float`): How many times each pair occurs in an epoch; for streams, the corpus's share of the mix.
+        name (`str`): For messages and `stages`. By default the dataset or the files as the user wrote them.
 
     Raises:
         ValueError: the spec names none or several of the three kinds, an unknown format, or an invalid weight.
@@ -45,6 +46,7 @@ class CorpusSpec:
     source_language: str | None = None
     target_language: str | None = None
     weight: float = 1.0
+    name: str = ""
 
     def __post_init__(self) -> None:
         texts = {name: value for name, value in vars(self).items() if name != "weight" and value is not None}
@@ -62,13 +64,9 @@ class CorpusSpec:
                 f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz or .xz may follow the first two), "
                 f"got {self.file}."
             )
+        object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
             raise ValueError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
-
-    @property
-    def name(self) -> str:
-        """Return the name of the corpus as the user wrote it."""
-        return self.dataset or self.file or f"{self.source} | {self.target}"
 
     @property
     def files(self) -> list[Path]:

@@ -1,0 +1,133 @@
+"""Stages of a recipe: their rules, the mix of each one, and the steps at which a run changes to the next one."""
+
+import numpy as np
+import pytest
+
+from tests.tiny_corpora import LengthsCorpus
+from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.corpus import sample_epoch, share_weights
+from vanilla_transformer.data.stages import ONE_STAGE, Stages, read_stages
+
+NAMES = ["back", "clean"]
+BACK, CLEAN = {"corpora": {"back": 1}}, {"corpora": {"clean": 1}}
+MIX = {"corpora": {"back": 0.5, "clean": 1.5}}
+
+
+def test_read_stages_reads_shares_and_ends():
+    found = read_stages([BACK | {"until_step": 10}, MIX | {"until_step": 30}, CLEAN], NAMES, 100)
+    assert found == Stages(({"back": 1}, {"back": 0.5, "clean": 1.5}, {"clean": 1}), (10, 30), "step")
+    assert [found.at(step, epoch=7) for step in (0, 9, 10, 29, 30, 99)] == [0, 0, 1, 1, 2, 2]
+    assert found.describe(1) == "stage 2 of 3, until step 30: 25% of back, 75% of clean"
+    assert found.describe(2) == "stage 3 of 3, until the end of the run: 100% of clean"
+
+
+def test_read_stages_counts_epochs_and_shares_of_the_steps():
+    epochs = read_stages([BACK | {"until_epoch": 2}, CLEAN], NAMES, 100)
+    assert [epochs.at(step=50, epoch=epoch) for epoch in range(4)] == [0, 0, 1, 1]
+    shares = read_stages([BACK | {"until_share": 0.25}, MIX | {"until_share": 0.5}, CLEAN], NAMES, 201)
+    assert (shares.ends, shares.unit) == ((50, 100), "step")
+    assert [ONE_STAGE.at(step, epoch) for step, epoch in ((0, 0), (10**9, 99))] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({}, "`stages` must be a list with a stage in it, got {}"),
+        ([], r"`stages` must be a list with a stage in it, got \[\]"),
+        (["back"], "Stage 1 must be a mapping, such as .*, got 'back'"),
+        ([{"corpus": {"back": 1}}], "There is no key of stage 1 'corpus'. Did you mean 'corpora'?"),
+        ([{"until_step": 5}, CLEAN], r"Stage 1 must have `corpora` with .* such as \{back: 1\}, got None"),
+        ([BACK | {"until_step": 5}, {"corpora": {}}], "Stage 2 must have `corpora` with .*, got {}"),
+        ([{"corpora": ["back"]}], r"Stage 1 must have `corpora` with the share .*, got \['back'\]"),
+        ([{"corpora": {"bach": 1}}], "There is no corpus of stage 1 'bach'. Did you mean 'back'?"),
+        ([{"corpora": {"back": 0}}], "The share of back in stage 1 must be a number above 0, got 0"),
+        ([{"corpora": {"back": -0.5}}], "The share of back in stage 1 must be a number above 0, got -0.5"),
+        ([{"corpora": {"back": True}}], "The share of back in stage 1 must be a number above 0, got True"),
+        ([{"corpora": {"back": float("nan")}}], "The share of back in stage 1 must be a number above 0, got nan"),
+        ([BACK, CLEAN], "Stage 1 must have one of until_step, until_epoch, until_share, got none"),
+        (
+            [BACK | {"until_step": 5, "until_epoch": 1}, CLEAN],
+            "Stage 1 must have one of .*, got until_step and until_epoch",
+        ),
+        ([BACK | {"until_step": 5}], "The last stage lasts until the run ends, so `until_step` must be left out"),
+        ([BACK | {"until_step": 0}, CLEAN], "`until_step` of stage 1 must be a number of 1 or more, got 0"),
+        ([BACK | {"until_epoch": 1.5}, CLEAN], "`until_epoch` of stage 1 must be a number of 1 or more, got 1.5"),
+        ([BACK | {"until_share": 1}, CLEAN], "`until_share` of stage 1 must be between 0 and 1, .* got 1"),
+        ([BACK | {"until_share": "a"}, CLEAN], "`until_share` of stage 1 must be between 0 and 1, .* got 'a'"),
+        (
+            [BACK | {"until_step": 5}, MIX | {"until_epoch": 9}, CLEAN],
+            "All stages must end by the same key, got `until_step` and `until_epoch`",
+        ),
+        (
+            [BACK | {"until_step": 5}, MIX | {"until_step": 5}, CLEAN],
+            "Stage 2 must end after its beginning, step 5, got step 5. Let the ends of `stages` increase.",
+        ),
+        (
+            [BACK | {"until_epoch": 2}, MIX | {"until_epoch": 1}, CLEAN],
+            "Stage 2 must end after its beginning, epoch 2, got epoch 1",
+        ),
+        (
+            [BACK | {"until_step": 100}, CLEAN],
+            r"Stage 2 must end after its beginning, step 100, got step 100 \(`max_steps`\)",
+        ),
+        ([BACK | {"until_share": 0.001}, CLEAN], "Stage 1 must end after its beginning, step 0, got step 0"),
+    ],
+)
+def test_read_stages_refuses_what_cannot_work(section, message):
+    with pytest.raises(ValueError, match=f"^{message}") as caught:
+        read_stages(section, NAMES, 100)
+    assert "\n" not in str(caught.value)
+
+
+def test_share_weights_give_each_corpus_its_share_of_an_epoch():
+    names, corpora = ["back", "clean", "other", "clean"], np.repeat([0, 1, 2, 3], [60, 10, 50, 20])
+    weights = share_weights(names, np.bincount(corpora).tolist(), {"back": 1, "clean": 2})
+    rows = sample_epoch(corpora, weights, seed=0, epoch=0)
+    assert np.bincount(corpora[rows], minlength=4).tolist() == [30, 20, 0, 40]
+    assert share_weights(names, [60, 10, 50, 20], {"other": 3.5}) == [0.0, 0.0, 1.0, 0.0]
+
+
+def test_share_weights_refuses_a_corpus_that_cleaning_has_emptied():
+    with pytest.raises(ValueError, match="^The corpus clean of `stages` must have pairs, but cleaning has left none."):
+        share_weights(NAMES, [60, 0], {"clean": 1})
+
+
+class StagedCorpus(LengthsCorpus):
+    """The first half of the pairs in stage 0, the other half later."""
+
+    def epoch(self, number, stage=0):
+        middle = len(self.lengths) // 2
+        return self.pairs[middle:] if stage else self.pairs[:middle]
+
+
+def sampler(stages):
+    return StatefulBatchSampler(StagedCorpus([5] * 40), 20, seed=0, stages=stages)
+
+
+def walk(order, count):
+    found = []
+    for _ in range(count):
+        order.enter_next_epoch()
+        found.append((order.epoch, order.stage, sorted(order.take_step()[0].rows.tolist())))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stages", "epochs"),
+    [
+        (Stages(({}, {}), (3,), "step"), [0, 0, 0, *[1] * 6, *[2] * 6]),
+        (Stages(({}, {}), (8,), "step"), [*[0] * 6, 1, 1, *[2] * 6, 3]),
+        (Stages(({}, {}), (2,), "epoch"), [*[0] * 6, *[1] * 6, *[2] * 3]),
+    ],
+)
+def test_stateful_batch_sampler_changes_the_stage_and_resumes_at_any_step(stages, epochs):
+    expected = walk(sampler(stages), 15)
+    assert [epoch for epoch, _, _ in expected] == epochs
+    assert all((stage == 1) == (min(rows) >= 20) for _, stage, rows in expected)
+    ends = [step for step, (epoch, _, _) in enumerate(expected) if stages.at(step, epoch) == 1]
+    assert [stage for _, stage, _ in expected] == [int(step >= ends[0]) for step in range(15)]
+    for done in range(15):
+        stopped, again = sampler(stages), sampler(stages)
+        walk(stopped, done)
+        again.load_state_dict(stopped.position.state_dict())
+        assert again.position == stopped.position and walk(again, 15 - done) == expected[done:]

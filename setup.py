@@ -7,6 +7,7 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).parent
 REPOSITORY = "https://github.com/vanilla-transformer/vanilla-transformer"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
 PLOTS = ["matplotlib>=3.8"]
 EVALUATION = ["sacremoses>=0.1"]
@@ -27,7 +28,12 @@ setup(
     name="vanilla-transformer",
     version=VERSION[1],
     description='The original Transformer ("Attention Is All You Need", 2017) as a Hugging Face model package',
-    long_description=(ROOT / "README.md").read_text(encoding="utf-8"),
+    # On the package index, links need the address of the repository.
+    long_description=re.sub(
+        r"\]\((?!https?:|#)(docs/images/)?",
+        lambda match: f"]({REPOSITORY}/{'raw' if match[1] else 'blob'}/main/{match[1] or ''}",
+        README,
+    ),
     long_description_content_type="text/markdown",
     author="The vanilla-transformer authors",
     license="Apache-2.0",
@@ -42,6 +48,7 @@ setup(
     package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
     package_data={
         "vanilla_transformer": ["py.typed", "data/demo_corpus/*.gz", "evaluation/explanation/page.[chj]*"],
+        "vanilla_transformer.publishing.space": ["requirements.txt"],
         "vanilla_transformer.recipes": ["*.yaml"],
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
     },

@@ -30,6 +30,7 @@ COMMANDS = {
     "render-card": "write the model card of a trained model",
     "check-model": "check a model folder before publishing it",
     "push-to-hub": "check a model folder and publish it on the Hugging Face Hub",
+    "create-space": "write a page to try a model, for Hugging Face Spaces",
     "convert": "convert models from and to the formats of other toolkits",
     "serve": "serve a model over HTTP",
     "download-data": "download a public parallel corpus into data/",

@@ -1,0 +1,54 @@
+"""A Space translates with transformers alone."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from huggingface_hub import SpaceCard
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+
+
+@pytest.fixture
+def model_folder(tiny_model, tiny_tokenizer, tmp_path):
+    return save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+
+
+def test_space_of_a_folder_translates_without_the_package(model_folder, tmp_path):
+    words = [str(model_folder), "--output_dir", str(tmp_path / "space"), "--title", "A title", "--examples", "one two"]
+    assert main(["create-space", *words]) == 0
+    card = SpaceCard.load(tmp_path / "space" / "README.md")
+    assert (card.data.sdk, card.data.title, card.data.app_file) == ("gradio", "A title", "app.py")
+    code = "import sys; sys.modules['vanilla_transformer'] = None; import app; print(repr(app.answer('one\\ntwo')))"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "space", capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert eval(ran.stdout.splitlines()[-1]).count("\n") == 1
+
+
+def test_space_of_a_hub_model_names_it(tmp_path, capsys):
+    assert main(["create-space", "user/name", "--output_dir", str(tmp_path / "space")]) == 0
+    settings = json.loads((tmp_path / "space" / "space.json").read_text())
+    assert settings == {"model": "user/name", "title": "name", "examples": []}
+    assert SpaceCard.load(tmp_path / "space" / "README.md").data.models == ["user/name"]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [("no such/name/here", "Repo id must"), ("empty", "empty must be a model folder, but it has no")],
+)
+def test_space_refuses_a_wrong_model_in_one_line(model, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert main(["create-space", model, "--output_dir", "space"]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown and shown.count("\n") == 1 and not (tmp_path / "space").exists()
+
+
+def test_space_refuses_a_folder_with_files(tmp_path, capsys):
+    (tmp_path / "file").touch()
+    assert main(["create-space", "user/name", "--output_dir", str(tmp_path)]) == 2
+    assert "must be a new or an empty folder" in capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""The image's files install the package, and its commands exist; the image itself is built elsewhere."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import yaml
+
+from tests.docs_pages import ROOT
+from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.cli.serve import ServeArguments
+
+DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()
+
+
+def test_docker_context_installs_the_package(tmp_path):
+    context = tmp_path / "context"
+    context.mkdir()
+    allowed = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    for line in re.findall(r"^COPY (.*)$", DOCKERFILE, re.MULTILINE):
+        *sources, _ = line.split()
+        for source in sources:
+            assert source in allowed
+            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+            copy(ROOT / source, context / source)
+    target = tmp_path / "site"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-compile"]
+    subprocess.run([*install, "--target", target, context], check=True, timeout=120)
+    code = "import vanilla_transformer.cli as cli; print(cli.__file__)"
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env={"PYTHONPATH": str(target)}, capture_output=True, text=True
+    )
+    assert ran.stdout.strip() == str(target / "vanilla_transformer/cli/__init__.py"), ran.stderr
+    assert (target / "vanilla_transformer/recipes/demo.yaml").exists()
+
+
+def test_docker_command_parses():
+    entry, command = (
+        json.loads(re.search(rf"^{word} (\[.*\])$", DOCKERFILE, re.MULTILINE)[1]) for word in ("ENTRYPOINT", "CMD")
+    )
+    assert entry == ["vanilla-transformer", "serve"]
+    words, options = parse(ServeArguments, command, "serve MODEL")
+    assert words == ["/model"] and options.host == "0.0.0.0" and options.metrics and options.port == 8000
+
+
+def test_docker_compose_and_prometheus_name_the_same_service():
+    compose = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())["services"]
+    scraped = yaml.safe_load((ROOT / "docker" / "prometheus.yml").read_text())["scrape_configs"][0]
+    (target,) = scraped["static_configs"][0]["targets"]
+    name, port = target.split(":")
+    assert name in compose and compose[name]["ports"][0].endswith(f":{port}")
+    assert (ROOT / "docker" / compose[name]["build"]["context"] / compose[name]["build"]["dockerfile"]).is_file()
+
+
+def test_systemd_unit_starts_a_command_that_parses():
+    unit = (ROOT / "examples" / "systemd" / "vanilla-transformer.service").read_text()
+    program, command, *words = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1].split()
+    assert program.endswith("/vanilla-transformer") and command == "serve"
+    assert parse(ServeArguments, words, "serve MODEL")[0] == ["/srv/models/en-de"]
+
+
+def test_inference_endpoint_handler_answers(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
+    from vanilla_transformer.file_utils import save_model_folder
+
+    monkeypatch.syspath_prepend(str(ROOT / "examples" / "inference_endpoint"))
+    import handler
+
+    endpoint = handler.EndpointHandler(str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")))
+    answer = endpoint({"inputs": ["one", "two"], "parameters": {"num_beams": 1, "max_new_tokens": 3}})
+    assert [[*each] for each in answer] == [["translation_text"], ["translation_text"]]

@@ -1,0 +1,69 @@
+"""Write the folder of a Space: a page on the Hub to try a model."""
+
+import json
+import shutil
+from pathlib import Path
+
+from huggingface_hub import SpaceCard, SpaceCardData
+from huggingface_hub.utils import validate_repo_id
+
+from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.publishing.staging import missing_files, stage
+
+_TEMPLATE = Path(__file__).parent
+
+
+def create_space(
+    model: str | Path, output_dir: str | Path, title: str | None = None, examples: list[str] | None = None
+) -> Path:
+    """
+    Write a Space for a model and return its folder.
+
+    The page needs transformers, torch and Gradio, but not this package: the model carries its code.
+
+    Args:
+        model: Its folder, whose files are copied, or its name on the Hub.
+        title: Of the page, by default the name of the model.
+        examples: Sentences to click on.
+
+    Raises:
+        ValueError: The folder lacks a file of a model that can be published, or the name is no name on the Hub.
+        FileExistsError: `output_dir` has files already.
+    """
+    output_dir = Path(output_dir)
+    if output_dir.exists() and any(output_dir.iterdir()):
+        raise FileExistsError(f"{output_dir} must be a new or an empty folder, but it has files.")
+    is_folder = Path(model).is_dir()
+    if is_folder:
+        missing = missing_files(model)
+        if missing:
+            raise ValueError(f"{model} must be a model folder, but it has no {missing[0]}.")
+    else:
+        validate_repo_id(str(model))
+    title = title or Path(model).name
+    settings = {"model": str(title if is_folder else model), "title": title, "examples": examples or []}
+    with atomic_folder(output_dir) as folder:
+        for name in ("app.py", "requirements.txt"):
+            shutil.copyfile(_TEMPLATE / name, folder / name)
+        (folder / "space.json").write_text(json.dumps(settings, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        if is_folder:
+            stage(model, folder / "model")
+        SpaceCard(_card(title, None if is_folder else str(model))).save(folder / "README.md")
+    return output_dir
+
+
+def _card(title: str, repo_id: str | None) -> str:
+    data = SpaceCardData(
+        title=title,
+        sdk="gradio",
+        app_file="app.py",
+        models=[repo_id] if repo_id else None,
+        tags=["translation", "vanilla-transformer"],
+        emoji="🌍",
+        colorFrom="indigo",
+        colorTo="gray",
+    )
+    return f"---\n{data.to_yaml()}\n---\n\nTranslates by {repo_id or title}.\n"
+
+
+__all__ = ["create_space"]

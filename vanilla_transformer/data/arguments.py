@@ -38,8 +38,8 @@ class DataArguments:
         default=None,
         metadata={
             "help": "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
-            "(text files), `file` (.tsv, .jsonl, .parquet) or `dataset` (and `split`), optionally with `name`, "
-            "`weight`, `source_language` and `target_language`."
+            "(text files), `file` (.tsv, .jsonl, .tmx, .xliff, .parquet, or .zip of OPUS) or `dataset` (and `split`), "
+            "optionally with `name`, `weight`, `source_language` and `target_language`."
         },
     )
     stages: list[dict[str, Any]] | str | None = field(

@@ -125,8 +125,8 @@ def clean_text(
     """
     Yield the pairs that the rules on single pairs keep, from pairs with their line numbers.
 
-    Lines blank on both sides are always dropped, and so are a dataset's rows without text on a side, which its user
-    cannot edit.
+    Lines blank on both sides are always dropped. So are pairs without text on a side where they are no lines that a
+    user can edit, as in a dataset or an archive.
 
     Raises:
         ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it.
@@ -140,7 +140,7 @@ def clean_text(
         if rule == "invalid_unicode" and not rules.drop_invalid_unicode:
             side = 0 if has_invalid_unicode(pair.source) else 1
             raise invalid_unicode_error(number, spec.location(side), pair[side])
-        if rule == "empty" and any(pair) and not (rules.drop_empty or spec.dataset is not None):
+        if rule == "empty" and any(pair) and spec.is_editable and not rules.drop_empty:
             raise blank_side_error(number, spec.location(0 if not pair.source else 1))
         report.add(rule, [pair])
 

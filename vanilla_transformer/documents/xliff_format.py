@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
-from vanilla_transformer.text.xml_tree import parse_xml
+from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 
 from .blocks import Block
 from .tree import Markup, build_block, content, fill, has_text, render_block
@@ -28,8 +28,8 @@ class XliffDocument:
     def __init__(self, text: str):
         self._text, self._tree = text, parse_xml(text)
         root = self._tree.getroot()
-        if _name(root) != "xliff":
-            raise ValueError(f"An XLIFF text must have the root element <xliff>, got <{_name(root)}>.")
+        if local_name(root) != "xliff":
+            raise ValueError(f"An XLIFF text must have the root element <xliff>, got <{local_name(root)}>.")
         self._is_new = (root.get("version") or "1.2").startswith("2")
         if self._is_new and not root.get("trgLang"):
             raise ValueError("An XLIFF 2 text must name its target language, but <xliff> has no attribute `trgLang`.")
@@ -39,7 +39,7 @@ class XliffDocument:
         for source, _ in self._segments:
             target = deepcopy(source)
             target.tag, target.tail = source.tag.replace("source", "target"), None
-            target.attrib.pop("{http://www.w3.org/XML/1998/namespace}lang", None)
+            target.attrib.pop(LANG, None)
             self._targets.append(target)
             self.blocks.append(build_block(content(target), Markup(_role_of, keeps_space=True)))
 
@@ -53,7 +53,7 @@ class XliffDocument:
                 target.tail = old.tail
                 parent.replace(old, target)
             else:
-                before = next((child for child in parent if _name(child) == "seg-source"), source)
+                before = next((child for child in parent if local_name(child) == "seg-source"), source)
                 target.tail = before.tail
                 before.addnext(target)
                 before.tail = source.getparent().text if (source.getparent().text or "").isspace() else before.tail
@@ -70,11 +70,11 @@ def _sources(element: Any) -> Iterator[tuple[Any, Any]]:
     if is_untranslatable(element):
         return
     for child in element:
-        if callable(child.tag) or _name(child) == "alt-trans":
+        if callable(child.tag) or local_name(child) == "alt-trans":
             continue
-        if _name(child) == "source" and _name(element) in ("trans-unit", "segment"):
+        if local_name(child) == "source" and local_name(element) in ("trans-unit", "segment"):
             if has_text(content(child)):
-                yield child, next((other for other in element if _name(other) == "target"), None)
+                yield child, next((other for other in element if local_name(other) == "target"), None)
         else:
             yield from _sources(child)
 
@@ -83,14 +83,10 @@ def _is_open(target: Any) -> bool:
     return target is None or not (len(target) or (target.text or "").strip())
 
 
-def _name(element: Any) -> str:
-    return "" if callable(element.tag) else element.tag.rpartition("}")[2]
-
-
 def _role_of(element: Any) -> str:
     if is_untranslatable(element) or element.get("mtype") == "protected":
         return "fixed"
-    return "inline" if _name(element) in _INLINE else "opaque"
+    return "inline" if local_name(element) in _INLINE else "opaque"
 
 
 __all__ = ["XliffDocument"]

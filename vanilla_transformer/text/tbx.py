@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from .xml_tree import parse_xml
+from .xml_tree import LANG, is_of_language, local_name, parse_xml
 
 _ENTRIES, _LANGUAGES = ("termEntry", "conceptEntry"), ("langSet", "langSec")
 _SECTIONS = ("tig", "ntig", "termSec")
-_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 # Values of administrativeStatus of terms that are not to be used.
 _OUTDATED = ("deprecatedTerm-admn-sts", "supersededTerm-admn-sts")
 
@@ -32,14 +31,14 @@ def parse_tbx(
         root = parse_xml(content).getroot()
     except ValueError as error:
         raise ValueError(f"{path} must be TBX. {error}") from None
-    concepts = [element for element in root.iter() if _name(element) in _ENTRIES]
+    concepts = [element for element in root.iter() if local_name(element) in _ENTRIES]
     if not concepts:
-        found = f"<{_name(root)}>"
+        found = f"<{local_name(root)}>"
         raise ValueError(f"{path} must be TBX with `termEntry` or `conceptEntry` elements, got none in {found}.")
-    sections = [[child for child in concept if _name(child) in _LANGUAGES] for concept in concepts]
+    sections = [[child for child in concept if local_name(child) in _LANGUAGES] for concept in concepts]
     known = sorted({_language(section, path) for concept in sections for section in concept})
     for side, language in (("source", source_language), ("target", target_language)):
-        if language is None or not any(_is_of(code, language) for code in known):
+        if language is None or not any(is_of_language(code, language) for code in known):
             wanted = f"name the {side} language of {path}, which has {', '.join(known)}"
             raise ValueError(f"`{side}_language` must {wanted}; got {language}.")
     for concept in sections:
@@ -51,36 +50,27 @@ def parse_tbx(
 
 
 def _of(sections: list[Any], language: str, path: str) -> list[Any]:
-    return [section for section in sections if _is_of(_language(section, path), language)]
+    return [section for section in sections if is_of_language(_language(section, path), language)]
 
 
 def _terms(language: Any, path: str) -> Iterator[tuple[str, int, bool]]:
     """Yield each term of a language section, its line, and whether it is to be used."""
-    for section in (child for child in language if _name(child) in _SECTIONS):
-        term = next((each for each in section.iter() if _name(each) == "term"), None)
+    for section in (child for child in language if local_name(child) in _SECTIONS):
+        term = next((each for each in section.iter() if local_name(each) == "term"), None)
         text = "" if term is None else " ".join("".join(term.itertext()).split())
         if term is None or not text:
-            rule = f"Each <{_name(section)}> of {path} must have a <term> with text"
+            rule = f"Each <{local_name(section)}> of {path} must have a <term> with text"
             raise ValueError(f"{rule}, got none in line {section.sourceline}.")
         is_outdated = any((each.text or "").strip() in _OUTDATED for each in section.iter())
         yield text, term.sourceline, not is_outdated
 
 
 def _language(section: Any, path: str) -> str:
-    code = section.get(_LANG)
+    code = section.get(LANG)
     if not code:
-        rule = f"Each <{_name(section)}> of {path} must have the attribute xml:lang"
+        rule = f"Each <{local_name(section)}> of {path} must have the attribute xml:lang"
         raise ValueError(f"{rule}, got none in line {section.sourceline}.")
     return code
-
-
-def _is_of(code: str, language: str) -> bool:
-    code, language = code.lower().replace("_", "-"), language.lower().replace("_", "-")
-    return code == language or code.startswith(f"{language}-")
-
-
-def _name(element: Any) -> str:
-    return "" if callable(element.tag) else element.tag.rpartition("}")[2]
 
 
 __all__ = ["parse_tbx"]

@@ -1,11 +1,14 @@
 """Parse XML safely: no entity is expanded, and nothing outside of the text is read."""
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
 
 DECLARATION = re.compile(r"\ufeff?<\?xml\s[^>]*\?>\s*")
+LANG = "{http://www.w3.org/XML/1998/namespace}lang"
+_SAFE = {"resolve_entities": False, "no_network": True, "load_dtd": False, "strip_cdata": False}
 
 
 def parse_xml(text: str | bytes) -> Any:
@@ -20,7 +23,7 @@ def parse_xml(text: str | bytes) -> Any:
     """
     with requires_extra("documents", "Reading XML"):
         from lxml import etree
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False)
+    parser = etree.XMLParser(**_SAFE)
     if isinstance(text, str):
         text = DECLARATION.sub(lambda match: "\n" * match[0].count("\n"), text, count=1)
     try:
@@ -29,4 +32,39 @@ def parse_xml(text: str | bytes) -> Any:
         raise ValueError(f"The text must be well-formed XML: {error}.") from None
 
 
-__all__ = ["DECLARATION", "parse_xml"]
+def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
+    """Yield the elements of some local names from an XML file of any size, one by one, each complete.
+
+    An element and what precedes it are removed once the next one is read; its ancestors keep their attributes.
+
+    Args:
+        file: A binary file.
+
+    Raises:
+        ValueError: The text is not well-formed XML; the message names the line.
+        OSError: lxml is not installed.
+    """
+    with requires_extra("documents", "Reading XML"):
+        from lxml import etree
+    try:
+        for _, element in etree.iterparse(file, tag=[f"{{*}}{name}" for name in names], **_SAFE):
+            yield element
+            element.clear(keep_tail=False)
+            while element.getprevious() is not None:
+                del element.getparent()[0]
+    except etree.XMLSyntaxError as error:
+        raise ValueError(f"The text must be well-formed XML: {error}.") from None
+
+
+def is_of_language(code: str, language: str) -> bool:
+    """Return whether a code of a language is another one, or a variant of it: `de-AT` is of `de`."""
+    code, language = code.lower().replace("_", "-"), language.lower().replace("_", "-")
+    return code == language or code.startswith(f"{language}-")
+
+
+def local_name(element: Any) -> str:
+    """Return the name of an element without its namespace; comments, instructions and entities have none."""
+    return "" if callable(element.tag) else element.tag.rpartition("}")[2]
+
+
+__all__ = ["DECLARATION", "LANG", "is_of_language", "iterate_elements", "local_name", "parse_xml"]

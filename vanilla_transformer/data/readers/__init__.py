@@ -1,4 +1,4 @@
-"""Readers of parallel text: text files, TSV, JSONL and Parquet files, and datasets of the `datasets` library.
+"""Readers of parallel text: text files, TSV, JSONL, TMX, XLIFF and Parquet files, archives of OPUS, and datasets.
 
 Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
 `drop_invalid_unicode` has to survive.
@@ -11,16 +11,23 @@ from .datasets_library import load_splits
 from .invalid_unicode import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error
 from .jsonl import parse_jsonl
 from .lines import read_lines, stream_lines
+from .moses_zip import parse_moses_zip
 from .open_corpora import OpenCorpus, content_key, open_corpus
 from .parallel_text import blank_side_error, parse_parallel_lines, read_text_files, stream_text_files
 from .tables import parse_dataset, parse_parquet
+from .tmx import parse_tmx
 from .tsv import parse_tsv
+from .xliff import parse_xliff
 
 # Parsers by the suffix of `file`.
 _PARSERS: dict[str, Callable[[OpenCorpus], Iterator[SentencePair]]] = {
     ".tsv": parse_tsv,
     ".jsonl": parse_jsonl,
+    ".tmx": parse_tmx,
+    ".xliff": parse_xliff,
+    ".xlf": parse_xliff,
     ".parquet": parse_parquet,
+    ".zip": parse_moses_zip,
 }
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from .lines import COMPRESSIONS
 
-FILE_FORMATS = (".tsv", ".jsonl", ".parquet")
+FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".parquet", ".zip")
+_NEVER_COMPRESSED = (".parquet", ".zip")
 
 
 class SentencePair(NamedTuple):
@@ -22,8 +23,10 @@ class CorpusSpec:
     One corpus of a mix: two parallel text files, one file with both sides, or a dataset.
 
     Args:
-        source, target (`str`): Text files with one sentence per line; `.gz` and `.xz` files are decompressed.
-        file (`str`): A `.tsv` (source TAB target, no header), `.jsonl` (both also `.gz` or `.xz`) or `.parquet` file.
+        source, target (`str`): Text files with one sentence per line; `.gz`, `.xz` and `.zst` files are decompressed.
+        file (`str`):
+            A `.tsv` (source TAB target, no header), `.jsonl`, `.tmx`, `.xliff` or `.xlf` file, also compressed; a
+            `.parquet` file; or a `.zip` file of OPUS with a text file for each language.
         dataset (`str`):
             A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
             followed by a colon and a configuration, as in `"wmt14:de-en"`.
@@ -61,8 +64,8 @@ class CorpusSpec:
             raise ValueError(f"A corpus needs `source` and `target`, or `file`, or `dataset`; got {got}.")
         if self.file is not None and self.format not in FILE_FORMATS:
             raise ValueError(
-                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz or .xz may follow the first two), "
-                f"got {self.file}."
+                f"The name of a `file` must end with {', '.join(FILE_FORMATS)} (.gz, .xz or .zst may follow the first "
+                f"five), got {self.file}."
             )
         object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
@@ -77,8 +80,25 @@ class CorpusSpec:
     def format(self) -> str:
         """Return the suffix of `file` without the suffix of a compression."""
         suffixes = Path(self.file or "").suffixes
-        compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] != ".parquet"
+        compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] not in _NEVER_COMPRESSED
         return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
+
+    @property
+    def is_editable(self) -> bool:
+        """Return whether the pairs are lines of text that its user can mend."""
+        return self.dataset is None and self.format in ("", ".tsv", ".jsonl")
+
+    def require_languages(self) -> tuple[str, str]:
+        """
+        Return the source and the target language.
+
+        Raises:
+            ValueError: one of them is not given.
+        """
+        if self.source_language is None or self.target_language is None:
+            missing = "source_language" if self.source_language is None else "target_language"
+            raise ValueError(f"`{missing}` must be given for {self.name}, which has its languages by their codes.")
+        return self.source_language, self.target_language
 
     def location(self, side: int) -> str:
         """Return where a side (0: source, 1: target) of its pairs is stored, for messages."""

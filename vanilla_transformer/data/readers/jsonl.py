@@ -6,13 +6,14 @@ from typing import Any
 
 from .columns import find_columns
 from .corpus_spec import SentencePair
-from .lines import decode_lines
+from .lines import read_file_lines
 from .open_corpora import OpenCorpus
 
 
 def parse_jsonl(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    for number, line in enumerate(decode_lines(corpus.files[0]), start=1):
-        location = f"Line {number} of {corpus.spec.file}"
+    """Parse objects with both languages, maybe in a `translation`."""
+    for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
+        location = f"Line {number} of {corpus.files[0].name}"
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:

@@ -3,7 +3,8 @@
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -11,8 +12,7 @@ from typing import Any
 
 from .invalid_unicode import has_invalid_unicode, invalid_unicode_error
 
-COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
-_CORRUPT = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+_CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -25,7 +25,7 @@ def stream_lines(path: str | Path) -> Iterator[str]:
         ValueError: it is empty, corrupt or not UTF-8 (with the line).
     """
     with open_file(Path(path)) as file:
-        for number, line in enumerate(decode_lines(file), start=1):
+        for number, line in enumerate(read_file_lines(file), start=1):
             if has_invalid_unicode(line):
                 raise invalid_unicode_error(number, path, line)
             yield line.removesuffix("\r")
@@ -48,25 +48,56 @@ def open_file(path: Path) -> BufferedReader:
     return path.open("rb")
 
 
-def decompressed_lines(file: BufferedReader) -> Iterator[bytes]:
-    """Yield the lines of a file, decompressed as its name requires."""
+def _open_zst(file: BufferedReader) -> BufferedReader:
+    import pyarrow as pa
+
+    return BufferedReader(pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
+
+
+COMPRESSIONS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".zst": _open_zst}
+
+
+@contextmanager
+def decompress(file: BufferedReader) -> Iterator[Any]:
+    """
+    Yield a binary file decompressed as its name requires.
+
+    Raises:
+        ValueError: it turns out in the block to be truncated or corrupt.
+    """
     path = Path(file.name)
+    if path.suffix not in COMPRESSIONS:
+        yield file
+        return
     try:
-        yield from COMPRESSIONS[path.suffix](file) if path.suffix in COMPRESSIONS else file
+        yield COMPRESSIONS[path.suffix](file)
     except _CORRUPT as error:
         raise ValueError(f"Cannot read {path}: the {path.suffix} file is truncated or corrupt ({error}).") from error
 
 
-def decode_lines(file: BufferedReader) -> Iterator[str]:
-    """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates."""
-    lines = decompressed_lines(file)
+def read_file_lines(file: BufferedReader) -> Iterator[str]:
+    """Yield the lines of a file, decompressed as its name requires, as [`decode_lines`] does."""
+    with decompress(file) as lines:
+        yield from decode_lines(lines, file.name)
+
+
+def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
+
+    Args:
+        name: Of the file, for messages.
+
+    Raises:
+        ValueError: there is no line with text.
+    """
+    lines = iter(lines)
     leading = []  # lines up to the first that is not blank
     for line in lines:
         leading.append(line)
         if line.strip():
             break
     else:
-        raise ValueError(f"{file.name} is empty. It must have one sentence per line.")
+        raise ValueError(f"{name} is empty. It must have one sentence per line.")
     leading[0] = leading[0].removeprefix(_BYTE_ORDER_MARK)
     for line in chain(leading, lines):
         yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")

@@ -1,13 +1,13 @@
 """Two text files: line n of the target file is the translation of line n of the source file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from .corpus_spec import CorpusSpec, SentencePair
 from .invalid_unicode import has_invalid_unicode, invalid_unicode_error
-from .lines import decode_lines, read_lines
+from .lines import read_file_lines, read_lines
 from .open_corpora import OpenCorpus, open_corpus
 
 
@@ -22,7 +22,7 @@ def read_text_files(source_file: str | Path, target_file: str | Path) -> list[Se
     """
     sources, targets = read_lines(source_file), read_lines(target_file)
     if len(sources) != len(targets):
-        raise different_line_counts(source_file, len(sources), target_file, len(targets))
+        raise _different_line_counts(source_file, len(sources), target_file, len(targets))
     for number, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
         if bool(source) != bool(target):
             raise blank_side_error(number, source_file if not source else target_file)
@@ -54,16 +54,27 @@ def stream_text_files(source_file: str | Path, target_file: str | Path) -> Itera
 
 
 def parse_parallel_lines(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    sources, targets = map(decode_lines, corpus.files)
+    """Pair the lines of two files."""
+    source_file, target_file = corpus.files
+    names = [source_file.name, target_file.name]
+    return pair_lines(read_file_lines(source_file), read_file_lines(target_file), names)
+
+
+def pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[str]) -> Iterator[SentencePair]:
+    """Pair lines, without white space at their ends.
+
+    Raises:
+        ValueError: the numbers of lines differ; the message gives the `names` of both files.
+    """
     for number, (source, target) in enumerate(zip_longest(sources, targets)):
         if source is None or target is None:
             rest = 1 + sum(1 for _ in chain(sources, targets))
             counts = [number, number + rest] if source is None else [number + rest, number]
-            raise different_line_counts(corpus.spec.files[0], counts[0], corpus.spec.files[1], counts[1])
+            raise _different_line_counts(names[0], counts[0], names[1], counts[1])
         yield SentencePair(source.strip(), target.strip())
 
 
-def different_line_counts(source_file: Any, sources: int, target_file: Any, targets: int) -> ValueError:
+def _different_line_counts(source_file: Any, sources: int, target_file: Any, targets: int) -> ValueError:
     return ValueError(
         f"Both sides must have the same number of lines, got {sources} in {source_file} and {targets} in "
         f"{target_file}."

@@ -26,7 +26,7 @@ def parse_parquet(corpus: OpenCorpus) -> Iterator[SentencePair]:
             for batch in file.iter_batches(ROWS_PER_BATCH):
                 yield from _parse_table(pa.Table.from_batches([batch]), corpus.spec)
     except pa.ArrowInvalid as error:
-        raise ValueError(f"Cannot read {corpus.spec.file}: it must be a Parquet file ({error}).") from error
+        raise ValueError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
 
 
 def parse_dataset(corpus: OpenCorpus) -> Iterator[SentencePair]:

@@ -1,0 +1,171 @@
+"""Reading TMX, XLIFF and archives of OPUS: every mistake of a user is named with its file and line."""
+
+import gzip
+import io
+import zipfile
+
+import pyarrow as pa
+import pytest
+
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair, content_key, open_corpus, read_lines, read_pairs
+
+LANGUAGES = {"source_language": "en", "target_language": "de"}
+PAIRS = [SentencePair("One house.", "Ein Haus."), SentencePair("Two & more", "Zwei & mehr")]
+TMX = """<?xml version="1.0"?>
+<!DOCTYPE tmx SYSTEM "tmx14.dtd">
+<tmx version="1.4"><header srclang="en"/><body>
+<tu><tuv xml:lang="en-US"><prop type="x">p</prop><seg>One <bpt i="1">&lt;b&gt;</bpt>house<ept i="1">&lt;/b&gt;</ept>.
+</seg></tuv><tuv xml:lang="de"><seg>Ein <hi>Haus</hi>.</seg></tuv></tu>
+<tu><tuv xml:lang="fr"><seg>Trois</seg></tuv><tuv xml:lang="de"><seg>Drei</seg></tuv></tu>
+<tu><tuv lang="DE"><seg>Zwei &amp; <!-- a note -->mehr</seg></tuv><tuv lang="EN"><seg>Two
+  &amp; more</seg></tuv></tu>
+</body></tmx>
+"""
+XLIFF = """<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2">
+<file source-language="en" target-language="de-DE" original="a"><body>
+<trans-unit id="1"><source>One <x id="1"/>house.</source><target>Ein <g id="2">Haus</g>.</target>
+<alt-trans><source>Other</source><target>Andere</target></alt-trans></trans-unit>
+<trans-unit id="2"><source>Untranslated</source></trans-unit>
+<group><trans-unit id="3"><source>Two &amp; more</source><target>Zwei &amp; mehr</target></trans-unit></group>
+</body></file></xliff>
+"""
+XLIFF_2 = """<xliff version="2.0" srcLang="en" trgLang="de" xmlns="urn:oasis:names:tc:xliff:document:2.0"><file id="f">
+<unit id="1"><segment><source>One <pc id="1">house</pc>.</source><target>Ein <pc id="1">Haus</pc>.</target></segment>
+<segment><source>Two &amp; more</source><target>Zwei &amp; mehr<ph id="3"/></target></segment></unit></file></xliff>
+"""
+
+
+@pytest.fixture
+def read(tmp_path):
+    def read_corpus(name, content, **options):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        with open_corpus(CorpusSpec(file=str(path), **(LANGUAGES | options))) as corpus:
+            return list(read_pairs(corpus))
+
+    return read_corpus
+
+
+def make_zip(**files):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(f"Books.de-en.{name}", text)
+    return buffer.getvalue()
+
+
+def zst(content):
+    return pa.compress(content, codec="zstd", asbytes=True)
+
+
+ZIP = make_zip(de="Ein Haus.\nZwei & mehr\n", en="One house.\nTwo & more\n", xml="<a/>")
+
+
+def test_parse_tmx_takes_the_units_with_both_languages(read):
+    assert read("a.tmx", TMX) == PAIRS
+    assert read("a.tmx", TMX, source_language="de", target_language="en-US") == [
+        SentencePair("Ein Haus.", PAIRS[0][0])
+    ]
+
+
+def test_parse_tmx_decodes_as_declared(read):
+    assert read("a.tmx", TMX.replace('"1.0"', '"1.0" encoding="utf-16"').encode("utf-16")) == PAIRS
+
+
+@pytest.mark.parametrize("text", [XLIFF, XLIFF_2])
+def test_parse_xliff_takes_the_translated_segments(read, text):
+    assert read("a.xliff", text) == PAIRS
+    swapped = read("a.xlf", text, source_language="de", target_language="en")
+    assert swapped == [SentencePair(target, source) for source, target in PAIRS]
+
+
+def test_parse_moses_zip_finds_the_files_by_their_languages(read):
+    assert read("Books.zip", ZIP) == PAIRS
+
+
+@pytest.mark.parametrize(("suffix", "compress"), [(".gz", gzip.compress), (".zst", zst)])
+def test_parse_tmx_decompresses(read, suffix, compress):
+    assert read(f"a.tmx{suffix}", compress(TMX.encode())) == PAIRS
+
+
+def test_read_lines_decompresses_zst(tmp_path):
+    path = tmp_path / "a.zst"
+    path.write_bytes(zst(b"one\n") + zst("zwölf\n".encode()))
+    assert read_lines(path) == ["one", "zwölf"]
+
+
+@pytest.mark.parametrize("content", [zst(b"text " * 999)[:-9], b"not compressed\n"])
+def test_read_lines_names_a_damaged_zst_file(tmp_path, content):
+    (tmp_path / "a.zst").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.zst: the \.zst file is truncated or corrupt"):
+        read_lines(tmp_path / "a.zst")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.tmx", "", r"a\.tmx must be TMX\. .*no element found"),
+        ("a.tmx", "source\tZiel\n", r"a\.tmx must be TMX\. .*line 1"),
+        ("a.tmx", TMX[:400], r"a\.tmx must be TMX\. .*line 7"),
+        ("a.tmx", TMX.replace("Haus", "H\xe4us").encode("latin-1"), r"a\.tmx must be TMX\. .*line 5"),
+        ("a.tmx.gz", gzip.compress(TMX.encode())[:-20], r"a\.tmx\.gz: the \.gz file is truncated or corrupt"),
+        ("a.tmx.zst", zst(TMX.encode())[:-20], r"a\.tmx\.zst: the \.zst file is truncated or corrupt"),
+        ("a.tmx", "<tmx><body/></tmx>", "languages en and de, but it has no translation units"),
+        ("a.tmx", TMX.replace('"de"', '"it"').replace('"DE"', '"it"'), "en and de, but it has EN, en-US, fr, it"),
+        ("a.tmx", TMX.replace(' xml:lang="fr"', ""), r"<tuv> of .*a\.tmx must have the attribute xml:lang.* line 6"),
+        ("a.tmx", TMX.replace("<seg>Ein <hi>Haus</hi>.</seg>", ""), r"a\.tmx must have a <seg>, got none in line 5"),
+        (
+            "a.tmx",
+            TMX.replace("Haus", "&secret;"),
+            r"Line 5 of .*a\.tmx must have text instead of the entity &secret;",
+        ),
+        (
+            "a.tmx",
+            TMX.replace(' SYSTEM "tmx14.dtd"', ' [<!ENTITY secret SYSTEM "file:///etc/hostname">]').replace(
+                "Haus", "&secret;"
+            ),
+            r"Line 5 of .*a\.tmx must have text instead of the entity &secret;",
+        ),
+        ("a.xlf", "", r"a\.xlf must be XLIFF\. .*no element found"),
+        ("a.xlf", XLIFF[:300], r"a\.xlf must be XLIFF\. .*line 4"),
+        ("a.xlf", XLIFF.replace("target", "goal"), "languages en and de, but it has no translation units"),
+        ("a.xlf", XLIFF.replace("de-DE", "fr"), "languages en and de, but it has en, fr"),
+        ("a.zip", b"", r"a\.zip: the \.zip file is truncated or corrupt"),
+        ("a.zip", ZIP[:-30], r"a\.zip: the \.zip file is truncated or corrupt"),
+        ("a.zip", ZIP.replace(b"Books.de-en.de", b"Books.de-en.xx", 1), "truncated or corrupt"),
+        ("a.zip", make_zip(de="eins\n", fr="un\n"), r"ends with \.en, got Books\.de-en\.de, Books\.de-en\.fr"),
+        (
+            "a.zip",
+            make_zip(de="eins\n", en="one\ntwo\n"),
+            r"got 2 in Books.de-en.en in .*a\.zip and 1 in Books.de-en.de",
+        ),
+        ("a.zip", make_zip(de="", en="one\n"), r"Books\.de-en\.de in .*a\.zip is empty"),
+    ],
+)
+def test_read_pairs_names_a_mistake(read, name, content, message):
+    with pytest.raises(ValueError, match=message) as error:
+        read(name, content)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["a.tmx", "a.xliff", "a.zip"])
+def test_read_pairs_needs_the_languages(read, name):
+    with pytest.raises(ValueError, match=rf"`target_language` must be given for .*{name}"):
+        read(name, b"", target_language=None)
+
+
+def test_parse_moses_zip_names_an_encrypted_archive(read):
+    encrypted = bytearray(ZIP)
+    for start in (ZIP.index(b"PK\x03\x04") + 6, ZIP.index(b"PK\x01\x02") + 8):
+        encrypted[start] |= 1  # the flag of an encrypted member
+    with pytest.raises(ValueError, match=r"Cannot read .*a\.zip: .*encrypted"):
+        read("a.zip", bytes(encrypted))
+
+
+def test_content_key_depends_on_the_content_of_an_archive(tmp_path):
+    keys = []
+    for name, content in (("a.zip", ZIP), ("b.zip", ZIP), ("c.zip", make_zip(de="x\n", en="y\n"))):
+        (tmp_path / name).write_bytes(content)
+        with open_corpus(CorpusSpec(file=str(tmp_path / name), **LANGUAGES)) as corpus:
+            keys.append(content_key(corpus))
+    assert keys[0] == keys[1] != keys[2]

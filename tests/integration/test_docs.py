@@ -111,9 +111,11 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(workspac
     Path("ours.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     Path("crawled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt14:de-en")
-    corpora, cleaning, *_ = blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")
+    shown = [yaml.safe_load(block) for block in blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")]
+    corpora = next(recipe for recipe in shown if "corpora" in recipe and "stages" not in recipe)
+    cleaning = next(recipe for recipe in shown if "drop_duplicates" in recipe)
     small = yaml.safe_load(Path("recipes/small.yaml").read_text())
-    Path("mix.yaml").write_text(yaml.safe_dump(small | yaml.safe_load(corpora) | yaml.safe_load(cleaning)))
+    Path("mix.yaml").write_text(yaml.safe_dump(small | corpora | cleaning))
     train(parse_recipe(["mix.yaml", "--output_dir", "out"]), evaluate=lambda *_, **__: {"bleu": 0.0})
     report = json.loads(Path("out/corpus.json").read_text())
     assert report["cleaning"]["dropped"]["duplicates"] == 3 * len(pairs)

@@ -13,13 +13,11 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 
-def _import_pyplot() -> Any:
+def _new_figure(width: float, height: float) -> Any:
+    """Create a figure that is drawn into a file. Without pyplot, the backend of a notebook stays as it is."""
     with requires_extra("plots", "A plot"):
-        import matplotlib
-
-        matplotlib.use("Agg")  # draw into files; no display is needed
-        import matplotlib.pyplot as plt
-    return plt
+        from matplotlib.figure import Figure
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Path:
@@ -28,9 +26,9 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     Raises:
         OSError: there is no such file, or matplotlib is not installed.
     """
-    plt = _import_pyplot()
+    figure = _new_figure(11, 4)
     entries = [json.loads(line) for line in Path(metrics_file).read_text(encoding="utf-8").splitlines()]
-    figure, (loss_axes, bleu_axes) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
+    loss_axes, bleu_axes = figure.subplots(1, 2)
     for name, label in (("loss", "training"), ("validation_loss", "validation")):
         loss_axes.plot(*_extract_curve(entries, name), label=label, marker="o" if name == "validation_loss" else None)
     loss_axes.set(xlabel="minutes", ylabel="nats per target token", title="Cross-entropy", ylim=(0, None))
@@ -40,7 +38,6 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     for axes in (loss_axes, bleu_axes):
         axes.grid(alpha=0.3)
     figure.savefig(image_file, dpi=120)
-    plt.close(figure)
     return Path(image_file)
 
 
@@ -81,18 +78,15 @@ def plot_attention(
     Raises:
         OSError: matplotlib is not installed.
     """
-    plt = _import_pyplot()
     source, target, heads = cross_attention(model, tokenizer, sentence)
     width, height = 1.2 + 0.34 * len(source), 1.6 + 0.28 * len(target)
-    figure, panels = plt.subplots(
-        1, len(heads), figsize=(width * len(heads), height), layout="constrained", sharey=True
-    )
-    for number, (panel, head) in enumerate(zip(figure.axes, heads, strict=True), start=1):
+    figure = _new_figure(width * len(heads), height)
+    panels = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
+    for number, (panel, head) in enumerate(zip(panels, heads, strict=True), start=1):
         panel.imshow(head, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
         panel.set_xticks(range(len(source)), source, rotation=60, ha="right")
         panel.set_yticks(range(len(target)), target)
         panel.set_title(f"head {number}")
     figure.suptitle("Encoder-decoder attention of the last layer")
     figure.savefig(image_file, dpi=120)
-    plt.close(figure)
     return Path(image_file)

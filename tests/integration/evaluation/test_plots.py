@@ -20,3 +20,13 @@ def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
 def test_plot_learning_curve_refuses_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="metrics.jsonl"):
         plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
+
+
+def test_plots_leave_the_backend_as_it_is(tmp_path, monkeypatch):
+    import matplotlib
+
+    before = matplotlib.get_backend()
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")
+    (tmp_path / "metrics.jsonl").write_text('{"minutes": 0.5, "loss": 3.0}\n')
+    plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
+    assert matplotlib.get_backend() == "svg" != before

@@ -160,17 +160,30 @@ def _ensemble(task: Task) -> Search:
     return partial(engine.translate_tokens, task.sources)
 
 
-def _constraints(task: Task) -> Search:
-    """Require a token of another sentence's translation in each one."""
-    others = [*task.plain[1:], task.plain[0]]
-    phrases = [[[token] for token in tokens[:-1][len(tokens) // 2 :][:1]] for tokens in others]
+def _constrained(task: Task, tokens: Sequence[Sequence[int]]) -> Search:
+    phrases = [[[token] for token in each[:1]] for each in tokens]
     return partial(task.engine(constraint_tokens=8).translate_tokens, task.sources, phrases=phrases)
+
+
+def _likely_constraints(task: Task) -> Search:
+    """Require a token of the second best translation that the best one lacks."""
+    found = task.engine().translate_tokens(task.sources, 2)
+    return _constrained(
+        task, [[token for token in second.tokens if token not in best.tokens] for best, second in found]
+    )
+
+
+def _unlikely_constraints(task: Task) -> Search:
+    """Require a token from the middle of another sentence's translation."""
+    others = [*task.plain[1:], task.plain[0]]
+    return _constrained(task, [tokens[:-1][len(tokens) // 2 :] for tokens in others])
 
 
 # Each maps the task to a search, which is built once.
 SEARCHES: dict[str, Callable[[Task], Search]] = {"n-best": _n_best, "samples": _samples, "target prefix": _prefixes}
 SEARCHES |= {"biased prefix": _biased_prefixes, "alternatives": _alternatives, "coverage penalty": _coverage}
-SEARCHES |= {"2 beam groups": _groups, "constraint": _constraints}
+SEARCHES |= {"2 beam groups": _groups, "likely constraint": _likely_constraints}
+SEARCHES |= {"unlikely constraint": _unlikely_constraints}
 SEARCHES |= {f"ensemble of {_MODELS}": _ensemble}
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
+from vanilla_transformer.inference.search.lexical_constraints import WholeWords
 
 
 def occurrences(tokens: list[int], phrase: tuple[int, ...]) -> tuple[int, int]:
@@ -39,6 +40,15 @@ def count_missing(tokens: list[int], phrases: list[tuple[int, ...]]) -> int:
     return missing - most
 
 
+def has_closed(tokens: list[int], phrases: list[tuple[int, ...]]) -> bool:
+    """Tell whether the last token completes a phrase whose last word may have no further letters."""
+    for phrase in {each for each in phrases if isinstance(each, WholeWords)}:
+        before, now = (occurrences(each, phrase)[0] for each in (tokens[:-1], tokens))
+        if before < now <= phrases.count(phrase):
+            return True
+    return False
+
+
 def next_tokens(tokens: list[int], phrases: list[tuple[int, ...]]) -> set[int]:
     """Return the tokens that begin or continue a phrase that the text still needs."""
     found = set()
@@ -59,6 +69,7 @@ class ConstrainedBeamSearch:
         model: A model with an encoder.
         source: Its token ids.
         phrases: Token ids of each.
+        word_continuations: Tokens that must not follow [`WholeWords`].
         limit: Tokens that a hypothesis may have.
     """
 
@@ -73,6 +84,7 @@ class ConstrainedBeamSearch:
     penalty_type: str = "power"
     early_stopping: bool | str = False
     min_new_tokens: int = 0
+    word_continuations: frozenset[int] = frozenset()
     finished: list[tuple[float, list[int]]] = field(default_factory=list)
 
     def __call__(self) -> list[tuple[float, list[int]]]:
@@ -104,6 +116,8 @@ class ConstrainedBeamSearch:
             values = self._log_probabilities(tokens)
             if len(tokens) < self.min_new_tokens or count_missing(tokens, self.phrases) > 0:
                 values[list(self.eos)] = -torch.inf
+            if has_closed(tokens, self.phrases):
+                values[list(self.word_continuations)] = -torch.inf
             own = [(score + value, [*tokens, token]) for token, value in enumerate(values.tolist())]
             every += own
             best.append(max(own, key=lambda each: each[0]))
@@ -131,4 +145,4 @@ class ConstrainedBeamSearch:
         return self.model(input_ids=inputs, decoder_input_ids=written).logits[0, -1].float().log_softmax(-1)
 
 
-__all__ = ["ConstrainedBeamSearch", "count_missing", "next_tokens", "occurrences"]
+__all__ = ["ConstrainedBeamSearch", "count_missing", "has_closed", "next_tokens", "occurrences"]

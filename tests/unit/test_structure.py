@@ -158,7 +158,7 @@ def packages_needed_by(paths: list[Path]) -> set[str]:
 
 
 FEW_PACKAGES = {"torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest"}
-FEW_PACKAGES |= {"filelock", "huggingface_hub", "tqdm", "yaml"}  # which these need
+FEW_PACKAGES |= {"filelock", "huggingface_hub", "regex", "tqdm", "yaml"}  # which these need
 
 
 def test_gpu_tests_need_few_packages():

@@ -12,7 +12,8 @@ class ConstraintArguments:
     constraint: list[str] | None = field(
         default=None,
         metadata={
-            "help": "Words or phrases that each translation must contain, each in quotation marks if it has spaces.",
+            "help": "Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
+            "'Hund*' allows further letters.",
             "action": "extend",
             "nargs": "+",
         },

@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from itertools import islice, repeat
 from typing import Any
 
-from .search.lexical_constraints import ConstraintError, Phrases
+from .search.lexical_constraints import ConstraintError, Phrases, WholeWords
+from .word_continuations import ends_in_word
 
 _LEAST_ROOM, _MOST_ROOM = 8, 256  # tokens of a text's phrases
+_STEM = "*"  # at the end of a word that may be continued
 _RULE = "`constraints` must be a list of phrases, or a list of phrases for each text"
 
 
@@ -18,6 +20,7 @@ class ConstraintOptions:
 
     Args:
         constraints: A list of phrases that each translation must contain, or an iterable of such a list for each text.
+            The last word of a phrase may be continued by further letters only if the phrase ends with `*`.
         force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
     """
 
@@ -73,7 +76,21 @@ class TextConstraints:
     def _tokenize(self, phrases: Any) -> Phrases:
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
             raise ConstraintError(f"{_RULE}, got {phrases!r} for a text.")
-        return [*(tokenize_phrase(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+        return [*(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+
+
+def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
+    """
+    Return the tokens of a constraint: [`WholeWords`], unless further letters may follow.
+
+    Raises:
+        ConstraintError: See [`tokenize_phrase`].
+    """
+    text = phrase.strip() if isinstance(phrase, str) else phrase
+    if isinstance(text, str) and text.endswith(_STEM) and ends_in_word(text.removesuffix(_STEM)):
+        return tokenize_phrase(tokenizer, text.removesuffix(_STEM))
+    tokens = tokenize_phrase(tokenizer, phrase)
+    return WholeWords(tokens) if ends_in_word(text) else tokens
 
 
 def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
@@ -96,14 +113,12 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     return list(tokens)
 
 
-def room_for_phrases(phrases: Sequence[Phrases] | None) -> int:
+def room_for_phrases(phrases: Sequence[Phrases]) -> int:
     """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built.
 
     Raises:
         ConstraintError: There are too many tokens.
     """
-    if phrases is None:
-        return 0
     most = max(sum(map(len, each)) for each in phrases)
     if most > _MOST_ROOM:
         raise ConstraintError(f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}.")
@@ -128,4 +143,5 @@ def _check_token_ids(phrases: Any) -> Phrases:
     return [list(each) for each in lists]
 
 
-__all__ = ["ConstraintOptions", "TextConstraints", "room_for_phrases", "tokenize_phrase"]
+__all__ = ["ConstraintOptions", "TextConstraints", "room_for_phrases", "tokenize_constraint"]
+__all__ += ["tokenize_phrase"]

@@ -28,6 +28,7 @@ from .sentence_columns import split_columns
 from .sentence_splitter import SentenceOptions, split_line
 from .terms import HARD, TermOptions, decode_hard_terms
 from .translations import ReturnOptions, join_entries, shift_sources
+from .word_continuations import word_continuations
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -222,7 +223,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         if self._ensemble is not None:
             model, required_by = self._ensemble, required_by or "ensemble"
         alignments, prefixed = returned.need_alignments(self.model.config), columns.target_prefix is not None
-        engine = self._engines.find(model, options, required_by, alignments, room_for_phrases(phrases), prefixed)
+        own: dict[str, Any] = {"alignments": alignments, "prefixed": prefixed}
+        if phrases is not None:
+            own |= {"constraint_tokens": room_for_phrases(phrases)}
+            own |= {"word_continuations": word_continuations(self.tokenizer)}
+        engine = self._engines.find(model, options, required_by, **own)
         if engine is None:
             return super()._generate([each.text for each in annotated], batch_size, options, report)
         if not sentences:

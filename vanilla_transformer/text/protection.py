@@ -22,7 +22,7 @@ _PARTS = {
 }
 _PROTECTED = regex.compile("|".join(f"(?:{part})" for part in _PARTS.values()))
 # A character that continues a word, in scripts that separate words.
-_WORD = r"[\w--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
+WORD_CHARACTER = r"[\w--[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]]"
 _MASK = regex.compile(r"[<｟\[]ph_?\d+[>｠\]]")
 
 
@@ -71,7 +71,7 @@ def locate(texts: Sequence[str], translation: str) -> list[Range] | None:
 
 
 def _edge(character: str, look: str) -> str:
-    return f"(?{look}{_WORD})" if regex.match(r"\w", character) else ""
+    return f"(?{look}{WORD_CHARACTER})" if regex.match(r"\w", character) else ""
 
 
 def merge(ranges: Iterable[Range]) -> list[Range]:

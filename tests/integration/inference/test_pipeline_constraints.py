@@ -6,7 +6,8 @@ import pytest
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.inference.constraints import tokenize_phrase
+from vanilla_transformer.inference.constraints import tokenize_constraint, tokenize_phrase
+from vanilla_transformer.inference.search.lexical_constraints import WholeWords
 
 TEXTS = ["A man is sleeping.", "Two dogs run.", "A man is sleeping."]
 BEAMS = {"num_beams": 3, "max_new_tokens": 20}
@@ -35,6 +36,27 @@ def test_pipeline_takes_constraints_of_each_text(translate):
     assert texts_of(translate(TEXTS, constraints=[[], [], []], **BEAMS)) == texts_of(translate(TEXTS, **BEAMS))
 
 
+def test_pipeline_continues_the_last_word_of_no_constraint_but_a_stem(translate):
+    """With random weights, almost every word is continued, unless the search forbids it."""
+    words = ["Hund", "Mann"]
+    for word in words:
+        for text in texts_of(translate(TEXTS[:2], constraints=[word], **BEAMS)):
+            assert re.search(rf"\b{word}\b", text), text
+    stems = [text for word in words for text in texts_of(translate(TEXTS[:2], constraints=[f"{word}*"], **BEAMS))]
+    assert any(re.search(rf"\b{word}\w", text) for word in words for text in stems)
+
+
+@pytest.mark.parametrize("phrase, is_whole", [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True)])
+def test_tokenize_constraint_tells_whole_words(tiny_tokenizer, phrase, is_whole):
+    tokens = tokenize_constraint(tiny_tokenizer, phrase)
+    assert [*tokens] == tokenize_phrase(tiny_tokenizer, phrase.removesuffix("*"))
+    assert isinstance(tokens, WholeWords) == is_whole
+
+
+def test_tokenize_constraint_takes_a_single_asterisk_as_it_is(tiny_tokenizer):
+    assert [*tokenize_constraint(tiny_tokenizer, "Hund *")] == tokenize_phrase(tiny_tokenizer, "Hund *")
+
+
 def test_pipeline_constrains_no_blank_text(translate):
     assert texts_of(translate(["", "A"], constraints=["Hunde"], **BEAMS))[0] == ""
 
@@ -42,7 +64,7 @@ def test_pipeline_constrains_no_blank_text(translate):
 def test_pipeline_takes_force_words_ids_of_the_library(translate, tiny_tokenizer):
     ids = [tokenize_phrase(tiny_tokenizer, "Hunde laufen")]
     found = translate(TEXTS, force_words_ids=ids, return_scores=True, **BEAMS)
-    assert found == translate(TEXTS, constraints=["Hunde laufen"], return_scores=True, **BEAMS)
+    assert found == translate(TEXTS, constraints=["Hunde laufen*"], return_scores=True, **BEAMS)
 
 
 def test_pipeline_constructor_takes_constraints(tiny_tokenizer, translate):

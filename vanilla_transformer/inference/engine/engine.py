@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
-from vanilla_transformer.inference.search.lexical_constraints import Phrases
+from vanilla_transformer.inference.search.lexical_constraints import NO_CONTINUATIONS, Phrases, WordContinuations
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
@@ -66,6 +66,7 @@ class Engine:
             graph, and `True` compiles it before, and waits.
         alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
         constraint_tokens: Room for the tokens of the phrases that a target must contain; see [`translate_stream`].
+        word_continuations: The tokens that must not follow phrases of [`WholeWords`].
         prefixed: Targets may have prefixes; see [`translate_stream`].
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
@@ -88,6 +89,7 @@ class Engine:
         compile: bool | str = "auto",
         alignments: bool = False,
         constraint_tokens: int = 0,
+        word_continuations: WordContinuations = NO_CONTINUATIONS,
         prefixed: bool = False,
         **options: Any,
     ):
@@ -102,7 +104,9 @@ class Engine:
         precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
         self._prefixed = prefixed
-        self.options = search_options(config, features_of(model, config, prefixed, constraint_tokens))
+        self.options = search_options(
+            config, features_of(model, config, prefixed, constraint_tokens, word_continuations)
+        )
         margin = closest_margin([options, vars(model.generation_config)])
         self._rules = SourceRules(model, config, margin, self.options)
         self.lock = threading.Lock()

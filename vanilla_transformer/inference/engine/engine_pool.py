@@ -74,23 +74,20 @@ class EnginePool:
         model: Any,
         options: Mapping[str, Any],
         required_by: str | None = None,
-        alignments: bool = False,
-        constraint_tokens: int = 0,
-        prefixed: bool = False,
+        **own: Any,
     ) -> Engine | None:
         """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
             options: Keyword arguments of the request, as for `generate()`.
             required_by: The name of an option that only an engine follows, if there is one.
-            alignments, constraint_tokens, prefixed: See [`Engine`].
+            own: `alignments`, `constraint_tokens`, `word_continuations` and `prefixed`, see [`Engine`].
 
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
         levels = option_levels(model, options)
         required_by = required_by or next((name for name in _ENGINE_OPTIONS if _asks_for(levels, name)), None)
-        own = {"alignments": alignments, "constraint_tokens": constraint_tokens, "prefixed": prefixed}
         return self.find_for(model, levels, required_by, **own)
 
     def find_for(

@@ -5,10 +5,11 @@ from typing import Any
 
 from transformers import GenerationConfig
 
+from vanilla_transformer.inference.search.lexical_constraints import WordContinuations
 from vanilla_transformer.inference.search.option_error import OptionError
 
 from .coverage import CoveragePenalty, coverage_of
-from .phrase_constraints import PhraseConstraints
+from .phrase_constraints import PhraseConstraints, continuation_penalties
 from .search_features import SearchFeature
 from .search_options import search_options
 from .static_decoder import AlignmentHeads
@@ -16,12 +17,16 @@ from .target_prefix import BiasedPrefix, ForcedBos, TargetPrefix
 
 
 def features_of(
-    model: Any, config: GenerationConfig, prefixed: bool, constraint_tokens: int
+    model: Any,
+    config: GenerationConfig,
+    prefixed: bool,
+    constraint_tokens: int,
+    word_continuations: WordContinuations,
 ) -> tuple[SearchFeature, ...]:
     """Return the features that the options of a search ask for.
 
     Args:
-        prefixed, constraint_tokens: See [`Engine`].
+        prefixed, constraint_tokens, word_continuations: See [`Engine`].
 
     Raises:
         ValueError: An option is out of range, or not for this model.
@@ -41,7 +46,10 @@ def features_of(
         features.append(coverage_of(model, coverage))
     if constraint_tokens:
         options = search_options(config)
-        features.append(PhraseConstraints(constraint_tokens, options.num_beams, options.eos_token_ids))
+        entries = model.get_output_embeddings().weight.shape[0]
+        penalties = continuation_penalties(word_continuations, entries, model.device)
+        search = options.num_beams, options.eos_token_ids
+        features.append(PhraseConstraints(constraint_tokens, *search, word_continuations, penalties))
     return tuple(features)
 
 

@@ -5,7 +5,7 @@ See [`lexical_constraints`] for the search. Letters in shapes: B slots, N beams,
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -13,10 +13,12 @@ from torch import Tensor
 
 from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
 from vanilla_transformer.inference.search.lexical_constraints import (
+    NO_CONTINUATIONS,
     Candidates,
     ConstraintError,
     PhraseTokens,
     Progress,
+    WordContinuations,
     phrase_rows,
 )
 
@@ -26,10 +28,16 @@ from .search_features import SearchFeature
 
 
 class PhraseMemory(NamedTuple):
-    """The phrases of each slot, and what its running hypotheses contain of them."""
+    """
+    The phrases of each slot, and what its running hypotheses contain of them.
+
+    Attributes:
+        prefix_lengths: The number of tokens with which every hypothesis begins, whatever its phrases: `(B,)`.
+    """
 
     phrases: PhraseTokens
     progress: Progress
+    prefix_lengths: Tensor
 
 
 @dataclass(frozen=True)
@@ -40,6 +48,8 @@ class PhraseConstraints(SearchFeature):
     Attributes:
         room: Tokens that the phrases of a sentence may have.
         num_beams, eos_token_ids: See [`SearchOptions`].
+        word_continuations: The tokens that must not follow [`WholeWords`].
+        penalties: [`UNLIKELY`] for these tokens, otherwise 0, `(V,)`, if there are any.
 
     Raises:
         ConstraintError: There is one beam.
@@ -48,6 +58,8 @@ class PhraseConstraints(SearchFeature):
     room: int
     num_beams: int
     eos_token_ids: tuple[int, ...]
+    word_continuations: WordContinuations = NO_CONTINUATIONS
+    penalties: Any = field(default=None, repr=False, compare=False)
     ranks_candidates: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -57,7 +69,7 @@ class PhraseConstraints(SearchFeature):
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PhraseMemory:
         rows = phrase_rows([], self.room)
         phrases = PhraseTokens(*(torch.tensor(row, device=device).repeat(slots, 1) for row in rows))
-        return PhraseMemory(phrases, phrases.begin(beams))
+        return PhraseMemory(phrases, phrases.begin(beams), torch.zeros(slots, dtype=torch.long, device=device))
 
     def enter(self, memory: PhraseMemory, slots: Tensor, requests: Sequence[Any]) -> None:
         rows = zip(*(phrase_rows(request.phrases, self.room) for request in requests), strict=True)
@@ -65,18 +77,22 @@ class PhraseConstraints(SearchFeature):
             tensor[slots] = to_device(values, tensor.device)
         for tensor, first in zip(memory.progress, memory.phrases.begin(self.num_beams), strict=True):
             tensor[slots] = first[slots]
+        lengths = [len(request.prefix) for request in requests]
+        memory.prefix_lengths[slots] = to_device(lengths, memory.prefix_lengths.device)
 
     def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: PhraseMemory) -> Tensor:
         is_incomplete = memory.phrases.missing(memory.progress) > 0
-        tokens = torch.arange(logits.shape[2], device=logits.device)
-        for eos in self.eos_token_ids:
-            logits = logits.masked_fill(is_incomplete[:, :, None] & (tokens == eos), -torch.inf)
+        for eos in self.eos_token_ids:  # in place, since hypotheses with a forbidden EOS are never returned
+            logits[:, :, eos].masked_fill_(is_incomplete, -torch.inf)
+        if self.word_continuations:
+            has_closed = memory.phrases.has_closed(memory.progress) & (state.time >= memory.prefix_lengths)[:, None]
+            logits.addcmul_(has_closed[:, :, None].to(logits.dtype), self.penalties.to(logits.dtype))
         return logits
 
     def rank(
         self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: PhraseMemory
     ) -> Candidates:
-        phrases, progress = memory
+        phrases, progress = memory.phrases, memory.progress
         every = phrases.add_candidates(best, logits, log_scale, progress)
         ordered = phrases.allocate(every, progress, state.limits - state.time - 1)
         return Candidates(*(each[:, : best.scores.shape[1]] for each in ordered))
@@ -85,6 +101,15 @@ class PhraseConstraints(SearchFeature):
         advanced = memory.phrases.advance(memory.progress, parents, tokens)
         for old, new in zip(memory.progress, advanced, strict=True):
             old.copy_(torch.where(state.done[:, None, None], old, new))
+
+
+def continuation_penalties(tokens: WordContinuations, entries: int, device: torch.device) -> Tensor | None:
+    """Return the penalties of [`PhraseConstraints`] for a vocabulary of so many entries."""
+    if not tokens:
+        return None
+    penalties = torch.zeros(entries)
+    penalties[[token for token in tokens if token < entries]] = UNLIKELY
+    return penalties.to(device)
 
 
 def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
@@ -99,4 +124,4 @@ def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
         raise ConstraintError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
 
 
-__all__ = ["PhraseConstraints", "check_complete"]
+__all__ = ["PhraseConstraints", "check_complete", "continuation_penalties"]

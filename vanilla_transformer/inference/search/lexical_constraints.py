@@ -9,10 +9,15 @@ comes first. Without phrases there is one bank, and the order is that of plain b
 Phrases are found by the shift-and algorithm (Baeza-Yates and Gonnet, 1992), so that those that begin alike or overlap
 need no care.
 
+The last word of a phrase is complete if it is one of [`WholeWords`]: after the token that completes the phrase, the
+search forbids tokens that continue a word.
+
 Letters in shapes: B slots, N beams, C candidates, M room for the tokens of a slot's phrases, V vocabulary.
 """
 
+import hashlib
 from collections.abc import Container, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -27,6 +32,25 @@ Phrases = Sequence[Sequence[int]]
 
 class ConstraintError(OptionError):
     """Raised for constraints that no translation meets."""
+
+
+class WholeWords(tuple[int, ...]):
+    """The tokens of a phrase whose last word may have no further letters."""
+
+
+class WordContinuations(frozenset[int]):
+    """The tokens of a vocabulary that add letters to the word before them."""
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the tokens."""
+        return hashlib.sha256(repr(sorted(self)).encode()).hexdigest()[:32]
+
+    def __repr__(self) -> str:
+        return f"WordContinuations({self.identity})"  # short, in the identity of a compiled step
+
+
+NO_CONTINUATIONS = WordContinuations()
 
 
 class Candidates(NamedTuple):
@@ -59,12 +83,14 @@ class PhraseTokens(NamedTuple):
         offsets: The place of each token in its phrase.
         ends: The place of the last token of its phrase in this list.
         earlier: The place of the last token of the same phrase given before, which must be met first; or -1.
+        closes: 1 for the last tokens of [`WholeWords`], otherwise 0.
     """
 
     tokens: Tensor
     offsets: Tensor
     ends: Tensor
     earlier: Tensor
+    closes: Tensor
 
     def begin(self, beams: int) -> Progress:
         """Return the progress of hypotheses without a token."""
@@ -90,6 +116,10 @@ class PhraseTokens(NamedTuple):
         matched, met = progress
         written = (self.offsets[:, None] + 1) * (matched & ~met)
         return (~met).sum(dim=2) - written.amax(dim=2)
+
+    def has_closed(self, progress: Progress) -> Tensor:
+        """Tell which hypotheses have just completed [`WholeWords`]: `(B, N)`."""
+        return (progress.matched & self.closes[:, None].bool()).any(dim=2)
 
     def add_candidates(self, best: Candidates, logits: Tensor, log_scale: Tensor, progress: Progress) -> Candidates:
         """Add the best token of each beam, and the tokens that continue a phrase, to the best candidates.
@@ -128,16 +158,18 @@ class PhraseTokens(NamedTuple):
 
 def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
     """Return the row of each tensor of [`PhraseTokens`] for the phrases of a sentence."""
-    rows: list[list[int]] = [[], [], [], []]
+    rows: list[list[int]] = [[], [], [], [], []]
     ends = dict[tuple[int, ...], int]()
-    for phrase in map(tuple, phrases):
-        end = len(rows[0]) + len(phrase) - 1
-        columns = phrase, range(len(phrase)), [end] * len(phrase), [ends.get(phrase, -1)] * len(phrase)
+    for given in phrases:
+        phrase, last = tuple(given), len(given) - 1
+        end = len(rows[0]) + last
+        places = range(len(phrase)), [end] * len(phrase), [ends.get(phrase, -1)] * len(phrase)
+        columns = phrase, *places, [0] * last + [int(isinstance(given, WholeWords))]
         for row, column in zip(rows, columns, strict=True):
             row += column
         ends[phrase] = end
     used = len(rows[0])
-    padding = [-1] * (room - used), [0] * (room - used), range(used, room), [-1] * (room - used)
+    padding = [-1] * (room - used), [0] * (room - used), range(used, room), [-1] * (room - used), [0] * (room - used)
     return [[*row, *rest] for row, rest in zip(rows, padding, strict=True)]
 
 
@@ -174,4 +206,14 @@ def _earlier_equals(keys: Tensor) -> Tensor:
     return torch.empty_like(earlier).scatter(1, order, earlier)
 
 
-__all__ = ["Candidates", "ConstraintError", "PhraseTokens", "Phrases", "Progress", "check_phrases", "phrase_rows"]
+__all__ = [
+    "NO_CONTINUATIONS",
+    "Candidates",
+    "ConstraintError",
+    "PhraseTokens",
+    "Phrases",
+    "Progress",
+    "WholeWords",
+    "WordContinuations",
+]
+__all__ += ["check_phrases", "phrase_rows"]

@@ -10,6 +10,7 @@ from tests.constrained_reference import ConstrainedBeamSearch, occurrences
 from tests.engine_cases import EOS, START
 from tests.tiny import tiny_model
 from vanilla_transformer.inference.engine.engine import Engine
+from vanilla_transformer.inference.search.lexical_constraints import WholeWords, WordContinuations
 
 VOCAB = 24
 
@@ -72,16 +73,52 @@ def test_engine_with_constraints_needs_beams():
         Engine(tiny_model(), num_beams=1, constraint_tokens=2)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_engine_finds_hypotheses_of_definition_with_whole_words(seed):
+    model, options, sources, phrases = random_case(seed)
+    phrases = [[*map(random.Random(seed).choice([WholeWords, WholeWords, tuple]), each)] for each in phrases]
+    continuations = WordContinuations(random.Random(seed).sample(range(5, VOCAB), k=9))
+    engine = Engine(model, slots=3, compile=False, constraint_tokens=9, word_continuations=continuations, **options)
+    check_definition(engine, model, options, sources, phrases, continuations)
+
+
+def test_engine_continues_no_whole_words():
+    model = tiny_model(vocab_size=VOCAB, init_std=0.4)
+    options = {"num_beams": 3, "compile": False, "max_new_tokens": 9, "constraint_tokens": 3}
+    ((plain,),) = Engine(model, **options).translate_tokens([[5, EOS]], phrases=[[[7]]])
+    follower = plain.tokens[plain.tokens.index(7) + 1]
+    engine = Engine(model, **options, word_continuations=WordContinuations([follower]))
+    ((stem,),) = engine.translate_tokens([[5, EOS]], phrases=[[[7]]])
+    ((whole,),) = engine.translate_tokens([[5, EOS]], phrases=[[WholeWords([7])]])
+    assert stem == plain and follower not in whole.tokens[whole.tokens.index(7) + 1 :][:1]
+
+
+def test_engine_lets_a_prefix_continue_a_word():
+    engine = Engine(
+        tiny_model(vocab_size=VOCAB),
+        **{"num_beams": 3, "compile": False, "max_new_tokens": 9, "constraint_tokens": 3, "prefixed": True},
+        word_continuations=WordContinuations([8]),
+    )
+    ((found,),) = engine.translate_tokens([[5, EOS]], phrases=[[WholeWords([7])]], prefixes=[[7, 8, 9]])
+    assert found.tokens[:3] == [7, 8, 9]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_engine_finds_constrained_hypotheses_of_definition(seed):
     model, options, sources, phrases = random_case(seed)
     engine = Engine(model, slots=3, compile=False, constraint_tokens=9, **options)
+    check_definition(engine, model, options, sources, phrases)
+
+
+def check_definition(engine, model, options, sources, phrases, continuations=frozenset()):
     found = engine.translate_tokens(sources, 2, phrases=phrases)
     names = {"num_beams": "beams", "max_new_tokens": "limit", "length_penalty": "penalty"}
     names |= {"length_penalty_type": "penalty_type"}
     settings = {names.get(name, name): value for name, value in options.items()}
     for source, wanted, ours in zip(sources, phrases, found, strict=True):
-        definition = ConstrainedBeamSearch(model, source, wanted, start=START, eos=(EOS,), **settings)()
+        definition = ConstrainedBeamSearch(
+            model, source, wanted, start=START, eos=(EOS,), word_continuations=continuations, **settings
+        )()
         assert [each.tokens for each in ours] == [tokens for _, tokens in definition[:2]]
         assert [each.score for each in ours] == pytest.approx([score for score, _ in definition[:2]], abs=1e-4)
         for each in ours:

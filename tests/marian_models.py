@@ -11,13 +11,17 @@ MARIAN_SIZES = {"encoder_layers": 2, "decoder_layers": 2, "encoder_attention_hea
 MARIAN_SIZES |= {"d_model": 16, "encoder_ffn_dim": 32, "decoder_ffn_dim": 24, "init_std": 0.3}
 
 
-def build_marian_tokenizer(folder):
+def build_marian_tokenizer(folder, sentences=MARIAN_SENTENCES * 3, vocab_size=40):
     """Build a tokenizer as OPUS-MT does: two SentencePiece models, and a vocabulary with other ids."""
     text = folder / "text"
-    text.write_text("\n".join(MARIAN_SENTENCES * 3))
+    text.write_text("\n".join(sentences))
     for side in ("source", "target"):
         sentencepiece.SentencePieceTrainer.train(
-            input=str(text), model_prefix=str(folder / side), vocab_size=40, hard_vocab_limit=False, minloglevel=2
+            input=str(text),
+            model_prefix=str(folder / side),
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            minloglevel=2,
         )
         (folder / f"{side}.model").rename(folder / f"{side}.spm")
     model = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
@@ -37,7 +41,7 @@ def marian_model(size, **changes):
         "forced_eos_token_id": None,
     }
     model = MarianMTModel(
-        MarianConfig(vocab_size=size, activation_function="swish", **MARIAN_SIZES, **ids, **changes)
+        MarianConfig(vocab_size=size, activation_function="swish", **MARIAN_SIZES | ids | changes)
     ).eval()
     model.final_logits_bias.normal_()
     for name, parameter in model.named_parameters():

@@ -71,7 +71,8 @@ def read_stages(section: Any, names: Sequence[str], max_steps: int) -> Stages:
         ends = [round(end * max_steps) for end in ends]
     _check_increasing(section, ends, kinds, max_steps)
     unit = "epoch" if UNTIL_EPOCH in kinds else "step"
-    return Stages(tuple(stage[_CORPORA] for stage in section), tuple(ends), unit)
+    shares = ({str(name): share for name, share in stage[_CORPORA].items()} for stage in section)
+    return Stages(tuple(shares), tuple(ends), unit)
 
 
 def _check_stage(stage: Any, name: str, names: Sequence[str], is_last: bool) -> None:

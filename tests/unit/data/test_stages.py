@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
 from vanilla_transformer.data.corpus import sample_epoch, share_weights
-from vanilla_transformer.data.stages import ONE_STAGE, Stages, read_stages
+from vanilla_transformer.data.stages import ENDS, ONE_STAGE, Stages, read_stages
 
 NAMES = ["back", "clean"]
 BACK, CLEAN = {"corpora": {"back": 1}}, {"corpora": {"clean": 1}}
@@ -77,6 +79,21 @@ def test_read_stages_refuses_what_cannot_work(section, message):
     with pytest.raises(ValueError, match=f"^{message}") as caught:
         read_stages(section, NAMES, 100)
     assert "\n" not in str(caught.value)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.sampled_from(NAMES)
+STAGE = st.dictionaries(st.sampled_from(["corpora", *ENDS]) | SCALARS, SCALARS | st.dictionaries(SCALARS, SCALARS))
+
+
+@given(st.lists(STAGE | st.just(CLEAN) | st.just(BACK | {"until_step": 5}) | SCALARS, max_size=3) | SCALARS)
+@settings(max_examples=100, deadline=None)
+def test_read_stages_raises_mistakes_only(section):
+    try:
+        found = read_stages(section, [*NAMES, "1"], 100)
+    except ValueError as error:
+        assert str(error) and "\n" not in str(error)
+    else:
+        assert {name for shares in found.shares for name in shares} <= {*NAMES, "1"}
 
 
 def test_share_weights_give_each_corpus_its_share_of_an_epoch():

@@ -135,7 +135,7 @@ class TranslationPipeline(Pipeline):
         longest = getattr(self.model.config, "max_source_length", None)
         if longest is None:
             return split_texts
-        encoded = iter(self._encode([line.text for lines in split_texts for line in lines]))
+        encoded = iter(self._encode([line.text for lines in split_texts for line in lines], options))
         return [
             [part for line in lines for part in (split_sentences(line) if len(next(encoded)) > longest else [line])]
             for lines in split_texts
@@ -143,7 +143,7 @@ class TranslationPipeline(Pipeline):
 
     def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
         """Return the translations of each sentence, best first, in the given order."""
-        encoded = self._encode(sentences)
+        encoded = self._encode(sentences, options)
         order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
@@ -159,7 +159,7 @@ class TranslationPipeline(Pipeline):
             report(len(batch))
         return [translations[index] for index in range(len(sentences))]
 
-    def _encode(self, texts: list[str]) -> list[list[int]]:
+    def _encode(self, texts: list[str], options: dict) -> list[list[int]]:
         """Return the token ids of each text. Sources of models with the setting `source_eos` end in one EOS."""
         if hasattr(self.model.config, "source_eos"):
             return encode_sentences(self.tokenizer, texts)

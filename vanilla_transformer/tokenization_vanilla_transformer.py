@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tokenizers import AddedToken
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import to_py_obj
 
 
@@ -50,6 +50,21 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         return [AddedToken(str(token), lstrip=True, rstrip=True, normalized=False, special=False)], False
 
 
+def constructor_arguments(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Return the arguments, besides `tokenizer_object`, with which a tokenizer has the settings of another one."""
+    named = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
+    stored = {name: value for name, value in tokenizer.init_kwargs.items() if name == "directions"}  # see `Languages`
+    return (
+        named
+        | stored
+        | {
+            "extra_special_tokens": tokenizer.extra_special_tokens,
+            "split_special_tokens": tokenizer.split_special_tokens,
+            "clean_up_tokenization_spaces": False,
+        }
+    )
+
+
 def _without(token_ids: Any, special: set[int]) -> Any:
     """Remove special ids from a row, or from each row; a single id stays as it is."""
     if not isinstance(token_ids, Sequence):
@@ -57,4 +72,4 @@ def _without(token_ids: Any, special: set[int]) -> Any:
     return [_without(each, special) for each in token_ids if isinstance(each, Sequence) or each not in special]
 
 
-__all__ = ["VanillaTransformerTokenizer"]
+__all__ = ["VanillaTransformerTokenizer", "constructor_arguments"]

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer, M2M100ForConditionalGeneration
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference.languages import set_languages
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.text.languages import set_languages
 
 from .comparison import Comparison, compare_models
 from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights

@@ -21,6 +21,7 @@ from transformers import (
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
 from .comparison import Comparison, compare_models
 from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
@@ -179,10 +180,4 @@ def _library_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenize
     """Return the same `tokenizer.json` in a tokenizer class of transformers."""
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer
-    special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer.backend_tokenizer,
-        split_special_tokens=tokenizer.split_special_tokens,
-        clean_up_tokenization_spaces=False,
-        **special,
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer.backend_tokenizer, **constructor_arguments(tokenizer))

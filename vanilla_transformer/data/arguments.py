@@ -1,6 +1,6 @@
 """Arguments of the training, validation and test data, and of the tokenizer."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from vanilla_transformer.yaml_utils import load_yaml
@@ -10,7 +10,9 @@ from .perturbations import PERTURBATIONS
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
 
+_BOTH_DIRECTIONS = "both_directions"  # the key of a corpus that is read forward and in reverse
 TOKENIZER_MODELS = ("bpe", "unigram", "wordpiece")
+NO_TAGS, TARGET_TAGS, BOTH_TAGS = "none", "target", "both"  # values of `language_tags`
 AGREEMENT = "agreement"  # the value of `train_alignments` with which the text itself is aligned
 # Augmentations of training pairs that add tokens to the vocabulary.
 TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
@@ -39,7 +41,8 @@ class DataArguments:
         metadata={
             "help": "Instead of files: a list of corpora (as a flag, in JSON), each with `source` and `target` "
             "(text files), `file` (.tsv, .jsonl, .tmx, .xliff, .parquet, or .zip of OPUS) or `dataset` (and `split`), "
-            "optionally with `name`, `weight`, `source_language` and `target_language`."
+            "optionally with `name`, `weight`, `source_language` and `target_language`, and `reverse` or "
+            "`both_directions`."
         },
     )
     stages: list[dict[str, Any]] | str | None = field(
@@ -49,8 +52,30 @@ class DataArguments:
             "but for the last, `until_step`, `until_epoch` or `until_share` (of --max_steps). Not in the paper."
         },
     )
+    language_tags: str | None = field(
+        default=None,
+        metadata={
+            "help": "Begin each source with a tag of its target language, or of both languages. Default: target if "
+            "the corpora have several target languages, otherwise none. Not in the paper.",
+            "choices": [NO_TAGS, TARGET_TAGS, BOTH_TAGS],
+        },
+    )
+    sampling_temperature: float = field(
+        default=1.0,
+        metadata={
+            "help": "T of the shares of directions in an epoch, which are proportional to n^(1/T) for n pairs: 1 is "
+            "as in the corpora, 5 brings small ones near to large ones. Not in the paper."
+        },
+    )
     validation_source: str | None = field(default=None, metadata={"help": "Validation text, source side."})
     validation_target: str | None = field(default=None, metadata={"help": "Validation text, target side."})
+    validation: list[dict[str, Any]] | str | None = field(
+        default=None,
+        metadata={
+            "help": "Instead of these files: a list like `corpora`, of which each direction is scored by itself, "
+            "whether it is trained or not."
+        },
+    )
     forgetting_source: str | None = field(
         default=None,
         metadata={
@@ -137,6 +162,8 @@ class DataArguments:
             self.corpora = _parse_section(self.corpora, "corpora", "a list")
         if isinstance(self.stages, str):
             self.stages = _parse_section(self.stages, "stages", "a list")
+        if isinstance(self.validation, str):
+            self.validation = _parse_section(self.validation, "validation", "a list")
         if isinstance(self.augment, str):
             self.augment = _parse_section(self.augment, "augment", "a mapping")
 
@@ -182,18 +209,46 @@ def corpus_specs(data: DataArguments) -> list[CorpusSpec]:
     if data.dataset is not None:
         return [CorpusSpec(dataset=data.dataset, **data.languages)]
     if data.corpora is None:
-        return [CorpusSpec(source=data.train_source, target=data.train_target)]
-    if not isinstance(data.corpora, list) or not data.corpora:
-        raise ValueError(f"`corpora` must be a list with a corpus in it, got {data.corpora!r}.")
-    return [_corpus_spec(entry, data.languages) for entry in data.corpora]
+        return [CorpusSpec(source=data.train_source, target=data.train_target, **data.languages)]
+    return _corpus_specs("corpora", data.corpora, data.languages)
 
 
-def _corpus_spec(entry: Any, languages: dict[str, Any]) -> CorpusSpec:
+def validation_specs(data: DataArguments) -> list[CorpusSpec]:
+    """
+    Return the corpora of the section `validation`, or none.
+
+    Raises:
+        ValueError: as raised by `corpus_specs`.
+    """
+    return [] if data.validation is None else _corpus_specs("validation", data.validation, data.languages)
+
+
+def _corpus_specs(section: str, entries: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
+    if not isinstance(entries, list) or not entries:
+        raise ValueError(f"`{section}` must be a list with a corpus in it, got {entries!r}.")
+    return [spec for entry in entries for spec in _directions(section, entry, languages)]
+
+
+def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[CorpusSpec]:
+    """Return the corpus of an entry, once for each of its directions."""
     if not isinstance(entry, dict):
-        raise ValueError(f"Each corpus of `corpora` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
-    known = {item.name for item in fields(CorpusSpec)}
+        raise ValueError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
+    known = {item.name for item in fields(CorpusSpec)} | {_BOTH_DIRECTIONS}
     check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
-    return CorpusSpec(**(languages | {name: value for name, value in entry.items() if value is not None}))
+    values = languages | {name: value for name, value in entry.items() if value is not None}
+    both = values.pop(_BOTH_DIRECTIONS, False)
+    if type(both) is not bool or (both and "reverse" in values):
+        raise ValueError(f"`{_BOTH_DIRECTIONS}` of a corpus must be true or false, without `reverse`, got {entry!r}.")
+    spec = CorpusSpec(**values)
+    return [spec, replace(spec, reverse=True)] if both else [spec]
+
+
+def tagged_sides(data: DataArguments) -> str:
+    """Return `language_tags` of a recipe, or its default: target tags where corpora have several target languages."""
+    if data.language_tags is not None:
+        return data.language_tags
+    targets = {spec.direction.target for spec in corpus_specs(data)}
+    return TARGET_TAGS if len(targets) > 1 else NO_TAGS
 
 
 def stages(data: DataArguments, max_steps: int) -> Stages:
@@ -236,10 +291,30 @@ def check_data_arguments(data: DataArguments) -> None:
         if (getattr(data, f"{part}_source") is None) != (getattr(data, f"{part}_target") is None):
             raise ValueError(f"`{part}_source` and `{part}_target` must be given together, got only one of them.")
     corpus_specs(data)
+    _check_validation(data)
+    _check_directions(data)
     augmentations(data)
     _check_alignments(data)
     _check_cleaning(data)
     _check_tokenizer(data)
+
+
+def _check_validation(data: DataArguments) -> None:
+    others = [name for name in ("validation_source", "dataset") if getattr(data, name) is not None]
+    if validation_specs(data) and others:
+        raise ValueError(f"Give either `validation` or `{others[0]}`, got both.")
+
+
+def _check_directions(data: DataArguments) -> None:
+    if data.sampling_temperature < 1.0:
+        raise ValueError(f"`sampling_temperature` must be at least 1, got {data.sampling_temperature}.")
+    if data.stages is not None and data.sampling_temperature != 1.0:
+        raise ValueError("`sampling_temperature` must be left out with `stages`, which have shares, got both.")
+    if data.stream and data.sampling_temperature != 1.0:
+        raise ValueError(
+            "`sampling_temperature` needs the numbers of pairs, which `stream` does not know, got both. Give the "
+            "shares of the corpora by their `weight` instead."
+        )
 
 
 def _check_alignments(data: DataArguments) -> None:

@@ -187,6 +187,29 @@ def sample_epoch(corpora: np.ndarray, weights: Sequence[float], seed: int, epoch
     return np.sort(np.concatenate(indices))
 
 
+def temperature_weights(
+    counts: Sequence[int], weights: Sequence[float], directions: Sequence[Any], temperature: float
+) -> list[float]:
+    """
+    Return the weights of corpora with which each direction has its share pᵢ ∝ nᵢ^(1/T) of an epoch.
+
+    nᵢ is the number of pairs of a direction, each as often as the weight of its corpus says. The corpora of a
+    direction keep their proportions, and the epoch keeps its number of pairs. T = 1 changes nothing; a large T gives
+    each direction the same share (Arivazhagan et al., 2019, "Massively Multilingual Neural Machine Translation in the
+    Wild", section 4.2).
+
+    Args:
+        counts, weights, directions: Of each corpus: its number of pairs, its weight and its direction.
+    """
+    sizes: dict[Any, float] = dict.fromkeys(directions, 0.0)
+    for count, weight, direction in zip(counts, weights, directions, strict=True):
+        sizes[direction] += count * weight
+    shares = {direction: size ** (1.0 / temperature) for direction, size in sizes.items() if size}
+    scale = sum(sizes.values()) / sum(shares.values())
+    factors = {direction: scale * share / sizes[direction] for direction, share in shares.items()}
+    return [weight * factors.get(direction, 1.0) for weight, direction in zip(weights, directions, strict=True)]
+
+
 def drop_by_length(
     pairs: EncodedPairs, texts: datasets.Dataset, rules: CleaningRules, report: CleaningReport
 ) -> EncodedPairs:

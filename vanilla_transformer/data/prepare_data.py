@@ -20,8 +20,9 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import Direction, find_languages
 
-from .arguments import DataArguments, augmentations, corpus_specs
+from .arguments import DataArguments, augmentations, corpus_specs, validation_specs
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
 from .cleaning import (
@@ -34,7 +35,15 @@ from .cleaning import (
     hash_pair,
     nothing_left_error,
 )
-from .corpus import Corpus, TokenizedCorpus, corpus_numbers, drop_by_length, find_held_out, share_weights
+from .corpus import (
+    Corpus,
+    TokenizedCorpus,
+    corpus_numbers,
+    drop_by_length,
+    find_held_out,
+    share_weights,
+    temperature_weights,
+)
 from .readers import (
     CorpusSpec,
     OpenCorpus,
@@ -47,6 +56,7 @@ from .readers import (
 )
 from .stages import ONE_STAGE, Stages
 from .streaming import StreamedCorpus, StreamedTexts
+from .tagged_corpus import TaggedCorpus
 from .tokenized_corpus import (
     Encode,
     EncodedPairs,
@@ -83,6 +93,14 @@ class CachedTexts:
 
 
 @dataclass(frozen=True)
+class ValidationSet:
+    """Held-out pairs of one direction."""
+
+    direction: Direction
+    pairs: Sequence[SentencePair]
+
+
+@dataclass(frozen=True)
 class Texts:
     """
     The text of a recipe before tokenization.
@@ -90,7 +108,8 @@ class Texts:
     Attributes:
         specs, rules: The corpora of the training text, and how they are cleaned.
         training: The training text, cleaned by the rules that need no tokens.
-        validation, test: Held-out pairs, maybe none.
+        validation_sets: Held-out pairs by their direction, maybe none.
+        test: Held-out pairs, maybe none.
         forgetting: Pairs of the former domain of a model that is fine-tuned, maybe none.
         cache_dir (`Path`): Folder of everything cached.
     """
@@ -99,10 +118,15 @@ class Texts:
     specs: list[CorpusSpec]
     rules: CleaningRules
     training: CachedTexts | StreamedTexts
-    validation: Sequence[SentencePair]
+    validation_sets: Sequence[ValidationSet]
     test: Sequence[SentencePair]
     forgetting: Sequence[SentencePair]
     cache_dir: Path
+
+    @property
+    def validation(self) -> list[SentencePair]:
+        """Return the validation pairs of all directions."""
+        return [pair for each in self.validation_sets for pair in each.pairs]
 
     @property
     def held_out(self) -> dict[str, Sequence[SentencePair]]:
@@ -128,7 +152,7 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
     """
     specs, rules = corpus_specs(data), CleaningRules.from_arguments(data)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
-    validation, test = _read_validation_pairs(data), _read_test_pairs(data)
+    validation, test = _read_validation_sets(data), _read_test_pairs(data)
     training: CachedTexts | StreamedTexts
     if data.stream:
         training = StreamedTexts(specs, rules, data.stream_window)
@@ -159,7 +183,9 @@ def tokenize(
             support the tokenizer.
         OSError: the cache cannot be written.
     """
-    data, encode = texts.data, encode or partial(encode_sentences, tokenizer)
+    data, encode, languages = texts.data, encode or partial(encode_sentences, tokenizer), find_languages(tokenizer)
+    tokens = [] if languages is None else [languages.tokens(spec.direction) for spec in texts.specs]
+    limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
     corpus: Corpus
     if isinstance(texts.training, StreamedTexts):
         corpus = StreamedCorpus(texts.training, encode, texts.held_out, num_proc)
@@ -171,8 +197,10 @@ def tokenize(
     first = texts.training.first_window()
     augment = find_augmentations(augmentations(data), first, texts.training.key, texts.cache_dir)
     if augment:
-        corpus = AugmentedCorpus(corpus, augment, encode, seed, data.max_tokens)
-    return BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, data.max_tokens) if data.bpe_dropout else corpus
+        corpus = AugmentedCorpus(corpus, augment, encode, seed, limit)
+    if data.bpe_dropout:
+        corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, limit)
+    return corpus if languages is None else TaggedCorpus(corpus, tokens, languages.replaced)
 
 
 def _build_corpus(
@@ -181,23 +209,32 @@ def _build_corpus(
     report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
-    weights = _weights(texts.specs, corpus_numbers(training.dataset, pairs), stages)
+    weights = _weights(texts, corpus_numbers(training.dataset, pairs), stages)
     return TokenizedCorpus(training.dataset, pairs, weights, seed, report, overlaps)
 
 
-def _weights(specs: Sequence[CorpusSpec], corpora: np.ndarray, stages: Stages) -> list[list[float]]:
+def _weights(texts: Texts, corpora: np.ndarray, stages: Stages) -> list[list[float]]:
     """Return the weights of the corpora in each stage, given the number of each pair's corpus."""
-    if stages == ONE_STAGE:
-        return [[spec.weight for spec in specs]]
-    names, counts = [spec.name for spec in specs], np.bincount(corpora, minlength=len(specs)).tolist()
-    return [share_weights(names, counts, shares) for shares in stages.shares]
+    specs, temperature = texts.specs, texts.data.sampling_temperature
+    weights, counts = [spec.weight for spec in specs], np.bincount(corpora, minlength=len(specs)).tolist()
+    if stages != ONE_STAGE:
+        return [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
+    if temperature == 1.0:
+        return [weights]
+    return [temperature_weights(counts, weights, [spec.direction for spec in specs], temperature)]
 
 
-def _read_validation_pairs(data: DataArguments) -> list[SentencePair]:
-    """Read the validation files, or the dataset's split `validation`, which must exist."""
+def _read_validation_sets(data: DataArguments) -> list[ValidationSet]:
+    """Read the section `validation`, the validation files, or the dataset's split `validation`, which must exist."""
+    if data.validation is not None:
+        pairs: dict[Direction, list[SentencePair]] = {}
+        for spec in validation_specs(data):
+            pairs.setdefault(spec.direction, []).extend(_read_corpus(spec))
+        return [ValidationSet(direction, found) for direction, found in pairs.items()]
+    direction = Direction(data.source_language, data.target_language)
     if data.validation_source and data.validation_target:
-        return read_text_files(data.validation_source, data.validation_target)
-    return [] if data.dataset is None else _read_split(data, "validation")
+        return [ValidationSet(direction, read_text_files(data.validation_source, data.validation_target))]
+    return [] if data.dataset is None else [ValidationSet(direction, _read_split(data, "validation"))]
 
 
 def _read_forgetting_pairs(data: DataArguments) -> list[SentencePair]:
@@ -216,8 +253,11 @@ def _read_test_pairs(data: DataArguments) -> list[SentencePair]:
 
 
 def _read_split(data: DataArguments, split: str) -> list[SentencePair]:
-    spec = CorpusSpec(dataset=data.dataset, split=split, **data.languages)
-    with open_corpus(spec, streaming=data.stream) as corpus:
+    return _read_corpus(CorpusSpec(dataset=data.dataset, split=split, **data.languages), data.stream)
+
+
+def _read_corpus(spec: CorpusSpec, streaming: bool = False) -> list[SentencePair]:
+    with open_corpus(spec, streaming=streaming) as corpus:
         return [pair for pair in read_pairs(corpus) if all(pair)]
 
 

@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .micro_batch import IGNORED_LABEL, Batch, round_up
 from .readers import SentencePair
@@ -170,10 +171,21 @@ def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> 
     return padded, mask
 
 
-def encode_pairs(tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair]) -> list[EncodedPair]:
-    """Return the token ids of each pair, both sides ending with EOS."""
+def encode_pairs(
+    tokenizer: PreTrainedTokenizerBase, pairs: Sequence[SentencePair], direction: Direction = NO_DIRECTION
+) -> list[EncodedPair]:
+    """
+    Return the token ids of each pair, both sides ending with EOS.
+
+    Raises:
+        ValueError: the tokenizer has languages, and not the ones of `direction`.
+    """
     sources = encode_sentences(tokenizer, [pair.source for pair in pairs])
     targets = encode_sentences(tokenizer, [pair.target for pair in pairs], as_target=True)
+    languages = find_languages(tokenizer)
+    if languages is not None:
+        tokens = languages.tokens(direction)
+        sources, targets = languages.begin(sources, tokens.source), languages.begin(targets, tokens.target)
     return [EncodedPair(source, target) for source, target in zip(sources, targets, strict=True)]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
+from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
 
 _FIRST_SYMBOL = 0xF0000  # of two planes of Unicode for private use: one character for each entry of the vocabulary
 _MOST_ENTRIES = 2**17
@@ -20,7 +20,7 @@ def extend_tokenizer(
     Return a tokenizer with the same entries and further ones, which merge pairs of them that are frequent in `texts`.
 
     Training of BPE continues where it ended: the former merges come first. So text whose words have no new merge is
-    tokenized as before.
+    tokenized as before. Added tokens, such as tags of languages, come after the new entries.
 
     Args:
         texts: Sentences, read twice.
@@ -41,24 +41,17 @@ def extend_tokenizer(
         )
     state = json.loads(tokenizer.backend_tokenizer.to_str())
     entries, merges = state["model"]["vocab"], state["model"]["merges"]
-    first_id = len(tokenizer)
     words = _Words(tokenizer)
-    for first, second in _learn_merges(words, list(texts), vocab_size - first_id, min_frequency):
+    for first, second in _learn_merges(words, list(texts), vocab_size - len(tokenizer), min_frequency):
         merges.append([first, second])
-        if first + second not in entries:
-            entries[first + second] = first_id
-            first_id += 1
+        entries.setdefault(first + second, len(entries))
     return tokenizer_from_state(state, tokenizer)
 
 
 def tokenizer_from_state(state: dict[str, Any], tokenizer: VanillaTransformerTokenizer) -> VanillaTransformerTokenizer:
     """Return a tokenizer with the content `state` of a `tokenizer.json`, and otherwise like `tokenizer`."""
-    special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
     return VanillaTransformerTokenizer(
-        tokenizer_object=Tokenizer.from_str(json.dumps(state)),
-        split_special_tokens=tokenizer.split_special_tokens,
-        clean_up_tokenization_spaces=False,
-        **special,
+        tokenizer_object=Tokenizer.from_str(json.dumps(state)), **constructor_arguments(tokenizer)
     )
 
 

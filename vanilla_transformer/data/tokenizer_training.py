@@ -14,9 +14,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder, hash_file
+from vanilla_transformer.text.languages import add_language_tags, find_languages
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
-from .arguments import AGREEMENT, TOKENIZER_MODELS, augmentations
+from .arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, TOKENIZER_MODELS, augmentations, tagged_sides
 from .augmentation import add_augmentation_tokens
 from .prepare_data import Texts
 from .tokenized_corpus import hash_json, hash_tokenizer
@@ -275,10 +276,28 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
     """
     name = name or texts.data.tokenizer
     tokenizer = _load(_train_cached(texts) if name is None else name)
-    add_augmentation_tokens(tokenizer, augmentations(texts.data))
+    add_recipe_tokens(tokenizer, texts)
     if name is None:
         _check_same_on_all_processes(tokenizer)
     return tokenizer
+
+
+def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
+    """Add the tokens of augmented text and the tags of languages that the vocabulary lacks.
+
+    A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
+
+    Raises:
+        ValueError: a corpus has no language to be tagged, or the tokenizer can have no tags.
+    """
+    add_augmentation_tokens(tokenizer, augmentations(texts.data))
+    languages, sides = find_languages(tokenizer), tagged_sides(texts.data)
+    if languages is not None and texts.data.language_tags is None:
+        if languages.is_forced:
+            return
+        sides = BOTH_TAGS if languages.sources else TARGET_TAGS
+    if sides != NO_TAGS:
+        add_language_tags(tokenizer, [spec.direction for spec in texts.specs], with_sources=sides == BOTH_TAGS)
 
 
 def hash_data(texts: Texts) -> dict[str, str]:

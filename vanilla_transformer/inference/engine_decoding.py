@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
+from vanilla_transformer.text.units import Span
 
 from .alignments import Link, align, token_spans
 from .engine.engine import Engine
@@ -57,6 +58,7 @@ def decode_alternatives(
 
 def to_translations(
     sentences: Sequence[AnnotatedText],
+    sources: Sequence[Sequence[int]],
     found: Sequence[Sequence[Hypothesis]],
     postprocess: Callable[[list[list[int]]], list[str]],
     tokenizer: Any,
@@ -67,6 +69,7 @@ def to_translations(
 
     Args:
         sentences: At least one; tokenizers decode an empty batch to one empty text.
+        sources: Their token ids, which may begin with tokens of languages.
         found: The hypotheses of each sentence, as many of each one.
         postprocess: Returns the text of each of some rows of tokens.
         config: The configuration of the model.
@@ -77,25 +80,25 @@ def to_translations(
     if returned.requested():
         links = [list[Link]() for _ in flat]
         if returned.need_alignments(config):
-            repeated = [sentence for sentence in sentences for _ in range(count)]
-            links = _align(repeated, translations, flat, tokenizer)
+            spans = _source_spans(sentences, sources, tokenizer)
+            repeated = [each for each in zip(sentences, spans, strict=True) for _ in range(count)]
+            links = [
+                align(sentence.plain, places, text, hypothesis, tokenizer)
+                for (sentence, places), text, hypothesis in zip(repeated, translations, flat, strict=True)
+            ]
         columns = zip(translations, flat, links, strict=True)
         translations = [build_translation(*each, tokenizer, returned) for each in columns]
     return [translations[start : start + count] for start in range(0, len(translations), count)]
 
 
-def _align(
-    sentences: Sequence[AnnotatedText],
-    translations: Sequence[str],
-    hypotheses: Sequence[Hypothesis],
-    tokenizer: Any,
-) -> list[list[Link]]:
-    """Return the links between each sentence, without annotations, and its translation."""
-    spans = token_spans(tokenizer, [sentence.text for sentence in sentences])
-    rows = zip(sentences, spans, translations, hypotheses, strict=True)
+def _source_spans(
+    sentences: Sequence[AnnotatedText], sources: Sequence[Sequence[int]], tokenizer: Any
+) -> list[list[Span]]:
+    """Return the characters of each token of the sentences, without annotations. Tokens of languages have none."""
+    found = token_spans(tokenizer, [sentence.text for sentence in sentences])
     return [
-        align(source.plain, [*map(source.original, places)], text, hypothesis, tokenizer)
-        for source, places, text, hypothesis in rows
+        [(0, 0)] * (len(source) - len(spans)) + [*map(sentence.original, spans)]
+        for sentence, source, spans in zip(sentences, sources, found, strict=True)
     ]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
 
 from .engine.device_copies import HostCopy, to_device
 from .engine.ensemble import members_of, weights_of
@@ -52,14 +53,30 @@ def score_tokens(
 
 
 def encode_as_trained(
-    model: Any, tokenizer: Any, sources: Sequence[str], targets: Sequence[str]
+    model: Any,
+    tokenizer: Any,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    direction: Direction = NO_DIRECTION,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the token ids of sources and targets, as the model was trained with them."""
-    if hasattr(model.config, "source_eos"):
-        return encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
+    """Return the token ids of sources and targets, as the model was trained with them.
+
+    Raises:
+        ValueError: The model has several languages, and not the ones of `direction`.
+    """
+    languages = find_languages(tokenizer)
+    if languages is None and direction != NO_DIRECTION:
+        raise ValueError("The model translates from one language to one other. Leave the languages out.")
+    tokens = DirectionTokens() if languages is None else languages.tokens(direction)
     if not sources:
         return [], []
-    return tokenizer(list(sources))["input_ids"], tokenizer(text_target=list(targets))["input_ids"]
+    if hasattr(model.config, "source_eos"):
+        ids, labels = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
+    else:
+        ids, labels = tokenizer(list(sources))["input_ids"], tokenizer(text_target=list(targets))["input_ids"]
+    if languages is None:
+        return ids, labels
+    return languages.begin(ids, tokens.source), languages.begin(labels, tokens.target)
 
 
 @torch.inference_mode()

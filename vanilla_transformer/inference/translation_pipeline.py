@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from vanilla_transformer.generation_vanilla_transformer import closest
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
@@ -17,6 +19,7 @@ from .engine.engine_pool import EnginePool, option_levels
 from .engine.samples import share_seed
 from .engine_decoding import decode_alternatives, decode_by_engine, to_translations
 from .ensembles import load_ensemble
+from .language_options import LanguageOptions
 from .minimum_bayes_risk import RiskOptions, decode_by_risk
 from .parallel_batches import map_batches
 from .prefixes import AlternativeOptions, TextPrefixes
@@ -74,6 +77,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
+
+    A call with `src_lang` and `tgt_lang` chooses the languages of a model that translates between many, such as NLLB;
+    see [`LanguageOptions`]. The constructor takes them, too.
 
     A call with `progress=function` calls it with the number of sentences that are done and of all sentences, whenever
     some are done.
@@ -143,6 +149,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
             wanted = TextConstraints(ConstraintOptions(*given), self.tokenizer, _count_texts(inputs))
             shared |= {"constraints": wanted, "force_words_ids": None}
         shared |= self._prefix_options(inputs, kwargs, defaults)
+        languages = (closest([kwargs, defaults], name) for name in ("src_lang", "tgt_lang"))
+        LanguageOptions(*languages).check(self.tokenizer)
         return super().__call__(inputs, *args, **kwargs | shared)
 
     def _prefix_options(self, inputs: Any, *levels: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,6 +222,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         columns, options = split_columns(options, sentences)
         alternatives, options = split_options(AlternativeOptions, options)
         terms, options = split_options(TermOptions, options)
+        languages, options = split_options(LanguageOptions, options)
+        options |= languages.forced(self.tokenizer)
         annotated = terms.annotate(sentences, self.tokenizer)
         phrases = terms.constrain(sentences, columns.constraints, self.tokenizer)
         needed = {"seed": columns.seed, "constraints": columns.constraints, "glossary": phrases}
@@ -229,10 +239,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
             own |= {"word_continuations": word_continuations(self.tokenizer)}
         engine = self._engines.find(model, options, required_by, **own)
         if engine is None:
-            return super()._generate([each.text for each in annotated], batch_size, options, report)
+            begun = options | vars(languages)
+            return super()._generate([each.text for each in annotated], batch_size, begun, report)
         if not sentences:
             return []
-        sources = self._encode([each.text for each in annotated])
+        sources = self._encode([each.text for each in annotated], vars(languages))
         columns, count = replace(columns, constraints=phrases), alternatives.alternatives
         if count is None:
             found = decode_by_engine(engine, sources, self._num_return_sequences(options), columns, report)
@@ -240,7 +251,14 @@ class TranslationPipeline(CarriedTranslationPipeline):
             special = self.tokenizer.all_special_ids
             found = decode_alternatives(engine, self.model, sources, count, columns, special, report)
         config = self.model.config
-        return to_translations(annotated, found, self.postprocess, self.tokenizer, returned, config)
+        return to_translations(annotated, sources, found, self.postprocess, self.tokenizer, returned, config)
+
+    def _encode(self, texts: list[str], options: dict) -> list[list[int]]:
+        languages, _ = split_options(LanguageOptions, options)
+        return languages.begin(self.tokenizer, super()._encode(texts, options))
+
+    def _forward(self, input_tensors: dict[str, torch.Tensor], **options: Any) -> torch.Tensor:
+        return super()._forward(input_tensors, **split_options(LanguageOptions, options)[1])
 
     def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
         returned, options = split_options(ReturnOptions, options)

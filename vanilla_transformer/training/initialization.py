@@ -8,15 +8,13 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.data.arguments import augmentations
-from vanilla_transformer.data.augmentation import add_augmentation_tokens
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
-from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
-from vanilla_transformer.inference.languages import has_languages, set_languages
+from vanilla_transformer.data.tokenizer_training import add_recipe_tokens, load_or_train_tokenizer
 from vanilla_transformer.inference.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.text.languages import has_own_languages, set_languages
 
 from .arguments import EXTEND, REPLACE, Recipe
 from .vocabulary import replace_vocabulary
@@ -54,20 +52,20 @@ def load_initial_model(
         ValueError: a tokenizer of many languages does not know the recipe's, or the recipe names none; or the
             vocabulary cannot change as the recipe wants.
     """
-    name, languages = recipe.fine_tuning.init_from, recipe.data.languages
+    name = recipe.fine_tuning.init_from
     if name is None:
         return None
     if checkpoint is None or recipe.fine_tuning.lora_rank is not None:
         model, tokenizer = load_model(name)
     else:
         model, tokenizer = load_own_model(checkpoint)
-    if has_languages(tokenizer):
-        if None in languages.values():
+    if has_own_languages(tokenizer):
+        if any(None in spec.direction for spec in texts.specs):
             raise ValueError(
                 f"`source_language` and `target_language` must be given for {name}, in the codes of its tokenizer, "
                 "such as eng_Latn for NLLB."
             )
-        set_languages(model, tokenizer, languages["source_language"], languages["target_language"])
+        set_languages(model, tokenizer, *texts.specs[0].direction)  # the folder's default
     changed = _create_tokenizer(recipe, texts, tokenizer, checkpoint)
     if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
         model = replace_vocabulary(model, tokenizer, changed)
@@ -83,5 +81,5 @@ def _create_tokenizer(
     changed = copy.deepcopy(tokenizer)
     if recipe.fine_tuning.init_vocabulary == EXTEND:
         changed = extend_tokenizer(tokenizer, texts.sentences(), recipe.data.vocab_size)
-    add_augmentation_tokens(changed, augmentations(texts.data))
+    add_recipe_tokens(changed, texts)
     return changed

@@ -23,6 +23,7 @@ from vanilla_transformer.data.tuning import ROWS_PER_BATCH
 from vanilla_transformer.data.word_alignments import WordPair, parse_alignment
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.inference.alignments import Span, token_spans, words_of_tokens
+from vanilla_transformer.text.languages import find_languages
 
 logger = logging.getLogger(__name__)
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
@@ -58,12 +59,15 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> Alignme
 
     Raises:
         OSError: There is no such file.
-        ValueError: The file does not fit the text, or the tokenizer is not a fast one.
+        ValueError: The file does not fit the text, or the tokenizer is not a fast one or has languages.
     """
     path = texts.data.train_alignments
     if path is None:
         return None
     assert isinstance(texts.training, CachedTexts)
+    if find_languages(tokenizer) is not None:
+        rule = "must be given for a model without language tags, got one that has them"
+        raise ValueError(f"`train_alignments` {rule}. Leave it out of the recipe.")
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
     write = partial(_write_links, path=path, dataset=texts.training.dataset, tokenizer=tokenizer)

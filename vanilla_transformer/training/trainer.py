@@ -31,7 +31,7 @@ from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
 from .train_state import TrainState
 from .train_step import explain_out_of_memory, train_step
-from .validation import Evaluator, Validation, loss_only
+from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +116,7 @@ class PreparedRun(NamedTuple):
     run: RunFolder
     state: TrainState
     batches: MicroBatchLoader
-    validation: Validation
+    validation: AnyValidation
 
 
 def prepare_run(
@@ -137,8 +137,7 @@ def prepare_run(
     measure = partial(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
     )
-    forgetting = measure(texts.forgetting) if texts.forgetting else None
-    validation = measure(texts.validation, forgetting=forgetting)
+    validation = create_validation(texts, measure)
     sampler = StatefulBatchSampler(
         corpus,
         recipe.data.max_tokens,
@@ -168,7 +167,7 @@ def prepare_run(
 
 def _validate(
     state: TrainState,
-    validation: Validation,
+    validation: AnyValidation,
     metrics: MetricsLogger,
     model: VanillaTransformerForConditionalGeneration,
     kind: str | None = None,
@@ -194,7 +193,7 @@ def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
     )
 
 
-def _finish(run: RunFolder, state: TrainState, validation: Validation, metrics: MetricsLogger) -> Path:
+def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metrics: MetricsLogger) -> Path:
     """Average the last checkpoints (section 6.1), score the result, and write it to the run's folder."""
     state.accelerator.wait_for_everyone()
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]

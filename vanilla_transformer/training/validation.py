@@ -1,6 +1,7 @@
 """Validation: loss and scores on pairs that the model is not trained on."""
 
-from collections.abc import Callable, Sequence
+import statistics
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -9,9 +10,11 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.batch_sampler import plan_batches
 from vanilla_transformer.data.micro_batch import Batch
+from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_pairs, to_dataset
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .device_batch import to_device
 from .distributed import sum_over_processes
@@ -34,6 +37,9 @@ class Validation:
     process may have a batch more than another.
 
     `forgetting` measures the same models on pairs of another domain, under names that begin with `forgetting_`.
+
+    Args:
+        direction: The languages of the pairs, for a model that has several.
     """
 
     def __init__(
@@ -44,13 +50,17 @@ class Validation:
         accelerator: Accelerator,
         max_tokens: int,
         forgetting: "Validation | None" = None,
+        direction: Direction = NO_DIRECTION,
     ):
         self.pairs = pairs
         self.forgetting = forgetting
         self.tokenizer = tokenizer
         self.evaluate = evaluate
         self.accelerator = accelerator
-        encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs)))) if pairs else None
+        self.direction = direction
+        has_languages = find_languages(tokenizer) is not None
+        self._languages = {"src_lang": direction.source, "tgt_lang": direction.target} if has_languages else {}
+        encoded = EncodedPairs(TokenTable(to_dataset(encode_pairs(tokenizer, pairs, direction)))) if pairs else None
         self.batches = [] if encoded is None else _plan_batches(encoded, max_tokens, tokenizer.pad_token_id)
 
     def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
@@ -58,7 +68,7 @@ class Validation:
         model.eval()
         with sdpa_for_varlen(model):
             entry = {"validation_loss": self.loss(model)}
-            entry |= self.evaluate(model, self.tokenizer, self.pairs, **generate_kwargs)
+            entry |= self.evaluate(model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs)
         self.accelerator.wait_for_everyone()
         model.train()
         if self.forgetting is not None:
@@ -77,6 +87,53 @@ class Validation:
             tokens += target_tokens
         plain, tokens = sum_over_processes(self.accelerator, [plain, tokens]).tolist()
         return plain / tokens
+
+
+class DirectionsValidation:
+    """
+    Measure models on the pairs of several directions, each by a `Validation`.
+
+    The scores of a direction have its name, such as `bleu_en-de`. The ones without a name, by which models are
+    ranked, are the means over the directions that are trained, or over all if none is: others are zero-shot.
+
+    Args:
+        trained: The directions of the training text.
+    """
+
+    def __init__(self, validations: Sequence[Validation], trained: Collection[Direction]):
+        self.validations = validations
+        self.pairs = [pair for each in validations for pair in each.pairs]
+        self._ranked = [each.direction for each in validations if each.direction in trained]
+
+    def measure(self, model: VanillaTransformerForConditionalGeneration, **generate_kwargs: Any) -> dict[str, Any]:
+        """Return loss and scores of each direction, and their means; see [`Validation.measure`]."""
+        found = {each.direction: each.measure(model, **generate_kwargs) for each in self.validations}
+        ranked = [found[direction] for direction in self._ranked] or list(found.values())
+        numbers = [name for name, value in ranked[0].items() if isinstance(value, int | float)]
+        entry = ranked[0] | {name: statistics.fmean(each[name] for each in ranked) for name in numbers}
+        return entry | {f"{name}_{direction}": each[name] for direction, each in found.items() for name in numbers}
+
+
+AnyValidation = Validation | DirectionsValidation
+
+
+def create_validation(texts: Texts, measure: Callable[..., Validation]) -> AnyValidation:
+    """
+    Return the validation of a recipe's text, of one direction or of several.
+
+    Args:
+        measure: Creates the validation of some pairs, with `forgetting` and `direction` as keywords.
+
+    Raises:
+        ValueError: The tokenizer has languages, and not the ones of the pairs.
+    """
+    trained = {spec.direction for spec in texts.specs}
+    own = texts.validation_sets[0].direction if texts.validation_sets else NO_DIRECTION
+    forgetting = measure(texts.forgetting, direction=own) if texts.forgetting else None
+    if len(texts.validation_sets) < 2:
+        return measure(texts.validation, forgetting=forgetting, direction=own)
+    sets = texts.validation_sets
+    return DirectionsValidation([measure(each.pairs, direction=each.direction) for each in sets], trained)
 
 
 def _plan_batches(pairs: EncodedPairs, max_tokens: int, pad_token_id: int) -> list[tuple[Batch, int]]:

@@ -9,6 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.tokenizer_training import special_token_ids
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.text.languages import similar_tags
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 
@@ -18,7 +19,8 @@ def replace_vocabulary(
     """Return a model for the entries of `new`, whose other weights are the model's.
 
     An entry that `old` has too keeps its vectors, in the embeddings and in the output projection, and its bias. Others
-    get the mean over the pieces into which `old` splits them, and entries without pieces the mean over all.
+    get the mean over the pieces into which `old` splits them, and entries without pieces the mean over all. The tag of
+    a new language gets the mean over the tags of the others, if there are any.
 
     Raises:
         ValueError: the model has a vocabulary for each language.
@@ -62,7 +64,10 @@ def _gather(tensor: Tensor, sources: list[list[int]]) -> Tensor:
 
 
 def _pieces(token: str, old: Any, new: Any) -> list[int]:
-    """Return the entries of `old` into which it splits a token of `new`."""
+    """Return the entries of `old` that a token of `new` is made from: its pieces, or the tags of other languages."""
+    tags = similar_tags(old, token)
+    if tags:
+        return tags
     if isinstance(old, VanillaTransformerTokenizer) and isinstance(new, VanillaTransformerTokenizer):
         return [piece.id for piece in old.backend_tokenizer.model.tokenize(token)]
     text = new.convert_tokens_to_string([token])

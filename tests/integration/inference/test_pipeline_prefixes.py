@@ -50,7 +50,7 @@ def test_pipeline_prefers_a_prefix_with_a_bias(translate):
 
 def test_pipeline_completes_the_most_likely_alternatives(translate):
     (found,) = translate("A man.", target_prefix="Ein Mann", alternatives=3, return_tokens=True)
-    source, prefix = translate._encode(["A man."])[0], tokens_of(translate, "Ein Mann")
+    source, prefix = translate._encode(["A man."], {})[0], tokens_of(translate, "Ein Mann")
     textbook = Textbook(translate.model, source, {"max_new_tokens": 12, "num_beams": 2})
     scores = textbook.log_probabilities([prefix])[0]
     special = set(translate.tokenizer.all_special_ids) - set(textbook.eos)

@@ -40,6 +40,11 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
     Raises:
         ValueError: a file is empty or corrupt, the numbers of lines differ, or a line or row does not hold a pair.
     """
+    pairs = _parse(corpus)
+    return (SentencePair(pair.target, pair.source) for pair in pairs) if corpus.spec.reverse else pairs
+
+
+def _parse(corpus: OpenCorpus) -> Iterator[SentencePair]:
     if corpus.spec.dataset is not None:
         return parse_dataset(corpus)
     return parse_parallel_lines(corpus) if corpus.spec.file is None else _PARSERS[corpus.spec.format](corpus)

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from vanilla_transformer.text.languages import Direction
+
 from .lines import COMPRESSIONS
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
+_NO_TEXT = {"weight", "reverse"}
 
 
 class SentencePair(NamedTuple):
@@ -33,9 +36,11 @@ class CorpusSpec:
         split (`str`): The split of the dataset.
         source_language, target_language (`str`):
             Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
-            Without them the columns are `source` and `target`.
+            Without them the columns are `source` and `target`. They also name the languages of the two sides where a
+            model has several.
         weight (`float`): How many times each pair occurs in an epoch; for streams, the corpus's share of the mix.
         name (`str`): For messages and `stages`. By default the dataset or the files as the user wrote them.
+        reverse (`bool`): Translate from the target side to the source side, whose languages keep their names.
 
     Raises:
         ValueError: the spec names none or several of the three kinds, an unknown format, or an invalid weight.
@@ -50,9 +55,10 @@ class CorpusSpec:
     target_language: str | None = None
     weight: float = 1.0
     name: str = ""
+    reverse: bool = False
 
     def __post_init__(self) -> None:
-        texts = {name: value for name, value in vars(self).items() if name != "weight" and value is not None}
+        texts = {name: value for name, value in vars(self).items() if name not in _NO_TEXT and value is not None}
         wrong = [name for name, value in texts.items() if not isinstance(value, str)]
         if wrong:
             raise ValueError(f"`{wrong[0]}` of a corpus must be text, got {texts[wrong[0]]!r}.")
@@ -70,6 +76,14 @@ class CorpusSpec:
         object.__setattr__(self, "name", self.name or self.dataset or self.file or f"{self.source} | {self.target}")
         if isinstance(self.weight, bool) or not isinstance(self.weight, int | float) or not 0 < self.weight < 1e6:
             raise ValueError(f"`weight` of the corpus {self.name} must be a number above 0, got {self.weight!r}.")
+        if type(self.reverse) is not bool:
+            raise ValueError(f"`reverse` of the corpus {self.name} must be true or false, got {self.reverse!r}.")
+
+    @property
+    def direction(self) -> Direction:
+        """Return the languages from and to which its pairs translate."""
+        languages = self.source_language, self.target_language
+        return Direction(*reversed(languages)) if self.reverse else Direction(*languages)
 
     @property
     def files(self) -> list[Path]:
@@ -102,4 +116,6 @@ class CorpusSpec:
 
     def location(self, side: int) -> str:
         """Return where a side (0: source, 1: target) of its pairs is stored, for messages."""
-        return f"the dataset {self.dataset}" if self.dataset is not None else str(self.files[side % len(self.files)])
+        if self.dataset is not None:
+            return f"the dataset {self.dataset}"
+        return str(self.files[(1 - side if self.reverse else side) % len(self.files)])

@@ -44,7 +44,7 @@ def open_corpus(spec: CorpusSpec, streaming: bool = False) -> Iterator[OpenCorpu
 def content_key(corpus: OpenCorpus) -> list[Any]:
     """Return a JSON value that identifies the content of a corpus and how it is read, not where it is stored."""
     spec = corpus.spec
-    languages = [spec.source_language, spec.target_language]
+    languages: list[Any] = [spec.source_language, spec.target_language, *(["reverse"] if spec.reverse else [])]
     if spec.dataset is None:
         compressions = [path.suffix if path.suffix in COMPRESSIONS else "" for path in spec.files]
         return [spec.format, *compressions, *languages, *map(_hash_open_file, corpus.files)]

@@ -1,0 +1,129 @@
+"""The languages of a tokenizer: tags that it is given, and the ones that it has from the start."""
+
+import copy
+
+import pytest
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from tests.m2m_100_models import build_nllb_tokenizer
+from tests.tiny import TINY_SENTENCES
+from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
+from vanilla_transformer.text.languages import (
+    Direction,
+    DirectionTokens,
+    add_language_tags,
+    find_languages,
+    set_languages,
+)
+
+PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
+
+
+@pytest.fixture
+def tagged(tiny_tokenizer):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, PAIRS, with_sources=True)
+    return tokenizer
+
+
+def test_add_language_tags_survives_saving_and_copying(tagged, tmp_path):
+    languages = find_languages(tagged)
+    assert list(languages.targets) == ["de", "en", "fr"] and list(languages.sources) == ["en", "de"]
+    assert languages.directions == PAIRS and not languages.is_forced
+    tagged.save_pretrained(tmp_path)
+    for tokenizer in (
+        AutoTokenizer.from_pretrained(tmp_path),
+        PreTrainedTokenizerFast.from_pretrained(tmp_path),  # without this package
+        copy.deepcopy(tagged),
+    ):
+        assert find_languages(tokenizer) == languages
+        assert tokenizer(">>de<< A man")["input_ids"][0] == languages.targets["de"]
+    assert tagged.decode(tagged(">>de<< A man")["input_ids"], skip_special_tokens=True) == "A man"
+
+
+def test_add_language_tags_adds_only_new_ones(tagged):
+    before = find_languages(tagged)
+    add_language_tags(tagged, [Direction("en", "de"), Direction("fr", "it")], with_sources=True)
+    languages = find_languages(tagged)
+    assert languages.targets.items() > before.targets.items() and languages.targets.keys() - before.targets == {"it"}
+    assert list(languages.sources) == ["en", "de", "fr"]
+    assert languages.directions == [*PAIRS, Direction("fr", "it")]
+
+
+def test_extend_tokenizer_keeps_tags(tagged):
+    longer = extend_tokenizer(tagged, TINY_SENTENCES * 3, 330)
+    languages = find_languages(longer)
+    assert list(languages.targets) == ["de", "en", "fr"] and languages.directions == PAIRS
+    assert len(longer) == len(set(longer.get_vocab().values())) == 330
+    assert set(languages.targets.values()) <= set(longer.all_special_ids)
+    plain = [tokenizer("A man", add_special_tokens=False)["input_ids"] for tokenizer in (tagged, longer)]
+    assert [tagged.decode(plain[0]), longer.decode(plain[1])] == ["A man"] * 2
+
+
+@pytest.mark.parametrize("direction", [Direction("en", None), Direction("en", "Low German"), Direction("en", ">>x")])
+def test_add_language_tags_refuses_what_is_no_code(tiny_tokenizer, direction):
+    with pytest.raises(ValueError, match="`target_language` of each corpus must be a code such as en, got"):
+        add_language_tags(copy.deepcopy(tiny_tokenizer), [direction])
+
+
+def test_add_language_tags_refuses_tokenizers_with_languages():
+    with pytest.raises(ValueError, match="need a fast tokenizer without languages of its own, got NllbTokenizer"):
+        add_language_tags(build_nllb_tokenizer(), PAIRS)
+
+
+def test_languages_tokens_of_tags_begin_the_source(tagged):
+    languages = find_languages(tagged)
+    tokens = languages.tokens(Direction("en", "de"))
+    assert tokens == DirectionTokens((languages.targets["de"], languages.sources["en"]), ())
+    assert languages.begin([[7, 2], []], tokens.source) == [[*tokens.source, 7, 2], [*tokens.source]]
+    assert languages.begin([[7, 2]], tokens.target) == [[7, 2]]
+
+
+def test_languages_tokens_of_nllb_begin_both_sides():
+    tokenizer = build_nllb_tokenizer()
+    languages = find_languages(tokenizer)
+    tokens = languages.tokens(Direction("fra_Latn", "deu_Latn"))
+    french, german = tokenizer.convert_tokens_to_ids(["fra_Latn", "deu_Latn"])
+    assert tokens == DirectionTokens((french,), (german,))
+    (begun,) = languages.begin(tokenizer(["Grass"])["input_ids"], tokens.source)
+    tokenizer.src_lang = "fra_Latn"
+    assert begun == tokenizer("Grass")["input_ids"]
+
+
+def test_find_languages_finds_none_in_other_tokenizers(tiny_tokenizer):
+    assert find_languages(tiny_tokenizer) is None
+    assert find_languages(build_nllb_tokenizer(former_layout=True)) is None
+
+
+def test_languages_resolve_fills_in_the_only_language(tiny_tokenizer):
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, [Direction("en", "de"), Direction("fr", "de")])
+    languages = find_languages(tokenizer)
+    assert languages.resolve() == Direction(None, "de")
+    assert languages.resolve("fr") == Direction("fr", "de")
+    with pytest.raises(ValueError, match="^The source language must be one of en, fr; got 'it'.$"):
+        languages.resolve("it")
+
+
+@pytest.mark.parametrize(
+    ("direction", "message"),
+    [
+        (Direction("en", None), "The target language must be one of de, en, fr; got none."),
+        (Direction("en", "d"), "The target language must be one of de, en, fr; got 'd'. Did you mean 'de'?"),
+        (Direction(None, "de"), "The source language must be one of en, de; got none."),
+        (Direction("fr", "de"), "The source language must be one of en, de; got 'fr'."),
+    ],
+)
+def test_languages_resolve_lists_the_languages_in_its_errors(tagged, direction, message):
+    with pytest.raises(ValueError) as error:
+        find_languages(tagged).resolve(*direction)
+    assert str(error.value) == message
+
+
+def test_set_languages_changes_the_default_of_nllb(tiny_model):
+    tokenizer = build_nllb_tokenizer()
+    with pytest.raises(ValueError, match="The target language must be one of .*202 languages.*; got none"):
+        find_languages(tokenizer).resolve()
+    set_languages(tiny_model, tokenizer, "eng_Latn", "deu_Latn")
+    assert find_languages(tokenizer).resolve() == Direction("eng_Latn", "deu_Latn")
+    assert tiny_model.generation_config.forced_bos_token_id == tokenizer.convert_tokens_to_ids("deu_Latn")

@@ -1,0 +1,215 @@
+"""The languages of a model that translates between many, and the tokens by which it is told which ones.
+
+M2M-100 and NLLB begin the source with its language, and decoding forces the translation to begin with the other. Our
+models and OPUS-MT begin the source with a tag of the target language, such as `>>de<<`, which decoding need not know.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+TARGET_TAG, SOURCE_TAG = ">>{}<<", "<<{}>>"  # the former as in OPUS-MT
+# The entry of `tokenizer_config.json` with the directions that a model was trained on.
+DIRECTIONS = "directions"
+_CODE = re.compile(r"[A-Za-z0-9]+([-_][A-Za-z0-9]+)*")
+_MOST_SHOWN = 12
+
+
+class Direction(NamedTuple):
+    """The codes of a source and a target language; None is unknown."""
+
+    source: str | None = None
+    target: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}-{self.target}"
+
+
+NO_DIRECTION = Direction()
+
+
+class DirectionTokens(NamedTuple):
+    """The tokens that name a direction, at the start of a source and at the start of its translation."""
+
+    source: tuple[int, ...] = ()
+    target: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Languages:
+    """
+    The languages of a tokenizer.
+
+    Args:
+        sources, targets: The tokens of languages by their codes. Without `sources`, no token names the source.
+        is_forced: Whether the token of the target language begins the translation, instead of the source.
+        directions: The directions that the model was trained on, if they are known.
+        default: The direction of a request that gives none; None where one must be given.
+    """
+
+    sources: Mapping[str, int]
+    targets: Mapping[str, int]
+    is_forced: bool = False
+    directions: Sequence[Direction] = ()
+    default: Direction = NO_DIRECTION
+
+    @property
+    def replaced(self) -> int:
+        """Return how many tokens the tokenizer itself begins a sentence with, which others replace."""
+        return int(self.is_forced)
+
+    @property
+    def source_codes(self) -> list[str]:
+        """Return the codes of the languages that the model translates from, as far as they are known."""
+        return list(self.sources) or list(dict.fromkeys(each.source for each in self.directions if each.source))
+
+    def resolve(self, source: str | None = None, target: str | None = None) -> Direction:
+        """Return a direction with the defaults for what is not given.
+
+        Raises:
+            ValueError: A language is unknown; or it is not given, and the model has several.
+        """
+        source = _only(self.source_codes) or self.default.source if source is None else source
+        target = _only(self.targets) or self.default.target if target is None else target
+        if source is not None or self.sources:
+            _check("source", source, self.source_codes)
+        _check("target", target, self.targets)
+        return Direction(source, target)
+
+    def tokens(self, direction: Direction) -> DirectionTokens:
+        """Return the tokens of a direction.
+
+        Raises:
+            ValueError: As [`resolve`] raises it.
+        """
+        source, target = self.resolve(*direction)
+        from_tokens = () if not self.sources else (self.sources[str(source)],)
+        to_tokens = (self.targets[str(target)],)
+        return DirectionTokens(from_tokens, to_tokens) if self.is_forced else DirectionTokens(to_tokens + from_tokens)
+
+    def begin(self, sentences: Iterable[Sequence[int]], tokens: Sequence[int]) -> list[list[int]]:
+        """Return the token ids of sentences that begin with `tokens`."""
+        return [[*tokens, *sentence[self.replaced :]] for sentence in sentences] if tokens else [*map(list, sentences)]
+
+    def begins_with_tag(self, sentence: Sequence[int]) -> bool:
+        """Return whether a tag of the target language was written at the start of the text of a source."""
+        return not self.is_forced and bool(sentence) and sentence[0] in self.targets.values()
+
+
+def find_languages(tokenizer: Any) -> Languages | None:
+    """Return the languages of a tokenizer, or None if it has no tokens for them."""
+    if has_own_languages(tokenizer):
+        codes = _language_tokens(tokenizer)
+        if tokenizer("a")["input_ids"][0] not in codes.values():  # former NLLB, which ends sources with the language
+            return None
+        return Languages(codes, codes, True, default=Direction(tokenizer.src_lang, tokenizer.tgt_lang))
+    targets = _tagged(tokenizer, TARGET_TAG)
+    if not targets:
+        return None
+    return Languages(_tagged(tokenizer, SOURCE_TAG), targets, directions=trained_directions(tokenizer))
+
+
+def has_own_languages(tokenizer: Any) -> bool:
+    """Return whether a tokenizer marks each side with its language by itself, as of M2M-100 and NLLB."""
+    return hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")
+
+
+def trained_directions(tokenizer: Any) -> list[Direction]:
+    """Return the directions that a tokenizer stores."""
+    return [Direction(*each) for each in tokenizer.init_kwargs.get(DIRECTIONS, ())]
+
+
+def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sources: bool = False) -> None:
+    """Add tags for the languages of directions, and store the directions with the tokenizer.
+
+    Raises:
+        ValueError: A language is not named, or its name is no code; or the tokenizer has other tokens for languages.
+    """
+    directions = list(dict.fromkeys(directions))
+    for direction in directions:
+        for side, code in zip(("source", "target"), direction, strict=True):
+            if (side == "target" or with_sources) and (code is None or _CODE.fullmatch(code) is None):
+                raise ValueError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
+    if has_own_languages(tokenizer) or not tokenizer.is_fast:
+        raise ValueError(
+            f"Language tags need a fast tokenizer without languages of its own, got {type(tokenizer).__name__}. Set "
+            "`language_tags` to none, or `init_vocabulary` to replace."
+        )
+    wanted = [TARGET_TAG.format(direction.target) for direction in directions]
+    wanted += [SOURCE_TAG.format(direction.source) for direction in directions if with_sources]
+    known = tokenizer.get_vocab().keys()
+    tags = [tag for tag in dict.fromkeys(wanted) if tag not in known]
+    tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
+    stored = dict.fromkeys([*trained_directions(tokenizer), *directions])
+    tokenizer.init_kwargs[DIRECTIONS] = [list(direction) for direction in stored]
+
+
+def similar_tags(tokenizer: Any, tag: str) -> list[int]:
+    """Return the tokens of the tags of the same kind as `tag`, or none if it is no tag."""
+    form = next((form for form in (TARGET_TAG, SOURCE_TAG) if _code_of(tag, form) is not None), None)
+    return [] if form is None else list(_tagged(tokenizer, form).values())
+
+
+def set_languages(model: Any, tokenizer: Any, source: str | None, target: str | None) -> None:
+    """Let a model whose decoding forces the target language translate from one language to another by default.
+
+    The tokenizer begins each side with its language, and decoding forces the target's.
+
+    Args:
+        source, target: Codes of the tokenizer, such as `"eng_Latn"` for NLLB or `"en"` for M2M-100.
+
+    Raises:
+        ValueError: The tokenizer does not know a code.
+    """
+    codes = _language_tokens(tokenizer)
+    for side, code in (("source", source), ("target", target)):
+        _check(side, code, codes)
+    tokenizer.src_lang, tokenizer.tgt_lang = source, target
+    model.generation_config.forced_bos_token_id = codes[str(target)]
+
+
+def _language_tokens(tokenizer: Any) -> dict[str, int]:
+    """Return the tokens of language codes: `deu_Latn` itself in NLLB, `__de__` for `de` in M2M-100."""
+    if hasattr(tokenizer, "lang_code_to_id"):
+        return dict(tokenizer.lang_code_to_id)
+    return {token: tokenizer.convert_tokens_to_ids(token) for token in tokenizer.extra_special_tokens}
+
+
+def _tagged(tokenizer: Any, form: str) -> dict[str, int]:
+    """Return the tokens of the tags of a form by their codes, in the order of their ids."""
+    tags = {*tokenizer.get_added_vocab(), *getattr(tokenizer, "supported_language_codes", ())}
+    codes = {code: tag for tag in tags if (code := _code_of(tag, form)) is not None}
+    tokens = {code: tokenizer.convert_tokens_to_ids(tag) for code, tag in codes.items()}
+    return dict(sorted(tokens.items(), key=lambda item: item[1]))
+
+
+def _code_of(tag: str, form: str) -> str | None:
+    """Return the code in a tag of a form, or None if it is another token."""
+    code = tag[2:-2]
+    return code if tag == form.format(code) and _CODE.fullmatch(code) else None
+
+
+def _only(codes: Iterable[str]) -> str | None:
+    """Return the only one of the codes, or None."""
+    codes = list(codes)
+    return codes[0] if len(codes) == 1 else None
+
+
+def _check(side: str, code: str | None, known: Iterable[str]) -> None:
+    """Refuse a language that is missing or unknown. Where none is known, each is accepted."""
+    known = list(known)
+    if not known or code in known:
+        return
+    shown = ", ".join(known[:_MOST_SHOWN])
+    if len(known) > _MOST_SHOWN:
+        shown = f"{shown}, … ({len(known)} languages)"
+    near = [each for each in known if each.startswith(str(code))] or difflib.get_close_matches(str(code), known, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    found = "none" if code is None else repr(code)
+    raise ValueError(f"The {side} language must be one of {shown}; got {found}.{hint}")
+
+
+__all__ = ["NO_DIRECTION", "Direction", "DirectionTokens", "Languages", "add_language_tags", "find_languages"]
+__all__ += ["has_own_languages", "set_languages", "similar_tags", "trained_directions"]

@@ -19,6 +19,7 @@ COMMANDS = {
     "translate": "translate sentences with a trained model",
     "compile": "compile the decoding steps of a model for this machine",
     "evaluate": "compute BLEU and chrF of a model or of a file of translations",
+    "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
     "score": "compute the log-probability of given translations",
     "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
     "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import PRECISION_HELP, WORKERS_HELP, check_record_name, parse, parse_workers, require_one_model
+from .language_arguments import language_settings
 from .model_arguments import FurtherModelArguments, further_models
 from .search_arguments import SearchArguments, check_search, search_settings
 from .term_arguments import TermArguments, term_settings
@@ -53,9 +54,6 @@ class _TextArguments:
             "name, for its card."
         },
     )
-    source_language: str | None = field(
-        default=None, metadata={"help": "Code of the language of the terms in TBX, such as en."}
-    )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     workers: str = field(default="1", metadata={"help": WORKERS_HELP})
 
@@ -73,7 +71,7 @@ def main(arguments: Sequence[str]) -> None:
 
     _check(words, options)
     references = _read_references(options)
-    terms = term_settings(options, options.source_language)
+    terms = term_settings(options)
     baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
     if options.hypotheses is not None:
         hypotheses = _read_aligned(options.hypotheses, references, options)
@@ -165,9 +163,10 @@ def _translate(name: str, options: EvaluateArguments, terms: Mapping[str, Any]) 
     search, further = search_settings(options) | dict(terms), further_models(options)
     if workers != 1:
         with open_pipeline(name, workers, options.precision, options.num_beams, **further) as translate:
+            search |= language_settings(translate.tokenizer, options)
             return [answer["translation_text"] for answer in translate(sentences, progress_bar=True, **search)]
     model, tokenizer = load_seq2seq(name, "translates"), load_tokenizer(name)
-    model = model.to(process_state().device)
+    model, search = model.to(process_state().device), search | language_settings(tokenizer, options)
     return translate_on_all_processes(
         model, tokenizer, sentences, progress_bar=True, precision=options.precision, further_models=further, **search
     )

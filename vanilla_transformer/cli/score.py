@@ -9,6 +9,7 @@ from pathlib import Path
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import parse, require_one_model
+from .language_arguments import LanguageArguments, language_settings
 from .model_arguments import EnsembleArguments
 
 
@@ -27,7 +28,7 @@ class _TextArguments:
 
 
 @dataclass
-class ScoreArguments(EnsembleArguments, _TextArguments):
+class ScoreArguments(EnsembleArguments, LanguageArguments, _TextArguments):
     """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
 
 
@@ -60,12 +61,15 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.inference.ensembles import load_ensemble
     from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.inference.token_texts import token_entries
+    from vanilla_transformer.text.languages import Direction
 
     model, tokenizer = load_seq2seq(name, "scores translations").to(process_state().device), load_tokenizer(name)
     model = load_ensemble(model, tokenizer, options.ensemble, options.ensemble_weights)
     texts = stream_text_files(options.source, options.target)
     pairs = stream_text_files(options.source, options.target)
-    for text, pair in zip(texts, score_pairs(model, tokenizer, pairs, options.max_tokens, total), strict=True):
+    direction = Direction(*map(language_settings(tokenizer, options).get, ("src_lang", "tgt_lang")))
+    scored = score_pairs(model, tokenizer, pairs, options.max_tokens, total, direction)
+    for text, pair in zip(texts, scored, strict=True):
         if not options.json:
             yield f"{pair.log_probability:.6f}\n"
             continue

@@ -15,11 +15,13 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.request_body import RETURNED, SEARCHES, SOFT_TERMS
+from vanilla_transformer.serving.request_body import LANGUAGES, RETURNED, SEARCHES, SOFT_TERMS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
+from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
+from .language_arguments import DEFAULT_LANGUAGE, language_settings
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,16 @@ class ServeArguments(Limits):
     )
     page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the model."})
     metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
-    source_language: str = field(
-        default="en", metadata={"help": "ISO 639-1 code of the language of documents, for its abbreviations."}
+    source_language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of the language of requests that name none: for models that translate from several, and for "
+            "the abbreviations of documents (default: en)."
+        },
+    )
+    target_language: str | None = field(
+        default=None,
+        metadata={"help": "Likewise the language of their translations, for models that translate into several."},
     )
     docs: bool = field(default=False, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
@@ -57,15 +67,15 @@ def main(arguments: Sequence[str]) -> None:
         # instead of spinning, and a request would take three times as long.
         with ThreadPoolExecutor(1) as loading:
             translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
-        has_soft_terms = knows_inline_terms(translate.tokenizer)
+        documents = DocumentTranslator(translate, options.source_language or DEFAULT_LANGUAGE)
         service = create_service(
-            translate_with(translate, DocumentTranslator(translate, options.source_language)),
+            translate_with(translate, documents, language_settings(translate.tokenizer, options)),
             options,
             count_tokens_with(translate.tokenizer),
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            known=[*engine_options(translate.model), *([SOFT_TERMS] if has_soft_terms else []), "format"],
+            known=[*engine_options(translate.model), *_tokenizer_options(translate.tokenizer), "format"],
             check_document=parse_document,
         )
         if options.page:
@@ -83,6 +93,12 @@ def engine_options(model: Any) -> list[str]:
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
     names = [*RETURNED, "do_sample", "glossary", "constraints", "target_prefix", *SEARCHES]
     return [name for name in names if has.get(name, True)] if Engine.supports(model) else []
+
+
+def _tokenizer_options(tokenizer: Any) -> list[str]:
+    """Return the options of requests that a tokenizer has tokens for."""
+    languages = [] if find_languages(tokenizer) is None else LANGUAGES
+    return [*([SOFT_TERMS] if knows_inline_terms(tokenizer) else []), *languages]
 
 
 def _is_loopback(host: str) -> bool:

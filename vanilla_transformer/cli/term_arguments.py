@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments
+
 
 @dataclass
-class TermArguments:
+class TermArguments(LanguageArguments):
     """Flags of a glossary."""
 
     glossary: str | None = field(
@@ -25,12 +27,9 @@ class TermArguments:
             "inflect them. Default: soft if the model was trained for it, and otherwise exact."
         },
     )
-    target_language: str | None = field(
-        default=None, metadata={"help": "Code of the language of the translations in TBX, such as de."}
-    )
 
 
-def term_settings(options: TermArguments, source_language: str | None) -> dict[str, Any]:
+def term_settings(options: TermArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that the flags give, after reading the glossary.
 
     Raises:
@@ -41,11 +40,12 @@ def term_settings(options: TermArguments, source_language: str | None) -> dict[s
     from vanilla_transformer.text.glossary import read_glossary
 
     if options.glossary is None:
-        for name in ("term_mode", "target_language", "glossary_casefold"):
+        for name in ("term_mode", "glossary_casefold"):
             if getattr(options, name):
                 raise ValueError(f"`{name}` must be given with `--glossary FILE`, got it without.")
         return {}
-    found = read_glossary(options.glossary, source_language, options.target_language, options.glossary_casefold)
+    source = options.source_language or DEFAULT_LANGUAGE
+    found = read_glossary(options.glossary, source, options.target_language, options.glossary_casefold)
     return dict(vars(TermOptions(found, options.term_mode)))
 
 

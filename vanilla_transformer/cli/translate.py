@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arguments import parse
 from .constraint_arguments import ConstraintArguments, check_constraints, split_constraints
+from .language_arguments import DEFAULT_LANGUAGE, language_settings
 from .line_reader import Source, file_source, given_source, is_interactive, shard_lines, stdin_source, typed_lines
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
@@ -89,7 +90,7 @@ def main(arguments: Sequence[str]) -> None:
         _check_splitter(options)
     decoding = _decoding(options)
     with open_model(model, options, options.num_beams) as translate:
-        settings = decoding | _returned(options, translate.model)
+        settings = decoding | _returned(options, translate.model) | language_settings(translate.tokenizer, options)
         if source is None:
             _converse(translate, options, settings)
         elif options.output is not None:
@@ -132,7 +133,7 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
 def _check_splitter(options: TranslateArguments) -> None:
     from vanilla_transformer.inference.sentence_splitter import find_splitter
 
-    find_splitter(options.sentence_splitter, options.source_language)
+    find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
 
 
 def _check_output(output: Path, options: TranslateArguments) -> None:
@@ -147,11 +148,11 @@ def _check_output(output: Path, options: TranslateArguments) -> None:
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
     count = options.num_return_sequences if options.n_best is None else options.n_best
-    settings = search_settings(options) | prefix_settings(options) | term_settings(options, options.source_language)
+    settings = search_settings(options) | prefix_settings(options) | term_settings(options)
     settings |= {} if count is None else {"num_return_sequences": count}
     if options.split_sentences and options.format == "text":
-        names = ("split_sentences", "sentence_splitter", "source_language")
-        settings |= {name: getattr(options, name) for name in names}
+        settings |= {name: getattr(options, name) for name in ("split_sentences", "sentence_splitter")}
+        settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
     return settings
 
 

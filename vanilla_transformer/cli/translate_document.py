@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments, language_settings
 from .model_arguments import ModelArguments, open_model
 
 
 @dataclass
-class DocumentArguments:
+class DocumentArguments(LanguageArguments):
     """Flags of documents, and of the sentences in them or in lines of text."""
 
     format: str = field(
@@ -22,9 +23,6 @@ class DocumentArguments:
             "help": "How documents and, with --split_sentences, lines of text are split: abbreviations (sentencex), "
             "simple (after each period), or your own function, such as my_module:split."
         },
-    )
-    source_language: str = field(
-        default="en", metadata={"help": "ISO 639-1 code of the language of the text, for its abbreviations."}
     )
 
 
@@ -50,9 +48,10 @@ def translate_document(
     from vanilla_transformer.inference.sentence_splitter import find_splitter
 
     source, output = files
-    splitter = find_splitter(options.sentence_splitter, options.source_language)
+    splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
     document = parse_document(read_document(source), options.format)
     with open_model(model, loading, settings.get("num_beams")) as pipeline:
+        settings = dict(settings) | language_settings(pipeline.tokenizer, options)
         translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
     if output is None:
         sys.stdout.write(translated)

@@ -130,10 +130,11 @@ class DocumentTranslator:
     def __init__(self, pipeline: Any, language: str = "en"):
         self._pipeline, self._language = pipeline, language
 
-    def __call__(self, texts: Sequence[str], format: str) -> list[str]:
-        """Return documents of a format with their text translated."""
-        splitter = find_splitter("abbreviations", self._language)
-        return translate_documents(texts, format, translator_by(self._pipeline, splitter, progress_bar=False))
+    def __call__(self, texts: Sequence[str], format: str, **options: Any) -> list[str]:
+        """Return documents of a format with their text translated, with options of the pipeline."""
+        splitter = find_splitter("abbreviations", options.get("src_lang", self._language))
+        translator = translator_by(self._pipeline, splitter, progress_bar=False, **options)
+        return translate_documents(texts, format, translator)
 
 
 def translator_by(pipeline: Any, splitter: SentenceSplitter, **options: Any) -> BlockTranslator:

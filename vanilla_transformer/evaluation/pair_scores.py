@@ -9,6 +9,7 @@ from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.inference.forced_decoding import encode_as_trained, score_tokens
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .decoding import interleave, process_state
 
@@ -33,6 +34,7 @@ def score_pairs(
     pairs: Iterable[SentencePair],
     max_tokens: int = 2048,
     total: int | None = None,
+    direction: Direction = NO_DIRECTION,
 ) -> Iterator[ScoredPair]:
     """
     Yield the score of each pair in order, on every process, with a window of the pairs in memory.
@@ -43,18 +45,21 @@ def score_pairs(
     Args:
         max_tokens: See [`score_tokens`].
         total: The number of pairs, for the progress bar of the main process on a terminal.
+        direction: The languages of the pairs, for a model that has several.
     """
     state, pairs = process_state(), iter(pairs)
     hidden = None if state.is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
         while window := list(islice(pairs, _WINDOW)):
             share = window[state.process_index :: state.num_processes]
-            scored = interleave(gather_object([_score(model, tokenizer, share, max_tokens)]))
+            scored = interleave(gather_object([_score(model, tokenizer, share, max_tokens, direction)]))
             bar.update(len(window))
             yield from scored
 
 
-def _score(model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int) -> list[ScoredPair]:
+def _score(
+    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], max_tokens: int, direction: Direction
+) -> list[ScoredPair]:
     texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    sources, targets = encode_as_trained(model, tokenizer, *texts)
+    sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
     return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]

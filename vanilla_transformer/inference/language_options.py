@@ -21,6 +21,11 @@ class LanguageOptions:
     src_lang: str | None = None
     tgt_lang: str | None = None
 
+    @property
+    def reversed(self) -> Direction:
+        """Return the direction of a model that translates back."""
+        return Direction(self.tgt_lang, self.src_lang)
+
     def check(self, tokenizer: Any) -> None:
         """Refuse languages that a tokenizer does not know.
 

@@ -15,7 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+
 from .forced_decoding import encode_as_trained, score_tokens
+from .language_options import LanguageOptions
 from .pretrained import load_seq2seq, load_tokenizer
 from .request_options import split_options
 from .translations import ReturnOptions, Translation
@@ -117,12 +120,21 @@ class Reranker:
         """
         return cls(load_seq2seq(name, "translates").to(device), load_tokenizer(name))
 
-    def features(self, sentences: Sequence[str], candidates: Sequence[Sequence[Candidate]]) -> list[list[Features]]:
-        """Return the features of the candidates of each sentence."""
+    def features(
+        self,
+        sentences: Sequence[str],
+        candidates: Sequence[Sequence[Candidate]],
+        direction: Direction = NO_DIRECTION,
+    ) -> list[list[Features]]:
+        """Return the features of the candidates of each sentence.
+
+        Args:
+            direction: From the language of the candidates to the one of the sentences, if the model has several.
+        """
         pairs = [(each.text, sentence) for sentence, some in zip(sentences, candidates, strict=True) for each in some]
         different = list(dict.fromkeys(pairs))  # several candidates may have the same text
         texts, sources = [text for text, _ in different], [source for _, source in different]
-        encoded = encode_as_trained(self.model, self.tokenizer, texts, sources)
+        encoded = encode_as_trained(self.model, self.tokenizer, texts, sources, direction)
         rows = score_tokens(self.model, *encoded, _MOST_TOKENS)
         reverse = dict(zip(different, map(sum, rows), strict=True))
         return [
@@ -131,7 +143,11 @@ class Reranker:
         ]
 
     def rerank(
-        self, sentences: Sequence[str], candidates: Sequence[Sequence[Translation]], weights: tuple[float, float]
+        self,
+        sentences: Sequence[str],
+        candidates: Sequence[Sequence[Translation]],
+        weights: tuple[float, float],
+        direction: Direction = NO_DIRECTION,
     ) -> list[list[Translation]]:
         """Return the candidates of each sentence, which have their tokens, with their new scores, best first.
 
@@ -141,7 +157,7 @@ class Reranker:
         plain = [
             [Candidate(each.text, each.log_probability, len(each.tokens)) for each in some] for some in candidates
         ]
-        for some, features in zip(candidates, self.features(sentences, plain), strict=True):
+        for some, features in zip(candidates, self.features(sentences, plain, direction), strict=True):
             scores = np.array([combine(each, weights) for each in features])
             order = np.argsort(-scores, kind="stable")
             ranked.append([some[place]._replace(score=float(scores[place])) for place in order])
@@ -164,7 +180,9 @@ def decode_reranked(
         decode: Returns the candidates of each sentence, given the options of a request.
     """
     found = decode(rerank.candidate_options(options, beams, count))
-    best = [ranked[:count] for ranked in reranker.rerank(sentences, found, rerank.weights)]
+    languages, _ = split_options(LanguageOptions, options)
+    direction = NO_DIRECTION if find_languages(reranker.tokenizer) is None else languages.reversed
+    best = [ranked[:count] for ranked in reranker.rerank(sentences, found, rerank.weights, direction)]
     is_detailed = split_options(ReturnOptions, options)[0].requested()
     return best if is_detailed else [[each.text for each in ranked] for ranked in best]
 

@@ -12,6 +12,7 @@ from vanilla_transformer.inference.search.option_error import OptionError
 
 from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
 from .limits import Limits, Refusal
+from .request_body import LANGUAGES
 
 Result = TypeVar("Result")
 # Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of
@@ -199,7 +200,7 @@ class Batcher:
         except ModelFailure as failure:
             refused = isinstance(failure.__cause__, OptionError)
             if not refused:
-                await self._check_model()
+                await self._check_model(group[0].options)
             if len(group) == 1 and refused:
                 refusal = Refusal(422, str(failure.__cause__)[:_LONGEST_REASON])
                 _set(group[0].future.set_exception, group[0].future, refusal)
@@ -241,12 +242,13 @@ class Batcher:
             if not self.broken:
                 self._busy_since = None
 
-    async def _check_model(self) -> None:
+    async def _check_model(self, options: Options) -> None:
         """Translate a harmless text after a failure; the model is broken if it cannot do that."""
         if self.broken:
             return
+        languages = tuple(each for each in options if each[0] in LANGUAGES)
         try:
-            await self._call_model([QueuedText(_HARMLESS_TEXT, 1, 1, asyncio.Future())])
+            await self._call_model([QueuedText(_HARMLESS_TEXT, 1, 1, asyncio.Future(), languages)])
         except ModelFailure:
             self._break()
 

@@ -17,6 +17,7 @@ from .limits import Refusal
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
 FILTERS = tuple(each.name for each in fields(SamplingOptions))
 TERM_ENTRIES = ("glossary", "term_mode")
+LANGUAGES = ("src_lang", "tgt_lang")
 SEARCHES = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias", "alternatives")
 ENTRIES = (
     "text",
@@ -29,6 +30,7 @@ ENTRIES = (
     "constraints",
     "target_prefix",
     *SEARCHES,
+    *LANGUAGES,
     "format",
 )
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
@@ -49,6 +51,7 @@ SCHEMA = {
         "constraints": {"type": "array", "items": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
         "target_prefix": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]},
         **dict.fromkeys(SEARCHES, _NUMBER),
+        **dict.fromkeys(LANGUAGES, _STRING),
         "format": {"type": "string"},
     },
 }
@@ -106,6 +109,7 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
         count = options["alternatives"]
     is_alone = not options and constraints is None and prefixes is None and count == 1
     options |= _format(content, known, is_alone)
+    options |= _languages(content, known)
     return Body(texts, count, tuple(sorted(options.items())), constraints, prefixes)
 
 
@@ -207,6 +211,17 @@ def _prefixes(content: Mapping[str, Any], known: Sequence[str], texts: Any) -> l
     return rows
 
 
+def _languages(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
+    """Return the languages, whose codes the model checks."""
+    given = {name: content[name] for name in LANGUAGES if content.get(name) is not None}
+    for name, value in given.items():
+        if name not in known:
+            raise Refusal(422, f"The model of this service has only one direction. Leave `{name}` out.")
+        if not isinstance(value, str) or len(value) > _LONGEST_NAME:
+            raise Refusal(422, f"`{name}` must be the code of a language.")
+    return given
+
+
 def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> dict[str, str]:
     """Return the format of documents, if there is one besides `"text"`."""
     name = content.get("format")
@@ -221,4 +236,4 @@ def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) ->
     return {"format": name}
 
 
-__all__ = ["ENTRIES", "FILTERS", "RETURNED", "SCHEMA", "SEARCHES", "SOFT_TERMS", "Body", "parse_body"]
+__all__ = ["ENTRIES", "FILTERS", "LANGUAGES", "RETURNED", "SCHEMA", "SEARCHES", "SOFT_TERMS", "Body", "parse_body"]

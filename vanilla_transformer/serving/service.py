@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -23,7 +23,7 @@ from .request_body import RETURNED, SCHEMA, Body, parse_body
 
 Result = TypeVar("Result")
 CheckDocument = Callable[[str, str], object]
-TranslateDocuments = Callable[[Sequence[str], str], Sequence[str]]
+TranslateDocuments = Callable[..., Sequence[str]]
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _LONGEST_REASON = 150  # characters: it may quote the document
 _OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}}
@@ -253,13 +253,22 @@ class _BodyLimit:
         await self._app(scope, receive_and_count, send)
 
 
-def translate_with(pipeline: Any, translate_documents: TranslateDocuments | None = None) -> Translate:
-    """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format."""
+def translate_with(
+    pipeline: Any,
+    translate_documents: TranslateDocuments | None = None,
+    languages: Mapping[str, str] | None = None,
+) -> Translate:
+    """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format.
+
+    Args:
+        languages: `src_lang` and `tgt_lang` of requests that do not give them.
+    """
 
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
+        options = {**(languages or {}), **options}
         if format is not None:
             assert translate_documents is not None
-            return [[document] for document in translate_documents(texts, format)]
+            return [[document] for document in translate_documents(texts, format, **options)]
         if num_hypotheses > 1 and "alternatives" not in options:
             beams = 1 if options.get("do_sample") else max(4, num_hypotheses)
             options |= {"num_return_sequences": num_hypotheses, "num_beams": beams}

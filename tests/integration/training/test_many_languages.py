@@ -10,6 +10,7 @@ from tests.tiny_runs import assert_same_run, entries, flags, kill_at_step
 from vanilla_transformer.conversion.loading import load_converted
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
@@ -37,6 +38,10 @@ def recipe(corpus, folder, **changes):
     return parse_recipe(flags(corpus, folder, **NO_FILES | options))
 
 
+def vectors(folder):
+    return AutoModelForSeq2SeqLM.from_pretrained(folder).model.encoder.embed_tokens.weight
+
+
 def scores_by_language(model, tokenizer, pairs, src_lang=None, tgt_lang=None, **generate_kwargs):
     return {"bleu": {"ab": 10.0, "ba": 20.0, "ac": 60.0}[src_lang + tgt_lang], "bleu_signature": "x"}
 
@@ -62,9 +67,7 @@ def test_train_reports_each_direction(corpus, tmp_path):
 
 def test_train_distinguishes_target_languages(corpus, tmp_path):
     folder = train(recipe(corpus, tmp_path / "out", max_steps=60, warmup_steps=20, d_model=32), scores_by_language)
-    translate = TranslationPipeline(
-        AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
-    )
+    translate = load_pipeline(folder)
     texts = (corpus / "train.a").read_text().splitlines()[:8]
     upper, lower = (
         "".join(answer["translation_text"] for answer in translate(texts, tgt_lang=tgt_lang, num_beams=1))
@@ -84,9 +87,7 @@ def test_train_adds_a_language_to_a_model(corpus, tmp_path):
     languages, former = find_languages(new), find_languages(old)
     assert sorted(languages.targets) == ["a", "b", "c"] and len(new) > len(old)
     assert ["".join(each) for each in languages.directions] == ["ab", "ba", "ac"]
-    before, after = (
-        AutoModelForSeq2SeqLM.from_pretrained(each).model.encoder.embed_tokens.weight for each in (start, folder)
-    )
+    before, after = (vectors(each) for each in (start, folder))
     tags = {code: before[token] for code, token in former.targets.items()}
     for code, token in languages.targets.items():
         expected = tags[code] if code in tags else (tags["a"] + tags["b"]) / 2
@@ -140,10 +141,8 @@ def test_train_refuses_before_it_writes(corpus, tmp_path, changes, message):
 
 
 def test_train_refuses_to_validate_an_unknown_language(corpus, tmp_path):
-    validation = json.dumps(
-        directions(corpus, "validation", "ab")
-        + [{**directions(corpus, "validation", "ac")[0], "target_language": "x"}]
-    )
+    known, unknown = directions(corpus, "validation", "ab", "ac")
+    validation = json.dumps([known, unknown | {"target_language": "x"}])
     with pytest.raises(ValueError, match="The target language must be one of b, a, c; got 'x'"):
         train(recipe(corpus, tmp_path / "out", validation=validation), scores_by_language)
     assert not (tmp_path / "out").exists()

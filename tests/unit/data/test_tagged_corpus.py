@@ -21,7 +21,7 @@ TEXTS = {"source": ["a b", "", "c"], "target": ["A", "B", "C C"], "corpus": [0, 
 
 def corpus(tokens, replaced=0, weights=(1, 1)):
     pairs = EncodedPairs(TokenTable(datasets.Dataset.from_dict(ROWS)))
-    plain = TokenizedCorpus(datasets.Dataset.from_dict(TEXTS), pairs, weights, 0, CleaningReport(), {})
+    plain = TokenizedCorpus(datasets.Dataset.from_dict(TEXTS), pairs, [weights], 0, CleaningReport(), {})
     return TaggedCorpus(plain, tokens, replaced)
 
 

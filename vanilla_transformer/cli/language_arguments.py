@@ -1,0 +1,52 @@
+"""Flags of the languages of a text."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT_LANGUAGE = "en"  # of abbreviations and of terms in TBX
+
+
+@dataclass
+class LanguageArguments:
+    """Flags of the languages of a text and of its translation."""
+
+    source_language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of the language of the text, such as en: for models that translate from several, for its "
+            "abbreviations, and for terms in TBX (default: en)."
+        },
+    )
+    target_language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of the language of the translations, such as de: for models that translate into several, "
+            "and for terms in TBX."
+        },
+    )
+
+
+def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
+    """Return the keyword arguments of the pipeline that the languages of a text give.
+
+    Args:
+        options: Flags, of which `source_language` and `target_language` are read, and `glossary` if it is there.
+
+    Raises:
+        ValueError: A language is missing or unknown; or a target language is given for a model that has only one, and
+            for no glossary.
+    """
+    from vanilla_transformer.inference.language_options import LanguageOptions
+    from vanilla_transformer.text.languages import find_languages
+
+    if find_languages(tokenizer) is None:
+        if options.target_language is not None and getattr(options, "glossary", None) is None:
+            rule = "is for models that translate into several languages and for `--glossary FILE`, got neither"
+            raise ValueError(f"`target_language` {rule}. Leave it out.")
+        return {}
+    languages = LanguageOptions(options.source_language, options.target_language)
+    languages.check(tokenizer)
+    return {name: value for name, value in vars(languages).items() if value is not None}
+
+
+__all__ = ["DEFAULT_LANGUAGE", "LanguageArguments", "language_settings"]

@@ -1,0 +1,104 @@
+"""Score a model of several languages in each direction."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vanilla_transformer.data.readers import read_lines
+from vanilla_transformer.text.languages import Direction, Languages
+
+from .scores import Scores, translate_and_score
+
+
+class DirectionScores(NamedTuple):
+    """Scores of one direction. It is zero-shot if the model was trained on others only."""
+
+    direction: Direction
+    sentences: int
+    scores: Scores
+    is_zero_shot: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        about = {"direction": list(self.direction), "sentences": self.sentences, "zero_shot": self.is_zero_shot}
+        return about | self.scores._asdict()
+
+
+def parse_directions(names: Iterable[str], languages: Languages) -> list[Direction]:
+    """Return directions by their names, such as `en-de`. Codes may contain hyphens.
+
+    Raises:
+        ValueError: A name is no direction between languages that the model knows.
+    """
+    return [_parse_direction(name, languages) for name in names]
+
+
+def _parse_direction(name: str, languages: Languages) -> Direction:
+    parts = name.split("-")
+    splits = [("-".join(parts[:end]), "-".join(parts[end:])) for end in range(1, len(parts))]
+    if not splits:
+        raise ValueError(f"A direction must be two languages, such as en-de, got {name!r}.")
+    known = [split for split in splits if split[1] in languages.targets]
+    return languages.resolve(*(known or splits)[0])
+
+
+def read_test_sets(
+    prefix: str, directions: Sequence[Direction] | None, languages: Languages
+) -> tuple[list[Direction], dict[str, list[str]]]:
+    """Read the files `PREFIX.en`, `PREFIX.de`, … , which are aligned line by line.
+
+    Args:
+        directions: Directions to read. By default all between the languages of the model that have a file.
+
+    Returns:
+        The directions, and the lines of each language.
+
+    Raises:
+        OSError: A file is missing.
+        ValueError: The files have different numbers of lines, or none of them exists.
+    """
+    if directions is None:
+        found = [code for code in languages.targets if Path(f"{prefix}.{code}").is_file()]
+        directions = [Direction(*each) for each in permutations(found, 2)]
+    if not directions:
+        shown = ", ".join(f"{prefix}.{code}" for code in list(languages.targets)[:3])
+        raise ValueError(f"The text of two languages must be in files such as {shown}, got fewer.")
+    codes = dict.fromkeys(code for direction in directions for code in direction if code is not None)
+    texts = {code: read_lines(f"{prefix}.{code}") for code in codes}
+    counts = {code: len(lines) for code, lines in texts.items()}
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
+        raise ValueError(f"All languages must have the same number of lines, got {shown}.")
+    return list(directions), texts
+
+
+def score_directions(
+    model: Any,
+    tokenizer: Any,
+    languages: Languages,
+    directions: Sequence[Direction],
+    texts: Mapping[str, Sequence[str]],
+    **generate_kwargs: Any,
+) -> list[DirectionScores]:
+    """Translate and score the text of each direction; see [`translate_and_score`]."""
+    results = []
+    for direction in directions:
+        source, target = (texts[str(code)] for code in direction)
+        options = {"src_lang": direction.source, "tgt_lang": direction.target, **generate_kwargs}
+        _, scores = translate_and_score(model, tokenizer, list(zip(source, target, strict=True)), **options)
+        is_zero_shot = bool(languages.directions) and direction not in languages.directions
+        results.append(DirectionScores(direction, len(source), scores, is_zero_shot))
+    return results
+
+
+def format_table(results: Sequence[DirectionScores]) -> str:
+    """Return a table in Markdown with a line for each direction."""
+    lines = ["| direction | sentences | BLEU | chrF | |", "|---|---|---|---|---|"]
+    for result in results:
+        scores, note = result.scores, "zero-shot" if result.is_zero_shot else ""
+        lines.append(f"| {result.direction} | {result.sentences:,} | {scores.bleu:.2f} | {scores.chrf:.2f} | {note} |")
+    return "\n".join(lines)
+
+
+__all__ = ["DirectionScores", "format_table", "parse_directions", "read_test_sets", "score_directions"]

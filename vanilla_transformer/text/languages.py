@@ -179,7 +179,7 @@ def _language_tokens(tokenizer: Any) -> dict[str, int]:
 
 def _tagged(tokenizer: Any, form: str) -> dict[str, int]:
     """Return the tokens of the tags of a form by their codes, in the order of their ids."""
-    tags = {*tokenizer.get_added_vocab(), *getattr(tokenizer, "supported_language_codes", ())}
+    tags = {*getattr(tokenizer, "get_added_vocab", dict)(), *getattr(tokenizer, "supported_language_codes", ())}
     codes = {code: tag for tag in tags if (code := _code_of(tag, form)) is not None}
     tokens = {code: tokenizer.convert_tokens_to_ids(tag) for code, tag in codes.items()}
     return dict(sorted(tokens.items(), key=lambda item: item[1]))

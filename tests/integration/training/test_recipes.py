@@ -11,7 +11,7 @@ from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.trainer import train
 
 # Keys that name the text, which the tiny corpus replaces.
-CORPUS = {"dataset", "source_language", "target_language", "test_source", "test_target"}
+CORPUS = {"corpora", "validation", "dataset", "source_language", "target_language", "test_source", "test_target"}
 RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}
 
 

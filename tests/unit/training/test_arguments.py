@@ -164,7 +164,7 @@ def test_check_recipe_names_missing_values():
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.name)
 def test_parse_recipe_accepts_shipped_recipes(path):
-    named = {"dataset", "train_source"} & read_recipe(path).keys()
+    named = {"dataset", "train_source", "corpora"} & read_recipe(path).keys()
     recipe = parse_recipe([str(path), *(["--output_dir", "out"] if named else FILES)])
     VanillaTransformerConfig(**vars(recipe.model))
 

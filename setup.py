@@ -22,6 +22,7 @@ DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE, *DOCUMENTS]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 BENCHMARKS = ["nltk>=3.9"]
+NOTEBOOKS = ["ipykernel>=6.29", "nbclient>=0.10"]
 DOCS = ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 
 setup(
@@ -79,7 +80,7 @@ setup(
         "documents": DOCUMENTS,
         "docs": DOCS,
         "test": [*TESTS, *BENCHMARKS, *OPTIONAL],
-        "dev": [*TESTS, *BENCHMARKS, *OPTIONAL, *DOCS, "codespell", "ruff", "mypy", "types-PyYAML"],
+        "dev": [*TESTS, *BENCHMARKS, *OPTIONAL, *DOCS, *NOTEBOOKS, "codespell", "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.cli:main"]},
     keywords=[

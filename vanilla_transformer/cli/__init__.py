@@ -15,6 +15,7 @@ gc.freeze()  # modules are never garbage: collections need not look at them, whi
 _LONGEST_MESSAGE = 900  # characters
 COMMANDS = {
     "train": "train a model from a recipe, text files or a dataset",
+    "distill": "train a student on the translations of a teacher, and compare both",
     "train-tokenizer": "train a joint subword vocabulary on text files",
     "translate": "translate sentences with a trained model",
     "compile": "compile the decoding steps of a model for this machine",

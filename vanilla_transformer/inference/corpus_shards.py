@@ -3,26 +3,27 @@ Work on the lines of a corpus shard by shard, so that a run that was killed cont
 
     >>> shards = CorpusShards("out.partial", {"input": hash_file(path), "model": hash_model(name), "options": options})
     >>> shards.open(resume=True)
-    >>> for shard in shards.unfinished(stream_lines(path)):
-    ...     shards.write(shard, translate_shard(shard.lines))  # one result for each line
+    >>> shards.complete(stream_lines(path), lambda shard: translate(shard.lines))  # one result for each line
     >>> write_text_atomically("out", shards.results(total))
     >>> shards.delete()
 
-Shards may be written in any order and by any process that sees the folder.
+Shards may be written in any order and by any process that sees the folder, see [`CorpusShards.unfinished`] and
+[`CorpusShards.write`].
 """
 
 import hashlib
 import json
-import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from transformers.utils import logging
+
 from vanilla_transformer.file_utils import hash_file, write_text_atomically
 
-logger = logging.getLogger(__name__)
+logger = logging.get_logger(__name__)
 
 SHARD_LINES = 2048  # enough for batches of similar lengths; a killed run loses at most the work on so many lines
 _MANIFEST = "manifest.json"
@@ -84,6 +85,25 @@ class CorpusShards:
         manifest = {"origin": self.origin, "shard_lines": self.shard_lines}
         write_text_atomically(self.folder / _MANIFEST, json.dumps(manifest, indent=2) + "\n")
 
+    def complete(
+        self, lines: Iterable[str], work: Callable[[Shard], Sequence[str]], total: int | None = None, desc: str = ""
+    ) -> None:
+        """
+        Write the result of each shard of a corpus that has none yet, with a progress bar on a terminal.
+
+        Args:
+            work: Returns the result of each line of a shard.
+            total: The number of lines, if it is known.
+            desc: What the progress bar says.
+
+        Raises:
+            ValueError: A finished shard was made from other lines, or a shard has more or fewer results than lines.
+        """
+        with logging.tqdm(total=total, initial=self.finished_lines, unit="line", desc=desc, disable=None) as bar:
+            for shard in self.unfinished(lines):
+                self.write(shard, work(shard))
+                bar.update(len(shard.lines))
+
     def unfinished(self, lines: Iterable[str]) -> Iterator[Shard]:
         """
         Yield the shards of a corpus that have no result yet.
@@ -134,6 +154,11 @@ class CorpusShards:
             if record is None or record["lines"] != expected or not self._is_whole(number, record):
                 raise ValueError(f"{self.folder} must have the results of {expected:,} lines as shard {number}.")
             yield self._place(number, "txt").read_bytes().decode()
+
+    def result_lines(self, total: int) -> Iterator[str]:
+        """Yield the lines of the results in order, see [`results`]."""
+        for text in self.results(total):
+            yield from text.removesuffix("\n").split("\n")
 
     def delete(self) -> None:
         """Delete the files of shards, the manifest first, and the folder: nothing continues one without a manifest."""

@@ -137,6 +137,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
             self._ensemble = load_ensemble(self.model, self.tokenizer, ensemble, ensemble_weights)
         self._reranker = None if rerank_reverse is None else Reranker.load(rerank_reverse, self.model.device)
 
+    @property
+    def decoded_model(self) -> Any:
+        """The model that translates: the ensemble, if there is one."""
+        return self.model if self._ensemble is None else self._ensemble
+
     def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
         defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
         seed = closest([kwargs, defaults], "seed")
@@ -229,9 +234,9 @@ class TranslationPipeline(CarriedTranslationPipeline):
         needed = {"seed": columns.seed, "constraints": columns.constraints, "glossary": phrases}
         needed["target_prefix"] = columns.target_prefix
         required_by = returned.requested() or next((name for name, value in needed.items() if value), None)
-        model = self.model
+        model = self.decoded_model
         if self._ensemble is not None:
-            model, required_by = self._ensemble, required_by or "ensemble"
+            required_by = required_by or "ensemble"
         alignments, prefixed = returned.need_alignments(self.model.config), columns.target_prefix is not None
         own: dict[str, Any] = {"alignments": alignments, "prefixed": prefixed}
         if phrases is not None:

@@ -285,17 +285,26 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
             cannot work together.
         OSError: the recipe cannot be read.
     """
-    parser = Parser(RECIPE_PARTS, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
+    return parse_recipe_with(None, arguments, program)[0]
+
+
+def parse_recipe_with(
+    further: type[Any] | None, arguments: Sequence[str], program: str | None = None
+) -> tuple[Recipe, Any]:
+    """Parse a recipe that may also have the fields of `further`, a dataclass. See [`parse_recipe`]."""
+    parts = RECIPE_PARTS if further is None else (*RECIPE_PARTS, further)
+    parser = Parser(parts, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
     rest = list(arguments)
     recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
     flags = [flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"]
-    known = {item.name for part in RECIPE_PARTS for item in fields(part)}
+    known = {item.name for part in parts for item in fields(part)}
     check_renamed(recipe, "recipe key")
     check_renamed(flags, "flag")
     check_names(recipe, known, "recipe key")
     check_names(flags, known, "flag")
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
-    return Recipe(*parser.parse([*as_flags(recipe), *rest]))
+    parsed = parser.parse([*as_flags(recipe), *rest])
+    return Recipe(*parsed[: len(RECIPE_PARTS)]), parsed[-1]
 
 
 def flatten(recipe: Recipe) -> dict[str, Any]:

@@ -1,0 +1,128 @@
+"""Keys of a recipe that say how a teacher makes the training text of a student."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vanilla_transformer.data.arguments import AGREEMENT
+from vanilla_transformer.training.arguments import Recipe, parse_recipe_with
+
+BEAM, N_BEST, INTERPOLATED = "beam", "n_best", "interpolated"
+
+
+@dataclass
+class DistillationArguments:
+    """The teacher, its search, and which of its translations the student is trained on. None of this is in the paper.
+
+    Raises:
+        ValueError: a value cannot work; the text names the field, the value and the rule.
+    """
+
+    teacher: list[str] | str | None = field(
+        default=None,
+        metadata={
+            "help": "Folder or Hub name of the teacher, or of several models with one vocabulary (an ensemble)."
+        },
+    )
+    teacher_weights: list[float] | None = field(
+        default=None, metadata={"help": "A positive number for each model of an ensemble."}
+    )
+    teacher_targets: str = field(
+        default=BEAM,
+        metadata={
+            "help": "Translations for the student: the best one of beam search; all of the n-best list; or the one of "
+            "the n-best list with the highest sentence BLEU against the reference (Kim & Rush 2016).",
+            "choices": [BEAM, N_BEST, INTERPOLATED],
+        },
+    )
+    teacher_num_beams: int | None = field(
+        default=None, metadata={"help": "Beam size of the teacher; by default its checkpoint's."}
+    )
+    teacher_n_best: int = field(default=4, metadata={"help": "Length of the n-best list, at most the beam size."})
+    teacher_precision: str | None = field(
+        default=None, metadata={"help": "float32, bfloat16, int8 or auto; by default the teacher's."}
+    )
+    teacher_batch_size: int = field(default=32, metadata={"help": "Sentences per batch of the teacher."})
+    teacher_workers: str = field(default="1", metadata={"help": "Processes of the teacher, or auto."})
+    drop_warnings: bool = field(
+        default=True,
+        metadata={"help": "Drop translations with a warning: copy, repetition, numbers, script or length."},
+    )
+    drop_lowest_scores: float = field(
+        default=0.05,
+        metadata={
+            "help": "Share in [0, 1) of the pairs to drop: the lowest log-probabilities for each token, by forced "
+            "decoding of the reverse model, or without one of the teacher."
+        },
+    )
+    reverse_model: str | None = field(
+        default=None, metadata={"help": "Model of the other direction that scores each source given its translation."}
+    )
+    student_num_beams: int | None = field(
+        default=None, metadata={"help": "Compare the student with this beam size, too; 1 is greedy search."}
+    )
+    student_precision: str | None = field(
+        default=None, metadata={"help": "Compare the student in this precision, too: float32, bfloat16 or int8."}
+    )
+    compile_steps: bool = field(
+        default=False, metadata={"help": "Compile the decoding steps of all models before they are compared."}
+    )
+
+    def __post_init__(self) -> None:
+        self.teachers = _as_names(self.teacher)
+        if not self.teachers:
+            raise ValueError("`teacher` must be given: the folder or Hub name of a model, or a list of several.")
+        for name in ("teacher_num_beams", "teacher_n_best", "teacher_batch_size", "student_num_beams"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {value}.")
+        if not 0.0 <= self.drop_lowest_scores < 1.0:
+            raise ValueError(f"`drop_lowest_scores` must be in [0, 1), got {self.drop_lowest_scores}.")
+        if self.reverse_model is not None and not self.drop_lowest_scores:
+            raise ValueError("`reverse_model` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
+        if self.teacher_weights is not None and len(self.teacher_weights) != len(self.teachers):
+            count = len(self.teachers)
+            raise ValueError(f"`teacher_weights` must have {count} numbers, got {len(self.teacher_weights)}.")
+
+    @property
+    def hypotheses(self) -> int:
+        """Return how many translations of each source the teacher writes."""
+        return 1 if self.teacher_targets == BEAM else self.teacher_n_best
+
+
+def parse_distillation(arguments: Sequence[str], program: str | None = None) -> tuple[Recipe, DistillationArguments]:
+    """Parse `[recipe.yaml] [--flag value …]` with the keys of training and of [`DistillationArguments`].
+
+    Raises:
+        ValueError: an unknown flag or key, or values that cannot work together.
+        OSError: the recipe cannot be read.
+    """
+    recipe, options = parse_recipe_with(DistillationArguments, arguments, program)
+    _check_recipe(recipe)
+    return recipe, options
+
+
+def _check_recipe(recipe: Recipe) -> None:
+    """Refuse keys of training that need the sentences of the corpus itself."""
+    data = recipe.data
+    if data.stream:
+        raise ValueError("`stream` must not be given to distill, whose teacher translates a text of known length.")
+    if data.train_alignments not in (None, AGREEMENT):
+        rule = f"must be {AGREEMENT} or left out, since the student gets other translations"
+        raise ValueError(f"`train_alignments` {rule}, got {data.train_alignments}.")
+    if data.test_source is None and data.dataset is None:
+        raise ValueError("`test_source` and `test_target` must be given: teacher and student are compared on them.")
+
+
+def _as_names(teacher: list[str] | str | None) -> list[str]:
+    """Return the models that a flag or a recipe names; a list of a recipe comes as JSON."""
+    words = [] if teacher is None else [teacher] if isinstance(teacher, str) else list(teacher)
+    if len(words) == 1 and words[0].startswith("["):
+        try:
+            words = json.loads(words[0])
+        except ValueError as error:
+            raise ValueError(f"`teacher` must be a name or a list of names, got {words[0]}.") from error
+    return [str(word) for word in words]
+
+
+__all__ = ["BEAM", "INTERPOLATED", "N_BEST", "DistillationArguments", "parse_distillation"]

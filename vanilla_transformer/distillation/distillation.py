@@ -1,0 +1,249 @@
+"""
+Train a student on the translations of a teacher, and compare both: sequence-level distillation (Kim & Rush 2016).
+
+Each stage keeps its results in the folder of the run, so that the same command continues a run that was killed:
+the teacher's translations and their scores shard by shard, training from its last checkpoint, the comparison system by
+system.
+"""
+
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.tokenized_corpus import hash_json
+from vanilla_transformer.data.tuning import ROWS_PER_BATCH
+from vanilla_transformer.evaluation.decoding import process_state
+from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.inference.corpus_shards import CorpusShards
+from vanilla_transformer.inference.engine.precision import check_precision
+from vanilla_transformer.inference.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
+from vanilla_transformer.text.translation_warnings import WarningLimits
+from vanilla_transformer.training.arguments import Recipe
+from vanilla_transformer.training.initialization import ModelLoader, load_own_model
+from vanilla_transformer.training.output_dir import lock_output_dir
+from vanilla_transformer.training.run_folder import RunFolder
+from vanilla_transformer.training.trainer import train
+from vanilla_transformer.training.validation import Evaluator, loss_only
+
+from .arguments import DistillationArguments
+from .candidates import Scorer, as_line, read_candidates, write_candidates
+from .comparison import Result, System, as_table, measure
+from .student_corpus import REPORT_FILE, FilterReport, Row, corpus_name, one_line, write_student_corpora
+from .teacher import (
+    DIRECTION_SAMPLE,
+    check_direction,
+    load_teacher,
+    open_teacher,
+    translation_origin,
+    write_hypotheses,
+)
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "distillation"  # in the folder of the run
+
+
+@dataclass(frozen=True)
+class DistilledModel:
+    """
+    The outcome of a distillation.
+
+    Attributes:
+        folder: Of the student.
+        report: What became of the teacher's translations.
+        results: Of the teacher, and of the student with each decoding.
+    """
+
+    folder: Path
+    report: FilterReport
+    results: list[Result]
+
+    @property
+    def table(self) -> str:
+        """The results in Markdown."""
+        return as_table(self.results)
+
+
+def distill(
+    recipe: Recipe,
+    options: DistillationArguments,
+    evaluate: Evaluator = loss_only,
+    load_model: ModelLoader = load_own_model,
+) -> DistilledModel:
+    """
+    Train the model of a recipe on a teacher's translations of its training text, and compare both on its test text.
+
+    The table is written to `distillation.json` and `distillation.md` in the folder of the run.
+
+    Args:
+        evaluate, load_model: See [`train`].
+
+    Raises:
+        ValueError, OSError: The recipe, its files or a model cannot work.
+        TrainingInterrupted, ConnectionError, ChildProcessError, FloatingPointError: As [`train`] raises them.
+    """
+    folder = Path(recipe.output.output_dir)
+    _check(recipe, options)
+    texts = load_texts(recipe.data)
+    if not texts.test:
+        raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
+    run = _Run(recipe, options, texts)
+    student = run.student_recipe()
+    RunFolder(student)  # fails now if the folder holds another run
+    with lock_output_dir(folder / FOLDER):
+        run.translate()
+        run.measure_candidates()
+        report = run.write_corpora()
+        train(student, evaluate, load_model)
+        distilled = DistilledModel(folder, report, run.compare())
+    entries = {"filter": asdict(report), "results": [asdict(result) for result in distilled.results]}
+    write_text_atomically(folder / f"{FOLDER}.json", json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    write_text_atomically(folder / f"{FOLDER}.md", distilled.table)
+    return distilled
+
+
+class _Run:
+    """The stages of a distillation, each of which does what an earlier run has not done."""
+
+    def __init__(self, recipe: Recipe, options: DistillationArguments, texts: Texts):
+        assert isinstance(texts.training, CachedTexts)  # see `parse_distillation`
+        self.recipe, self.options, self.texts, self.training = recipe, options, texts, texts.training
+        self.folder = Path(recipe.output.output_dir) / FOLDER
+        self.total = len(self.training.dataset)
+        origin = translation_origin(options, self.training.key)
+        self.hypotheses = CorpusShards(self.folder / "hypotheses", origin)
+        self.candidates = CorpusShards(self.folder / "candidates", self._candidates_origin(origin))
+
+    def student_recipe(self) -> Recipe:
+        """Return the recipe with the translations of the teacher as its training text."""
+        specs, data = self.texts.specs, self.recipe.data
+        corpora = [
+            {"file": str(self.folder / "corpora" / corpus_name(number)), "weight": spec.weight}
+            for number, spec in enumerate(specs)
+        ]
+        changes: dict[str, Any] = {"corpora": corpora, "train_source": None, "train_target": None, "dataset": None}
+        if data.dataset is not None:
+            for name, pairs in self.texts.held_out.items():
+                for side in ("source", "target"):
+                    path = self.folder / f"{name}.{side}"
+                    lines = (f"{one_line(getattr(pair, side))}\n" for pair in pairs)
+                    changes[f"{name}_{side}"] = str(write_text_atomically(path, lines))
+        return replace(self.recipe, data=replace(data, **changes))
+
+    def translate(self) -> None:
+        """Write the translations of the teacher."""
+        self._open(self.hypotheses)
+        if self.hypotheses.finished_lines == self.total:
+            return
+        logger.info("The teacher translates %s sentences.", f"{self.total:,}")
+        with open_teacher(self.options) as translate:
+            check_direction(translate, [pair for _, pair in islice(self._pairs(), DIRECTION_SAMPLE)])
+            lines = (pair.source for _, pair in self._pairs())
+            write_hypotheses(self.hypotheses, lines, self.total, self.options, translate)
+
+    def measure_candidates(self) -> None:
+        """Choose among the translations, and measure the chosen ones."""
+        self._open(self.candidates)
+        if self.candidates.finished_lines == self.total:
+            return
+        limits, scorer = WarningLimits.from_config(load_config(self.options.teachers[0])), self._load_scorer()
+        hypotheses = map(json.loads, self.hypotheses.result_lines(self.total))
+        lines = (as_line(pair, texts) for (_, pair), texts in zip(self._pairs(), hypotheses, strict=True))
+        write_candidates(self.candidates, lines, self.total, self.options.teacher_targets, limits, scorer)
+
+    def write_corpora(self) -> FilterReport:
+        """Write the pairs that the student is trained on."""
+        rules = self.options.drop_warnings, self.options.drop_lowest_scores
+        origin = hash_json(self.candidates.origin, rules)
+        path = self.folder / "corpora" / REPORT_FILE
+        if path.exists():
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            if stored.pop("origin") == origin:
+                return FilterReport(**stored)
+        report = write_student_corpora(path.parent, self._rows, len(self.texts.specs), *rules, origin=origin)
+        kept, made = f"{report.kept:,}", f"{report.translations:,}"
+        logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
+        return report
+
+    def compare(self) -> list[Result]:
+        """Measure the teacher and the student on the test text."""
+        options, student = self.options, (self.recipe.output.output_dir,)
+        weights = None if options.teacher_weights is None else tuple(options.teacher_weights)
+        systems = [
+            System("teacher", tuple(options.teachers), weights, options.teacher_num_beams, options.teacher_precision),
+            System("student", student),
+        ]
+        if (options.student_num_beams, options.student_precision) != (None, None):
+            systems.append(System("fast student", student, None, options.student_num_beams, options.student_precision))
+        paths = [self.folder / f"test.{system.name.replace(' ', '_')}.json" for system in systems]
+        return [
+            measure(replace(system, compile=options.compile_steps), self.texts.test, path)
+            for system, path in zip(systems, paths, strict=True)
+        ]
+
+    def _open(self, shards: CorpusShards) -> None:
+        try:
+            shards.open(resume=True)
+        except ValueError:
+            if not self.recipe.output.overwrite_output_dir:
+                raise
+            shards.delete()
+            shards.open(resume=True)
+
+    def _pairs(self) -> Iterator[tuple[int, SentencePair]]:
+        """Yield each pair of the training text with the number of its corpus."""
+        for table in self.training.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
+            columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
+            for corpus, source, target in zip(*columns, strict=True):
+                yield corpus, SentencePair(source, target)
+
+    def _rows(self) -> Iterator[Row]:
+        candidates = read_candidates(self.candidates, self.total)
+        for (corpus, pair), found in zip(self._pairs(), candidates, strict=True):
+            yield Row(corpus, pair.source, found)
+
+    def _candidates_origin(self, hypotheses: dict[str, Any]) -> dict[str, Any]:
+        options, scores = self.options, bool(self.options.drop_lowest_scores)
+        reverse = None if options.reverse_model is None else hash_model(options.reverse_model)
+        chosen = {"teacher_targets": options.teacher_targets, "drop_lowest_scores > 0": scores}
+        return {"text": self.training.key, "hypotheses": hash_json(hypotheses), "reverse": reverse, "options": chosen}
+
+    def _load_scorer(self) -> Scorer | None:
+        options = self.options
+        if not options.drop_lowest_scores:
+            return None
+        if options.reverse_model is not None:
+            model = load_seq2seq(options.reverse_model, "scores translations")
+            return Scorer(model, load_tokenizer(options.reverse_model), reverse=True)
+        return Scorer(*load_teacher(options), reverse=False)
+
+
+def _check(recipe: Recipe, options: DistillationArguments) -> None:
+    """Refuse what would end a later stage.
+
+    Raises:
+        ValueError, OSError: There are several processes, the folder is the one of a model, or there is no such model.
+    """
+    processes = process_state().num_processes
+    if processes > 1:
+        hint = "Distill in one process; `translate` and `train` use several"
+        raise ValueError(f"distill needs one process, got {processes} of `accelerate launch`. {hint}.")
+    folder = Path(recipe.output.output_dir)
+    for name in filter(None, [*options.teachers, options.reverse_model]):
+        if Path(name).resolve() == folder.resolve():
+            raise ValueError(f"`output_dir` must be another folder than the one of a model, got {folder} for both.")
+    for precision in filter(None, [options.teacher_precision, options.student_precision]):
+        check_precision(precision)
+    load_teacher(options)
+    for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
+        load_config(name)
+        load_tokenizer(name)
+
+
+__all__ = ["DistilledModel", "distill"]

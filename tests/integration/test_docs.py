@@ -13,6 +13,7 @@ from accelerate.state import AcceleratorState
 
 from tests.docs_pages import ROOT, blocks, run_in_shell, write_workspace
 from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.distillation.arguments import parse_distillation
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 
@@ -54,6 +55,10 @@ def test_docs_recipes_parse(text, tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(text)
     files = [] if "corpora" in recipe else ["--train_source", "a.en", "--train_target", "a.de"]
+    if "teacher" in recipe:
+        tests = ["--test_source", "test.en", "--test_target", "test.de"]
+        parse_distillation([str(path), *files, *tests, "--output_dir", "out"])
+        return
     parse_recipe([str(path), *files, "--output_dir", "out"])
 
 

@@ -16,6 +16,7 @@ _LONGEST_MESSAGE = 900  # characters
 COMMANDS = {
     "train": "train a model from a recipe, text files or a dataset",
     "distill": "train a student on the translations of a teacher, and compare both",
+    "back-translate": "translate text of the target language back, to train on the pairs",
     "train-tokenizer": "train a joint subword vocabulary on text files",
     "translate": "translate sentences with a trained model",
     "compile": "compile the decoding steps of a model for this machine",

@@ -16,10 +16,10 @@ def main(arguments: Sequence[str]) -> None:
     if recipe.output.dry_run:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.conversion.loading import load_converted
-    from vanilla_transformer.distillation.distillation import FOLDER, distill
+    from vanilla_transformer.distillation.distillation import TABLE_FILE, distill
 
     show_progress()
     use_all_cores()
     distilled = distill(recipe, options, evaluate=validation_scores, load_model=load_converted)
     print(distilled.table, end="")
-    print(f"The student is in {distilled.folder}, and this table in {distilled.folder / FOLDER}.md.")
+    print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")

@@ -1,11 +1,10 @@
 """Keys of a recipe that say how a teacher makes the training text of a student."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vanilla_transformer.data.arguments import AGREEMENT
-from vanilla_transformer.training.arguments import Recipe, parse_recipe_with
+from vanilla_transformer.training.arguments import Recipe, as_list, parse_recipe_with
 
 BEAM, N_BEST, INTERPOLATED = "beam", "n_best", "interpolated"
 
@@ -24,8 +23,8 @@ class DistillationArguments:
             "help": "Folder or Hub name of the teacher, or of several models with one vocabulary (an ensemble)."
         },
     )
-    teacher_weights: list[float] | None = field(
-        default=None, metadata={"help": "A positive number for each model of an ensemble."}
+    teacher_weights: list[float] | str | None = field(
+        default=None, metadata={"help": "A positive number for each model of an ensemble, such as 2,1."}
     )
     teacher_targets: str = field(
         default=BEAM,
@@ -69,8 +68,10 @@ class DistillationArguments:
     )
 
     def __post_init__(self) -> None:
-        self.teachers = _as_names(self.teacher)
-        if not self.teachers:
+        self.teachers = as_list(self.teacher) if isinstance(self.teacher, str) else self.teacher or []
+        weights = self.teacher_weights
+        self.weights = _as_weights(as_list(weights)) if isinstance(weights, str) else weights
+        if not all(self.teachers) or not self.teachers:
             raise ValueError("`teacher` must be given: the folder or Hub name of a model, or a list of several.")
         for name in ("teacher_num_beams", "teacher_n_best", "teacher_batch_size", "student_num_beams"):
             value = getattr(self, name)
@@ -80,9 +81,11 @@ class DistillationArguments:
             raise ValueError(f"`drop_lowest_scores` must be in [0, 1), got {self.drop_lowest_scores}.")
         if self.reverse_model is not None and not self.drop_lowest_scores:
             raise ValueError("`reverse_model` scores pairs, but `drop_lowest_scores` is 0. Leave one of them out.")
-        if self.teacher_weights is not None and len(self.teacher_weights) != len(self.teachers):
-            count = len(self.teachers)
-            raise ValueError(f"`teacher_weights` must have {count} numbers, got {len(self.teacher_weights)}.")
+        if self.teacher_num_beams is not None and self.hypotheses > self.teacher_num_beams:
+            rule = f"`teacher_n_best` must be at most `teacher_num_beams`={self.teacher_num_beams}"
+            raise ValueError(f"{rule}, got {self.teacher_n_best}.")
+        if self.weights is not None and len(self.weights) != len(self.teachers):
+            raise ValueError(f"`teacher_weights` must have {len(self.teachers)} numbers, got {len(self.weights)}.")
 
     @property
     def hypotheses(self) -> int:
@@ -114,15 +117,11 @@ def _check_recipe(recipe: Recipe) -> None:
         raise ValueError("`test_source` and `test_target` must be given: teacher and student are compared on them.")
 
 
-def _as_names(teacher: list[str] | str | None) -> list[str]:
-    """Return the models that a flag or a recipe names; a list of a recipe comes as JSON."""
-    words = [] if teacher is None else [teacher] if isinstance(teacher, str) else list(teacher)
-    if len(words) == 1 and words[0].startswith("["):
-        try:
-            words = json.loads(words[0])
-        except ValueError as error:
-            raise ValueError(f"`teacher` must be a name or a list of names, got {words[0]}.") from error
-    return [str(word) for word in words]
+def _as_weights(words: Sequence[str]) -> list[float]:
+    try:
+        return [*map(float, words)]
+    except ValueError:
+        raise ValueError(f"`teacher_weights` must be numbers, such as 2,1, got {','.join(words)}.") from None
 
 
 __all__ = ["BEAM", "INTERPOLATED", "N_BEST", "DistillationArguments", "parse_distillation"]

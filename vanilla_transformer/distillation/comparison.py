@@ -42,7 +42,7 @@ class System:
 @dataclass(frozen=True)
 class Result:
     """
-    What a system achieves on test text.
+    The scores, the speed and the size of a system.
 
     Attributes:
         name: Of the system.

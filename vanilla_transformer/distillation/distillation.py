@@ -20,12 +20,13 @@ from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.data.tuning import ROWS_PER_BATCH
 from vanilla_transformer.evaluation.decoding import process_state
 from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.inference.corpus_shards import CorpusShards
+from vanilla_transformer.inference.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.inference.engine.precision import check_precision
 from vanilla_transformer.inference.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.arguments import Recipe
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
+from vanilla_transformer.training.launcher import apply_launcher
 from vanilla_transformer.training.output_dir import lock_output_dir
 from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.trainer import train
@@ -46,7 +47,9 @@ from .teacher import (
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "distillation"  # in the folder of the run
+# In the folder of the run:
+FOLDER = "distillation"
+RESULTS_FILE, TABLE_FILE = f"{FOLDER}/results.json", f"{FOLDER}/results.md"
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def distill(
     """
     Train the model of a recipe on a teacher's translations of its training text, and compare both on its test text.
 
-    The table is written to `distillation.json` and `distillation.md` in the folder of the run.
+    The table is written to `RESULTS_FILE` and `TABLE_FILE` in the folder of the run.
 
     Args:
         evaluate, load_model: See [`train`].
@@ -95,7 +98,7 @@ def distill(
         raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
     run = _Run(recipe, options, texts)
     student = run.student_recipe()
-    RunFolder(student)  # fails now if the folder holds another run
+    RunFolder(apply_launcher(student))  # fails now if the folder holds another run
     with lock_output_dir(folder / FOLDER):
         run.translate()
         run.measure_candidates()
@@ -103,13 +106,13 @@ def distill(
         train(student, evaluate, load_model)
         distilled = DistilledModel(folder, report, run.compare())
     entries = {"filter": asdict(report), "results": [asdict(result) for result in distilled.results]}
-    write_text_atomically(folder / f"{FOLDER}.json", json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
-    write_text_atomically(folder / f"{FOLDER}.md", distilled.table)
+    write_text_atomically(folder / RESULTS_FILE, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    write_text_atomically(folder / TABLE_FILE, distilled.table)
     return distilled
 
 
 class _Run:
-    """The stages of a distillation, each of which does what an earlier run has not done."""
+    """The stages of a distillation, each of which does the work that earlier runs have left."""
 
     def __init__(self, recipe: Recipe, options: DistillationArguments, texts: Texts):
         assert isinstance(texts.training, CachedTexts)  # see `parse_distillation`
@@ -117,8 +120,9 @@ class _Run:
         self.folder = Path(recipe.output.output_dir) / FOLDER
         self.total = len(self.training.dataset)
         origin = translation_origin(options, self.training.key)
-        self.hypotheses = CorpusShards(self.folder / "hypotheses", origin)
-        self.candidates = CorpusShards(self.folder / "candidates", self._candidates_origin(origin))
+        self.hypotheses = CorpusShards(self.folder / "hypotheses", origin, SHARD_LINES)
+        origin = self._candidates_origin(origin)
+        self.candidates = CorpusShards(self.folder / "candidates", origin, SHARD_LINES)
 
     def student_recipe(self) -> Recipe:
         """Return the recipe with the translations of the teacher as its training text."""
@@ -174,7 +178,7 @@ class _Run:
     def compare(self) -> list[Result]:
         """Measure the teacher and the student on the test text."""
         options, student = self.options, (self.recipe.output.output_dir,)
-        weights = None if options.teacher_weights is None else tuple(options.teacher_weights)
+        weights = None if options.weights is None else tuple(options.weights)
         systems = [
             System("teacher", tuple(options.teachers), weights, options.teacher_num_beams, options.teacher_precision),
             System("student", student),
@@ -246,4 +250,4 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
         load_tokenizer(name)
 
 
-__all__ = ["DistilledModel", "distill"]
+__all__ = ["FOLDER", "RESULTS_FILE", "TABLE_FILE", "DistilledModel", "distill"]

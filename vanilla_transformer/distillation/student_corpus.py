@@ -68,7 +68,7 @@ def one_line(text: str) -> str:
 
 
 def lowest_score(scores: Sequence[float], share: float) -> float | None:
-    """Return the score below which a share of the pairs lies, or None if no pair is to be dropped."""
+    """Return the lowest score that remains without a share of the pairs, or None if no pair is to be dropped."""
     count = math.floor(len(scores) * share)
     return sorted(scores)[count] if count else None
 

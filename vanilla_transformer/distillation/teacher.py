@@ -28,7 +28,7 @@ def open_teacher(options: DistillationArguments) -> AbstractContextManager[Trans
     """
     first, *others = options.teachers
     workers = int(options.teacher_workers) if options.teacher_workers.isdecimal() else options.teacher_workers
-    further = {"ensemble": others or None, "ensemble_weights": options.teacher_weights}
+    further = {"ensemble": others or None, "ensemble_weights": options.weights}
     given = {name: value for name, value in further.items() if value is not None}
     return open_pipeline(first, workers, options.teacher_precision, options.teacher_num_beams, **given)
 
@@ -42,7 +42,7 @@ def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:
     """
     first, *others = options.teachers
     model, tokenizer = load_seq2seq(first, "translates"), load_tokenizer(first)
-    return load_ensemble(model, tokenizer, others or None, options.teacher_weights if others else None), tokenizer
+    return load_ensemble(model, tokenizer, others or None, options.weights if others else None), tokenizer
 
 
 def translation_origin(options: DistillationArguments, text_key: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def translation_origin(options: DistillationArguments, text_key: str) -> dict[st
     Args:
         text_key: A hash of the text.
     """
-    names = ("teacher_weights", "teacher_num_beams", "teacher_precision", "hypotheses")
+    names = ("weights", "teacher_num_beams", "teacher_precision", "hypotheses")
     chosen = {name: getattr(options, name) for name in names}
     return {"text": text_key, "teacher": [*map(hash_model, options.teachers)], "options": chosen}
 

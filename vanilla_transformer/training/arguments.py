@@ -230,6 +230,13 @@ class FineTuningArguments:
             "choices": [KEEP, EXTEND, REPLACE],
         },
     )
+    init_encoder_layers: list[int] | str | None = field(
+        default=None,
+        metadata={"help": "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all."},
+    )
+    init_decoder_layers: list[int] | str | None = field(
+        default=None, metadata={"help": "The same of its decoder; a student with one layer starts well with layer 0."}
+    )
     freeze: list[str] | str | None = field(
         default=None,
         metadata={"help": f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."},
@@ -245,7 +252,22 @@ class FineTuningArguments:
 
     def __post_init__(self) -> None:
         if isinstance(self.freeze, str):
-            self.freeze = [part.strip("\"' ") for part in self.freeze.strip("[] ").split(",")]
+            self.freeze = as_list(self.freeze)
+        for name in ("init_encoder_layers", "init_decoder_layers"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                setattr(self, name, _as_numbers(name, as_list(value)))
+
+
+def as_list(text: str) -> list[str]:
+    """Return the words of a list in a flag, with or without brackets and quotation marks."""
+    return [word.strip("\"' ") for word in text.strip("[] ").split(",")]
+
+
+def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
+    if not all(word.isdecimal() for word in words):
+        raise ValueError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
+    return [*map(int, words)]
 
 
 @dataclass
@@ -449,7 +471,8 @@ def given_architecture(recipe: Recipe) -> dict[str, Any]:
 def _check_fine_tuning(recipe: Recipe) -> None:
     options = recipe.fine_tuning
     if options.init_from is None:
-        given: dict[str, Any] = {"freeze": options.freeze, "lora_rank": options.lora_rank}
+        names = ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
+        given: dict[str, Any] = {name: getattr(options, name) for name in names}
         given["init_vocabulary"] = None if options.init_vocabulary == KEEP else options.init_vocabulary
         for name, value in (given | {"forgetting_source": recipe.data.forgetting_source}).items():
             if value is not None:

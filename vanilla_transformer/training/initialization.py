@@ -17,6 +17,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.text.languages import has_own_languages, set_languages
 
 from .arguments import EXTEND, REPLACE, Recipe
+from .layer_selection import keep_layers
 from .vocabulary import replace_vocabulary
 
 # A model to start from, and its tokenizer.
@@ -57,6 +58,8 @@ def load_initial_model(
         return None
     if checkpoint is None or recipe.fine_tuning.lora_rank is not None:
         model, tokenizer = load_model(name)
+        kept = {side: getattr(recipe.fine_tuning, f"init_{side}_layers") for side in ("encoder", "decoder")}
+        model = keep_layers(model, kept)
     else:
         model, tokenizer = load_own_model(checkpoint)
     if has_own_languages(tokenizer):

@@ -91,6 +91,14 @@ def test_train_resumes_from_another_model_bit_for_bit(corpus, ours, tmp_path, mo
     assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
 
 
+def test_train_keeps_layers_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch):
+    options = {"init_encoder_layers": "[0]", "init_decoder_layers": "0", "ema_decay": 0.9}
+    straight = fine_tune(corpus, ours, tmp_path / "straight", **options)
+    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours} | options)
+    kill_at_step(parse_recipe(again), monkeypatch, 4)
+    assert_same_run(straight, train(parse_recipe(again), evaluate=no_scores))
+
+
 @pytest.mark.parametrize("vocabulary", ["extend", "replace"])
 def test_train_changes_the_vocabulary_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch, vocabulary):
     changes = {"init_vocabulary": vocabulary, "vocab_size": 310, "ema_decay": 0.9}
@@ -158,6 +166,12 @@ def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
         ({"freeze": "head"}, "`freeze` must name parts of encoder, decoder, embeddings, got 'head'"),
         ({"freeze": '["encoder", "decoder", "embeddings"]'}, "`freeze` must leave a part that is trained"),
         ({"init_from": None, "freeze": "encoder"}, "`freeze` must be given with `init_from`"),
+        (
+            {"init_decoder_layers": "0,first"},
+            "`init_decoder_layers` must be numbers of layers, such as 0,2, got 0,first",
+        ),
+        ({"init_encoder_layers": "[1]"}, "`init_encoder_layers` must name layers from 0 to 0 of the model that"),
+        ({"init_from": None, "init_decoder_layers": "0"}, "`init_decoder_layers` must be given with `init_from`"),
         ({"lora_rank": 0}, "`lora_rank` must be at least 1, got 0"),
         ({"lora_rank": 2, "ema_decay": 0.9}, "`lora_rank` must be given without ema_decay, got both"),
         ({"init_from": None, "init_vocabulary": "extend"}, "`init_vocabulary` must be given with `init_from`"),

@@ -1,0 +1,72 @@
+"""A student is trained on a teacher's translations; finished work is done once."""
+
+import json
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.tiny_distillation import distill_tiny, write_files
+from tests.tiny_runs import assert_equal_tensors
+from vanilla_transformer.distillation.distillation import RESULTS_FILE, TABLE_FILE
+from vanilla_transformer.inference.corpus_shards import CorpusShards
+from vanilla_transformer.training import trainer
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    return write_files(tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture(scope="module")
+def straight(files, tmp_path_factory):
+    return distill_tiny(files, tmp_path_factory.mktemp("straight") / "run")
+
+
+def test_distill_trains_on_translations_and_compares(straight, files):
+    report, corpora = straight.report, straight.folder / "distillation" / "corpora"
+    assert report.sentences == 40 and report.dropped == {"score": report.translations // 5}
+    lines = (corpora / "corpus-0.tsv").read_text().splitlines()
+    assert len(lines) == report.kept == report.translations - report.dropped["score"]
+    assert {line.split("\t")[0] for line in lines} <= {*(files / "train.a").read_text().splitlines()}
+    assert json.loads((straight.folder / "corpus.json").read_text())["cleaning"]["kept"] == report.kept
+    stored = json.loads((straight.folder / RESULTS_FILE).read_text())
+    assert [result["name"] for result in stored["results"]] == ["teacher", "student", "fast student"]
+    assert stored["results"][2]["num_beams"] == 1 and stored["filter"]["kept"] == report.kept
+    assert (straight.folder / TABLE_FILE).read_text() == straight.table
+
+
+def test_distill_does_finished_work_once(straight, files, monkeypatch):
+    before = load_file(straight.folder / "model.safetensors")
+    monkeypatch.setattr(CorpusShards, "write", None)
+    monkeypatch.setattr(trainer, "train_step", None)
+    assert distill_tiny(files, straight.folder) == straight
+    assert_equal_tensors(before, load_file(straight.folder / "model.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teacher": "nowhere"}, "nowhere"),
+        ({"teacher": "{files}/teacher,nowhere"}, "nowhere"),
+        ({"reverse_model": "nowhere"}, "nowhere"),
+        ({"init_from": "nowhere", "vocab_size": None}, "nowhere"),
+        ({"test_source": "nowhere"}, "nowhere"),
+        ({"test_source": "{files}/train.a"}, "must have the same number of lines|40 .* 5|5 .* 40"),
+        ({"train_source": "{files}/empty"}, "empty"),
+        ({"student_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
+        ({"output_dir": "{files}/teacher"}, "`output_dir` must be another folder than the one of a model, got"),
+        (
+            {"train_source": "{files}/train.b", "train_target": "{files}/train.b"},
+            "its translations of 40 sentences have",
+        ),
+        ({"teacher": "{files}/teacher,{files}/german"}, "The models of an ensemble must have one vocabulary"),
+    ],
+)
+def test_distill_refuses_before_it_trains(files, tmp_path, changes, message):
+    (files / "empty").touch()
+    given = {name: value if value is None else value.format(files=files) for name, value in changes.items()}
+    with pytest.raises((ValueError, OSError), match=message):
+        distill_tiny(
+            files, **{"folder": tmp_path / "run"} | ({} if "output_dir" not in given else {"folder": None}), **given
+        )
+    assert not list((tmp_path / "run").rglob("*.tsv"))

@@ -1,0 +1,78 @@
+"""A distillation that is killed continues at the stage where it was, and the student is the same bit for bit."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from tests.tiny_distillation import distill_tiny, distillation_flags, write_files
+from tests.tiny_runs import TINY, assert_same_run
+from vanilla_transformer.distillation import distillation
+
+# A distillation in another process, with small shards, that kills itself at the n-th call of a function.
+KILLED = """
+import importlib, os, signal, sys
+from tests.tiny_runs import no_scores
+from vanilla_transformer.distillation import distillation
+from vanilla_transformer.distillation.arguments import parse_distillation
+
+module, path, calls, *flags = sys.argv[1:]
+owner, (*parts, name) = importlib.import_module(module), path.split(".")
+for part in parts:
+    owner = getattr(owner, part)
+unpatched, made = getattr(owner, name), []
+
+def killing(*arguments, **options):
+    made.append(arguments)
+    if len(made) == int(calls):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return unpatched(*arguments, **options)
+
+setattr(owner, name, killing)
+distillation.SHARD_LINES = 16
+distillation.distill(*parse_distillation(flags), evaluate=no_scores)
+"""
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(distillation, "SHARD_LINES", 16)
+
+
+@pytest.fixture
+def files(tmp_path):
+    return write_files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "calls"),
+    [
+        ("vanilla_transformer.inference.corpus_shards", "CorpusShards.write", 2),
+        ("vanilla_transformer.inference.corpus_shards", "CorpusShards.write", 5),
+        ("vanilla_transformer.distillation.distillation", "write_student_corpora", 1),
+        ("vanilla_transformer.training.trainer", "train_step", 4),
+        ("vanilla_transformer.distillation.distillation", "measure", 2),
+    ],
+    ids=["translation", "scores", "filtering", "training", "comparison"],
+)
+def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls):
+    straight = distill_tiny(files, tmp_path / "straight")
+    words = [module, function, str(calls), *distillation_flags(files, tmp_path / "run")]
+    killed = subprocess.run([sys.executable, "-c", KILLED, *words], env=os.environ, capture_output=True, timeout=300)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    resumed = distill_tiny(files, tmp_path / "run")
+    assert_same_run(straight.folder, resumed.folder)
+    scores = [[(each.name, each.bleu, each.chrf) for each in found.results] for found in (straight, resumed)]
+    assert scores[0] == scores[1] and straight.report == resumed.report
+
+
+def test_distill_starts_from_a_layer_of_its_teacher(files, tmp_path):
+    sizes = dict.fromkeys(
+        name for name in TINY if name.endswith(("_layers", "_heads", "_dim", "d_model", "vocab_size"))
+    )
+    changes = {"init_from": files / "teacher", "init_decoder_layers": 0, "teacher_targets": "interpolated"}
+    ensemble = {"teacher": f"{files / 'teacher'},{files / 'other'}", "teacher_weights": "2,1", "teacher_num_beams": 4}
+    found = distill_tiny(files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other")
+    assert found.results[0].parameters == 2 * found.results[1].parameters

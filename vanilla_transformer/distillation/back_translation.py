@@ -1,0 +1,134 @@
+"""Translate text of the target language back, to train on it as parallel text (Sennrich et al. 2016)."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vanilla_transformer.data.readers import stream_lines
+from vanilla_transformer.file_utils import hash_file, write_text_atomically
+from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.inference.corpus_shards import SHARD_LINES, CorpusShards, Shard
+from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+
+from .student_corpus import one_line
+
+TSV, JSONL = ".tsv", ".jsonl"
+BLANK = "blank"  # the reason for which lines without text or without translation are dropped
+
+
+class BackTranslations(NamedTuple):
+    """
+    The numbers of a corpus of back-translations.
+
+    Attributes:
+        lines: Of the text.
+        pairs: That were written.
+        dropped: Lines that were dropped, by reason: blank, or a warning.
+    """
+
+    lines: int
+    pairs: int
+    dropped: dict[str, int]
+
+
+def check_output(output: Path, text: Path, tag: str | None) -> None:
+    """Check where back-translations are written, and with which tag.
+
+    Raises:
+        ValueError: The file has another format or is the text itself, or the tag is not one word.
+    """
+    if output.suffix not in (TSV, JSONL):
+        raise ValueError(f"Pairs must be written to a {TSV} or {JSONL} file, got {output}.")
+    if output.is_dir():
+        raise ValueError(f"Pairs must be written to a file, but {output} is a folder.")
+    if output.resolve() == text.resolve():
+        raise ValueError(f"Pairs must be written to another file than the text, got {output} for both.")
+    if tag is not None and (not tag.strip() or tag.split() != [tag]):
+        raise ValueError(f"A tag must be one word, such as <BT>, got {tag!r}.")
+
+
+def back_translate(
+    translate: TranslationPipeline,
+    text: Path,
+    output: Path,
+    model: Any,
+    tag: str | None = None,
+    keep_warnings: bool = False,
+    resume: bool = False,
+    batch_size: int = 32,
+    **search: Any,
+) -> BackTranslations:
+    """
+    Translate each line of a text, and write pairs of the translation as source and the line as target.
+
+    A file `.tsv` has source TAB target on each line, and `.jsonl` objects with `source` and `target`. While it is
+    written, finished shards are in a folder `NAME.partial` beside it.
+
+    Args:
+        translate: The pipeline of a model that translates to the source language.
+        model: What identifies the model, as JSON.
+        tag: Written before each source, and a space.
+        keep_warnings: Keep translations with a warning, see [`find_warnings`].
+        resume: Continue an interrupted run.
+        search: Options of the pipeline. A `seed` gives each shard its own samples.
+
+    Raises:
+        ValueError: The text is empty or not UTF-8, no pair is left, or there is another run to continue.
+        OSError: A file cannot be read or written.
+    """
+    origin = {"input": hash_file(text), "model": model, "options": search}
+    shards = CorpusShards(output.with_name(f"{output.name}.partial"), origin, SHARD_LINES)
+    total = sum(1 for _ in stream_lines(text))
+    shards.open(resume)
+
+    def work(shard: Shard) -> list[str]:
+        own = search | ({"seed": search["seed"] + shard.number} if "seed" in search else {})
+        answers = translate(shard.lines, batch_size, False, **own)
+        return [json.dumps(answer["translation_text"], ensure_ascii=False) for answer in answers]
+
+    try:
+        shards.complete(stream_lines(text), work, total, "Translating")
+    finally:
+        if not shards.finished_lines:  # nothing to continue
+            shards.delete()
+    sources = map(json.loads, shards.result_lines(total))
+    limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
+    pairs = zip(sources, stream_lines(text), strict=True)
+    kept = _keep(pairs, None if keep_warnings else limits, dropped)
+    lines = (_as_line(output.suffix, source if tag is None else f"{tag} {source}", line) for source, line in kept)
+    write_text_atomically(output, lines)
+    shards.delete()
+    return BackTranslations(total, total - dropped.total(), dict(dropped))
+
+
+def _keep(
+    pairs: Iterable[tuple[str, str]], limits: WarningLimits | None, dropped: Counter[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the pairs to be written, and count the others by reason.
+
+    Raises:
+        ValueError: At the end, if there was none to be written.
+    """
+    kept = False
+    for source, line in pairs:
+        blank = not (source.strip() and line.strip())
+        reasons = [BLANK] if blank else [] if limits is None else find_warnings(line, source, limits)
+        if reasons:
+            dropped[reasons[0]] += 1
+        else:
+            kept = True
+            yield source, line
+    if not kept:
+        found = ", ".join(f"{count:,} {reason}" for reason, count in dropped.items())
+        raise ValueError(f"Some line must have a usable translation, but all are dropped: {found}.")
+
+
+def _as_line(suffix: str, source: str, target: str) -> str:
+    if suffix == TSV:
+        return f"{one_line(source)}\t{one_line(target)}\n"
+    return json.dumps({"source": source, "target": target}, ensure_ascii=False) + "\n"
+
+
+__all__ = ["BackTranslations", "back_translate", "check_output"]

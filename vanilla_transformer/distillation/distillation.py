@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.data.arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
@@ -23,6 +24,7 @@ from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.inference.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.inference.engine.precision import check_precision
 from vanilla_transformer.inference.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
+from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.arguments import Recipe
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
@@ -128,7 +130,13 @@ class _Run:
         """Return the recipe with the translations of the teacher as its training text."""
         specs, data = self.texts.specs, self.recipe.data
         corpora = [
-            {"file": str(self.folder / "corpora" / corpus_name(number)), "weight": spec.weight}
+            {
+                "file": str(self.folder / "corpora" / corpus_name(number)),
+                "name": spec.name,
+                "weight": spec.weight,
+                "source_language": spec.direction.source,
+                "target_language": spec.direction.target,
+            }
             for number, spec in enumerate(specs)
         ]
         changes: dict[str, Any] = {"corpora": corpora, "train_source": None, "train_target": None, "dataset": None}
@@ -244,7 +252,10 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
             raise ValueError(f"`output_dir` must be another folder than the one of a model, got {folder} for both.")
     for precision in filter(None, [options.teacher_precision, options.student_precision]):
         check_precision(precision)
-    load_teacher(options)
+    directions = {spec.direction for spec in corpus_specs(recipe.data)}
+    if len(directions) > 1 or find_languages(load_teacher(options)[1]) is not None:
+        hint = "Translate each direction with `translate --target_language`, and train on `corpora`"
+        raise ValueError(f"distill needs one direction and a teacher of one, got several. {hint}.")
     for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
         load_config(name)
         load_tokenizer(name)

@@ -70,3 +70,13 @@ def test_distill_refuses_before_it_trains(files, tmp_path, changes, message):
             files, **{"folder": tmp_path / "run"} | ({} if "output_dir" not in given else {"folder": None}), **given
         )
     assert not list((tmp_path / "run").rglob("*.tsv"))
+
+
+def test_distill_refuses_several_directions(files, tmp_path):
+    text = {"source": str(files / "train.a"), "target": str(files / "train.b")}
+    corpora = [text | {"source_language": "en", "target_language": language} for language in ("de", "fr")]
+    changes = {"train_source": None, "train_target": None, "corpora": json.dumps(corpora)}
+    with pytest.raises(
+        ValueError, match="distill needs one direction and a teacher of one, got several. Translate each"
+    ):
+        distill_tiny(files, tmp_path / "run", **changes)

@@ -261,8 +261,6 @@ def stages(data: DataArguments, max_steps: int) -> Stages:
         return ONE_STAGE
     if data.corpora is None:
         raise ValueError("`stages` must be given with `corpora`, whose shares they have, got it without. Add them.")
-    if data.stream:
-        raise ValueError("`stages` must be given without `stream`, got both. Take one of them out of the recipe.")
     specs = corpus_specs(data)
     weighted = [spec for spec in specs if spec.weight != 1]
     if weighted:

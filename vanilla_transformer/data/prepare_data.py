@@ -188,7 +188,8 @@ def tokenize(
     limit = data.max_tokens - max((len(each.source) for each in tokens), default=0)
     corpus: Corpus
     if isinstance(texts.training, StreamedTexts):
-        corpus = StreamedCorpus(texts.training, encode, texts.held_out, num_proc)
+        weights = _weights(texts, [1] * len(texts.specs), stages)  # shares of a window do not depend on lengths
+        corpus = StreamedCorpus(texts.training, encode, texts.held_out, num_proc, weights)
     else:
         encoded = encode_texts_cached(
             texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
@@ -209,14 +210,14 @@ def _build_corpus(
     report = CleaningReport.from_dict(training.report.to_dict())  # the rules on lengths add to it
     pairs = drop_by_length(pairs, training.dataset, texts.rules, report)
     overlaps = {name: _count_overlap(training, held_out, texts.cache_dir) for name, held_out in texts.held_out.items()}
-    weights = _weights(texts, corpus_numbers(training.dataset, pairs), stages)
-    return TokenizedCorpus(training.dataset, pairs, weights, seed, report, overlaps)
+    counts = np.bincount(corpus_numbers(training.dataset, pairs), minlength=len(texts.specs)).tolist()
+    return TokenizedCorpus(training.dataset, pairs, _weights(texts, counts, stages), seed, report, overlaps)
 
 
-def _weights(texts: Texts, corpora: np.ndarray, stages: Stages) -> list[list[float]]:
-    """Return the weights of the corpora in each stage, given the number of each pair's corpus."""
+def _weights(texts: Texts, counts: Sequence[int], stages: Stages) -> list[list[float]]:
+    """Return the weights of the corpora in each stage, given their numbers of pairs."""
     specs, temperature = texts.specs, texts.data.sampling_temperature
-    weights, counts = [spec.weight for spec in specs], np.bincount(corpora, minlength=len(specs)).tolist()
+    weights = [spec.weight for spec in specs]
     if stages != ONE_STAGE:
         return [share_weights([spec.name for spec in specs], counts, shares) for shares in stages.shares]
     if temperature == 1.0:

@@ -22,27 +22,32 @@ class StreamedTexts:
     The cleaned text of a mix of streams, window by window.
 
     Every corpus contributes to each window in proportion to its weight and restarts at its end: window n holds pairs
-    n·s to (n + 1)·s of a corpus with a share of s pairs.
+    n·s to (n + 1)·s of a corpus with a share of s pairs. A corpus of weight 0 contributes none.
     """
 
     def __init__(self, specs: Sequence[CorpusSpec], rules: CleaningRules, window: int):
         self.specs = specs
         self.rules = rules
-        self.shares = split_window([spec.weight for spec in specs], window)
+        self.window = window
+        self.weights = [spec.weight for spec in specs]
         self.report = CleaningReport()
         self._streams = [EndlessPairs(spec) for spec in specs]
-        self._last: tuple[int, datasets.Dataset] | None = None
+        self._last: tuple[tuple[int, Sequence[float]], datasets.Dataset] | None = None
 
-    def read(self, number: int) -> datasets.Dataset:
+    def read(self, number: int, weights: Sequence[float] | None = None) -> datasets.Dataset:
         """
         Return window `number` in memory: columns `source`, `target` and `corpus`.
+
+        Args:
+            weights: Weights of the corpora in this window, by default their own.
 
         Raises:
             ValueError, OSError: as raised by `read_pairs` and `clean_text`; or cleaning leaves nothing.
         """
-        if self._last is None or self._last[0] != number:
+        key = number, self.weights if weights is None else weights
+        if self._last is None or self._last[0] != key:
             self._last = None  # two windows would need twice the memory
-            self._last = number, self._read_window(number)
+            self._last = key, self._read_window(*key)
         return self._last[1]
 
     def first_window(self) -> datasets.Dataset:
@@ -54,8 +59,9 @@ class StreamedTexts:
         """Return a hash of the first window."""
         return hash_json(self.first_window()._fingerprint)  # hashes the content of an in-memory dataset
 
-    def _read_window(self, number: int) -> datasets.Dataset:
-        shares = [list(self._read_share(corpus, number)) for corpus in range(len(self.specs))]
+    def _read_window(self, number: int, weights: Sequence[float]) -> datasets.Dataset:
+        sizes = split_window(weights, self.window)
+        shares = [list(self._read_share(corpus, number, size)) for corpus, size in enumerate(sizes)]
         pairs = list(chain.from_iterable(shares))
         if not pairs:
             raise nothing_left_error(self.report)
@@ -63,29 +69,28 @@ class StreamedTexts:
         sources, targets = zip(*pairs, strict=True)
         return datasets.Dataset.from_dict({"source": sources, "target": targets, "corpus": corpora})
 
-    def _read_share(self, corpus: int, number: int) -> Iterator[SentencePair]:
-        share = self.shares[corpus]
-        pairs = self._streams[corpus].read(number * share, share)
+    def _read_share(self, corpus: int, number: int, size: int) -> Iterator[SentencePair]:
+        pairs = self._streams[corpus].read(number * size, size) if size else iter(())
         return clean_text(self.specs[corpus], pairs, self.rules, self.report)
 
 
 def split_window(weights: Sequence[float], window: int) -> list[int]:
     """
-    Split a window of pairs in proportion to the weights of the corpora, with at least one pair for each.
+    Split a window of pairs in proportion to the weights of the corpora, with at least one pair for each above 0.
 
     Raises:
         ValueError: there are more corpora than pairs in the window.
     """
-    if window < len(weights):
-        raise ValueError(
-            f"`stream_window` must have a pair of each of the {len(weights)} corpora, got a window of {window}."
-        )
+    read = np.asarray(weights) > 0
+    if window < read.sum():
+        raise ValueError(f"`stream_window` must have a pair of each of the {read.sum()} corpora, got {window}.")
     # One pair for each corpus, and the rest by the largest remainders.
-    exact = np.asarray(weights) / sum(weights) * (window - len(weights))
+    rest = window - read.sum()
+    exact = np.asarray(weights) / sum(weights) * rest
     shares = np.floor(exact).astype(int)
-    largest = np.argsort(shares - exact, kind="stable")[: window - len(weights) - shares.sum()]
+    largest = np.argsort(shares - exact, kind="stable")[: rest - shares.sum()]
     shares[largest] += 1
-    return (shares + 1).tolist()
+    return (shares + read).tolist()
 
 
 class EndlessPairs:
@@ -135,6 +140,9 @@ class StreamedCorpus(Corpus):
     Training pairs from a stream: `epoch(n)` is window n.
 
     `texts` is the text of the most recent window; `report` and `overlaps` count all windows read by this process.
+
+    Args:
+        weights: For each stage, the weight of each corpus. By default there is one stage, with the corpora's own.
     """
 
     def __init__(
@@ -143,22 +151,24 @@ class StreamedCorpus(Corpus):
         encode: Encode,
         held_out: Mapping[str, Sequence[SentencePair]],
         num_proc: int | None = None,
+        weights: Sequence[Sequence[float]] | None = None,
     ):
         self.stream = stream
+        self.weights = [stream.weights] if weights is None else weights
         self.encode = encode
         self.num_proc = num_proc
         self.report = stream.report
         self._counters = {name: OverlapCounter(pairs) for name, pairs in held_out.items()}
-        self._last: tuple[int, EncodedPairs] | None = None
+        self._last: tuple[tuple[int, int], EncodedPairs] | None = None
 
     def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
-        if self._last is None or self._last[0] != number:
+        if self._last is None or self._last[0] != (number, stage):
             self._last = None  # two windows would need twice the memory
-            self.texts = self.stream.read(number)
+            self.texts = self.stream.read(number, self.weights[stage])
             for counter in self._counters.values():
                 counter.add(find_held_out(self.texts, counter))
             encoded = EncodedPairs(TokenTable(encode_texts(self.texts, self.encode, self.num_proc)))
-            self._last = number, drop_by_length(encoded, self.texts, self.stream.rules, self.report)
+            self._last = (number, stage), drop_by_length(encoded, self.texts, self.stream.rules, self.report)
         return self._last[1]
 
     @property

@@ -53,7 +53,6 @@ def test_plan_run_refuses_a_stage_whose_corpus_cleaning_has_emptied(corpus, text
     ("changes", "message"),
     [
         ({"corpora": None, "train_source": "a", "train_target": "b"}, "`stages` must be given with `corpora`"),
-        ({"stream": True}, "`stages` must be given without `stream`, got both"),
         ({"corpora": '[{"file": "more.tsv", "weight": 2}]'}, "`weight` must be left out .* got 2 for more.tsv."),
         (
             {"stages": '[{"corpora": {"letter": 1}}]'},

@@ -36,8 +36,12 @@ def test_split_window_is_proportional_to_the_weights(weights, window):
 
 
 def test_split_window_needs_a_pair_of_each_corpus():
-    with pytest.raises(ValueError, match="a pair of each of the 2 corpora, got a window of 1"):
-        split_window([1, 1], 1)
+    with pytest.raises(ValueError, match="a pair of each of the 2 corpora, got 1"):
+        split_window([1, 1, 0], 1)
+
+
+def test_split_window_leaves_out_corpora_of_weight_zero():
+    assert split_window([0, 1, 3, 0], 10) == [0, 3, 7, 0]
 
 
 @pytest.fixture
@@ -51,10 +55,10 @@ def specs(tmp_path):
 
 @pytest.fixture
 def open_corpus(specs, tiny_tokenizer):
-    def open_one(**rules):
+    def open_one(weights=None, **rules):
         held_out = {"validation": [SentencePair("a0", "b0"), SentencePair("a9", "x")]}
         stream = StreamedTexts(specs, CleaningRules(drop_identical=True, **rules), window=6)
-        return StreamedCorpus(stream, partial(encode_sentences, tiny_tokenizer), held_out)
+        return StreamedCorpus(stream, partial(encode_sentences, tiny_tokenizer), held_out, weights=weights)
 
     return open_one
 
@@ -66,7 +70,6 @@ def sources(corpus, number):
 
 def test_streamed_corpus_restarts_each_corpus_at_its_end(open_corpus):
     corpus = open_corpus()
-    assert corpus.stream.shares == [4, 2]
     assert sources(corpus, 0) == ["a0", "a1", "a2", "c0", "c1"]
     assert sources(corpus, 1) == ["a4", "a5", "a6", "c2", "c0"]
     assert sources(corpus, 2) == ["a8", "a9", "a0", "a1", "c1", "c2"]
@@ -78,6 +81,17 @@ def test_streamed_corpus_window_is_independent_of_the_way_there(open_corpus):
     for number in (0, 3, 7):
         assert list(open_corpus(max_length_ratio=1.5).epoch(number)) == windows[number]
     assert list(walking.epoch(2)) == windows[2]
+
+
+def test_streamed_corpus_has_the_mix_of_each_stage(open_corpus):
+    weights = [[0, 1], [1, 1]]
+    walking = open_corpus(weights)
+    windows = [list(walking.epoch(number, stage)) for number, stage in ((0, 0), (1, 0), (2, 1), (3, 1))]
+    assert [len(window) for window in windows] == [6, 6, 5, 6]  # one pair of three is identical
+    assert windows[0] == windows[1] != windows[2]
+    assert list(open_corpus(weights).epoch(2, 1)) == windows[2]
+    rows = walking.texts.select(walking.epoch(3, 1).rows)
+    assert rows["source"][:] == ["a9", "a0", "a1", "c0", "c1", "c2"]
 
 
 def test_streamed_corpus_reads_a_repeated_window_once(open_corpus):

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .arguments import parse
+from .language_arguments import LanguageArguments, language_settings
 
 
 @dataclass
-class ExplainArguments:
-    """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
+class _PageArguments:
+    """Flags of the page, and of the search that it shows."""
 
     output: str = field(metadata={"help": "HTML file to write. It has all of its data and loads nothing."})
     translation: str | None = field(
@@ -23,6 +24,11 @@ class ExplainArguments:
     device: str | None = field(
         default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the CPU, which is fast enough."}
     )
+
+
+@dataclass
+class ExplainArguments(LanguageArguments, _PageArguments):
+    """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -44,6 +50,8 @@ def main(arguments: Sequence[str]) -> None:
     model = load_seq2seq(name, "can be explained").to(options.device or "cpu")
     chosen = {each: getattr(options, each) for each in ("num_beams", "length_penalty", "max_new_tokens")}
     chosen = {each: value for each, value in chosen.items() if value is not None}
-    explanation = explain(model, load_tokenizer(name), text, options.translation, **chosen)
+    tokenizer = load_tokenizer(name)
+    chosen |= language_settings(tokenizer, options)
+    explanation = explain(model, tokenizer, text, options.translation, **chosen)
     write_text_atomically(options.output, render_page(explanation, Path(name).name))
     print(f"{explanation.translation}\nThe page is {options.output}.")

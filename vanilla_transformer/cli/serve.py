@@ -2,7 +2,7 @@
 
 import ipaddress
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -67,9 +67,10 @@ def main(arguments: Sequence[str]) -> None:
         # instead of spinning, and a request would take three times as long.
         with ThreadPoolExecutor(1) as loading:
             translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
+        languages = language_settings(translate.tokenizer, options)
         documents = DocumentTranslator(translate, options.source_language or DEFAULT_LANGUAGE)
         service = create_service(
-            translate_with(translate, documents, language_settings(translate.tokenizer, options)),
+            translate_with(translate, documents, languages),
             options,
             count_tokens_with(translate.tokenizer),
             api_keys=keys,
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str]) -> None:
             check_document=parse_document,
         )
         if options.page:
-            service = _add_page(service, translate, name)
+            service = _add_page(service, translate, name, languages)
         host, port = listener.getsockname()[:2]
         if not keys and not _is_loopback(host):
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
@@ -105,7 +106,7 @@ def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.split("%")[0]).is_loopback
 
 
-def _add_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
+def _add_page(service: Any, translate: TranslationPipeline, name: str, languages: Mapping[str, str]) -> Any:
     """Add the web page, with a plot of the attention unless the backend is CTranslate2, which does not return it."""
     from vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -114,10 +115,10 @@ def _add_page(service: Any, translate: TranslationPipeline, name: str) -> Any:
     draw = None
     if isinstance(translate.model, VanillaTransformerForConditionalGeneration):
         draw = partial(_draw_attention, translate)
-    return add_page(service, Path(name).name, draw)
+    return add_page(service, Path(name).name, draw, find_languages(translate.tokenizer), languages)
 
 
-def _draw_attention(translate: TranslationPipeline, text: str, picture: Path) -> Path:
+def _draw_attention(translate: TranslationPipeline, text: str, picture: Path, **languages: str) -> Path:
     from vanilla_transformer.evaluation.plots import plot_attention
 
-    return plot_attention(translate.model, translate.tokenizer, text, picture)
+    return plot_attention(translate.model, translate.tokenizer, text, picture, **languages)

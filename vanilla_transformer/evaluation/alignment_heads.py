@@ -12,8 +12,7 @@ from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, gr
 from vanilla_transformer.file_utils import update_json
 from vanilla_transformer.inference.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.inference.engine.alignment_heads import alignment_heads_of, check_cross_attention
-from vanilla_transformer.inference.forced_decoding import cross_attentions
-from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.inference.forced_decoding import cross_attentions, encode_as_trained
 
 from .alignment_scores import score_alignments
 
@@ -81,8 +80,8 @@ def align_given(
     heads = sorted({head for choice in choices for head in choice})
     places = [[heads.index(head) for head in choice] for choice in choices]
     sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
-    spans = token_spans(tokenizer, sources), token_spans(tokenizer, targets)
-    encoded = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
+    encoded = encode_as_trained(model, tokenizer, sources, targets)
+    spans = token_spans(tokenizer, sources, encoded[0]), token_spans(tokenizer, targets, encoded[1])
     attentions = cross_attentions(model, *encoded, heads)
     for source, target, source_spans, target_spans, rows in zip(sources, targets, *spans, attentions, strict=True):
         means = [rows[place].mean(dim=0) for place in places]

@@ -59,18 +59,24 @@ def read_test_sets(
         ValueError: The files have different numbers of lines, or none of them exists.
     """
     if directions is None:
-        found = [code for code in languages.targets if Path(f"{prefix}.{code}").is_file()]
-        directions = [Direction(*each) for each in permutations(found, 2)]
+        codes = dict.fromkeys([*(languages.source_codes or languages.targets), *languages.targets])
+        found = [Direction(*each) for each in permutations(codes, 2) if _has_files(prefix, each)]
+        known = languages.source_codes or codes
+        directions = [each for each in found if each.source in known and each.target in languages.targets]
     if not directions:
         shown = ", ".join(f"{prefix}.{code}" for code in list(languages.targets)[:3])
         raise ValueError(f"The text of two languages must be in files such as {shown}, got fewer.")
-    codes = dict.fromkeys(code for direction in directions for code in direction if code is not None)
-    texts = {code: read_lines(f"{prefix}.{code}") for code in codes}
+    read = dict.fromkeys(code for direction in directions for code in direction if code is not None)
+    texts = {code: read_lines(f"{prefix}.{code}") for code in read}
     counts = {code: len(lines) for code, lines in texts.items()}
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{count} in {prefix}.{code}" for code, count in counts.items())
         raise ValueError(f"All languages must have the same number of lines, got {shown}.")
     return list(directions), texts
+
+
+def _has_files(prefix: str, codes: Iterable[str]) -> bool:
+    return all(Path(f"{prefix}.{code}").is_file() for code in codes)
 
 
 def score_directions(

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.inference.language_options import LanguageOptions
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
@@ -49,14 +50,22 @@ def _extract_curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[f
 
 @torch.no_grad()
 def cross_attention(
-    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, sentence: str
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    sentence: str,
+    **languages: str,
 ) -> tuple[list[str], list[str], torch.Tensor]:
     """Translate `sentence` and return its tokens, the tokens of the translation, and the cross-attention weights.
 
     The weights are the last decoder layer's, shape `(num_heads, target_length, source_length)`; each row sums to 1.
+
+    Args:
+        languages: `src_lang` and `tgt_lang`, for a model that has several.
     """
-    source = torch.tensor(encode_sentences(tokenizer, [sentence]), device=model.device)
-    target = model.generate(source)
+    options = LanguageOptions(**languages)
+    source_ids = options.begin(tokenizer, encode_sentences(tokenizer, [sentence]))
+    source = torch.tensor(source_ids, device=model.device)
+    target = model.generate(source, **options.forced(tokenizer))
     implementation = model.config._attn_implementation
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
     try:
@@ -72,13 +81,14 @@ def plot_attention(
     tokenizer: PreTrainedTokenizerBase,
     sentence: str,
     image_file: str | Path,
+    **languages: str,
 ) -> Path:
     """Plot the cross-attention of the last decoder layer for a translation of `sentence`, one panel per head.
 
     Raises:
         OSError: matplotlib is not installed.
     """
-    source, target, heads = cross_attention(model, tokenizer, sentence)
+    source, target, heads = cross_attention(model, tokenizer, sentence, **languages)
     width, height = 1.2 + 0.34 * len(source), 1.6 + 0.28 * len(target)
     figure = _new_figure(width * len(heads), height)
     panels = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]

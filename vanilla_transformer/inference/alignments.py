@@ -93,8 +93,13 @@ def format_pairs(words: Iterable[tuple[int, int]]) -> str:
     return " ".join(f"{here}-{there}" for here, there in sorted(words))
 
 
-def token_spans(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
+def token_spans(
+    tokenizer: Any, texts: Sequence[str], encoded: Sequence[Sequence[int]] | None = None
+) -> list[list[Span]]:
     """Return the characters of each token of the texts, for the tokens of [`encode_sentences`].
+
+    Args:
+        encoded: The tokens of the texts, which may begin with further ones, for languages. These have no characters.
 
     Raises:
         ValueError: The tokenizer does not know the characters of its tokens.
@@ -103,12 +108,15 @@ def token_spans(tokenizer: Any, texts: Sequence[str]) -> list[list[Span]]:
         raise ValueError(f"Alignments need a fast tokenizer, got {type(tokenizer).__name__}.")
     if not texts:
         return []
-    encoded = tokenizer(list(texts), add_special_tokens=True, return_offsets_mapping=True, return_attention_mask=False)
-    rows = zip(texts, encoded["input_ids"], encoded["offset_mapping"], strict=True)
-    return [
+    found = tokenizer(list(texts), add_special_tokens=True, return_offsets_mapping=True, return_attention_mask=False)
+    rows = zip(texts, found["input_ids"], found["offset_mapping"], strict=True)
+    each_spans = [
         [*(span for token, span in zip(ids, spans, strict=True) if token != tokenizer.eos_token_id), (len(text),) * 2]
         for text, ids, spans in rows
     ]
+    if encoded is None:
+        return each_spans
+    return [[(0, 0)] * (len(ids) - len(spans)) + spans for ids, spans in zip(encoded, each_spans, strict=True)]
 
 
 def spans_of_tokens(texts: Sequence[str], tokens: Sequence[int], stripped: str, tokenizer: Any) -> list[Span]:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 from vanilla_transformer.text.inline_terms import AnnotatedText
-from vanilla_transformer.text.units import Span
 
 from .alignments import Link, align, token_spans
 from .engine.engine import Engine
@@ -80,26 +79,15 @@ def to_translations(
     if returned.requested():
         links = [list[Link]() for _ in flat]
         if returned.need_alignments(config):
-            spans = _source_spans(sentences, sources, tokenizer)
+            spans = token_spans(tokenizer, [sentence.text for sentence in sentences], sources)
             repeated = [each for each in zip(sentences, spans, strict=True) for _ in range(count)]
             links = [
-                align(sentence.plain, places, text, hypothesis, tokenizer)
+                align(sentence.plain, [*map(sentence.original, places)], text, hypothesis, tokenizer)
                 for (sentence, places), text, hypothesis in zip(repeated, translations, flat, strict=True)
             ]
         columns = zip(translations, flat, links, strict=True)
         translations = [build_translation(*each, tokenizer, returned) for each in columns]
     return [translations[start : start + count] for start in range(0, len(translations), count)]
-
-
-def _source_spans(
-    sentences: Sequence[AnnotatedText], sources: Sequence[Sequence[int]], tokenizer: Any
-) -> list[list[Span]]:
-    """Return the characters of each token of the sentences, without annotations. Tokens of languages have none."""
-    found = token_spans(tokenizer, [sentence.text for sentence in sentences])
-    return [
-        [(0, 0)] * (len(source) - len(spans)) + [*map(sentence.original, spans)]
-        for sentence, source, spans in zip(sentences, sources, found, strict=True)
-    ]
 
 
 __all__ = ["decode_alternatives", "decode_by_engine", "to_translations"]

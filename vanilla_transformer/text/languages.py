@@ -1,4 +1,4 @@
-"""The languages of a model that translates between many, and the tokens by which it is told which ones.
+"""The languages of a model that translates between many, and the tokens that name them to it.
 
 M2M-100 and NLLB begin the source with its language, and decoding forces the translation to begin with the other. Our
 models and OPUS-MT begin the source with a tag of the target language, such as `>>de<<`, which decoding need not know.
@@ -66,7 +66,7 @@ class Languages:
         return list(self.sources) or list(dict.fromkeys(each.source for each in self.directions if each.source))
 
     def resolve(self, source: str | None = None, target: str | None = None) -> Direction:
-        """Return a direction with the defaults for what is not given.
+        """Return a direction, with defaults for languages that are not given.
 
         Raises:
             ValueError: A language is unknown; or it is not given, and the model has several.
@@ -134,7 +134,7 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
                 raise ValueError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
     if has_own_languages(tokenizer) or not tokenizer.is_fast:
         raise ValueError(
-            f"Language tags need a fast tokenizer without languages of its own, got {type(tokenizer).__name__}. Set "
+            f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
             "`language_tags` to none, or `init_vocabulary` to replace."
         )
     wanted = [TARGET_TAG.format(direction.target) for direction in directions]

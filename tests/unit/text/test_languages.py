@@ -61,13 +61,13 @@ def test_extend_tokenizer_keeps_tags(tagged):
 
 
 @pytest.mark.parametrize("direction", [Direction("en", None), Direction("en", "Low German"), Direction("en", ">>x")])
-def test_add_language_tags_refuses_what_is_no_code(tiny_tokenizer, direction):
+def test_add_language_tags_refuses_invalid_codes(tiny_tokenizer, direction):
     with pytest.raises(ValueError, match="`target_language` of each corpus must be a code such as en, got"):
         add_language_tags(copy.deepcopy(tiny_tokenizer), [direction])
 
 
 def test_add_language_tags_refuses_tokenizers_with_languages():
-    with pytest.raises(ValueError, match="need a fast tokenizer without languages of its own, got NllbTokenizer"):
+    with pytest.raises(ValueError, match="need a fast tokenizer without other languages, got NllbTokenizer"):
         add_language_tags(build_nllb_tokenizer(), PAIRS)
 
 

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from vanilla_transformer.inference.engine.alignment_heads import alignment_heads_of
 from vanilla_transformer.inference.forced_decoding import decoder_logits
+from vanilla_transformer.inference.language_options import LanguageOptions
+from vanilla_transformer.inference.request_options import split_options
 from vanilla_transformer.inference.search.recorded_search import Candidate, RecordedSearch, record_search
 from vanilla_transformer.inference.token_texts import next_token_text, token_texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
@@ -100,13 +102,15 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
     Args:
         model: A sequence-to-sequence model of this package, in evaluation mode.
         translation: Explain this one instead of the one that the search finds.
-        options: Keyword arguments of `generate()` for greedy or beam search.
+        options: Keyword arguments of `generate()` for greedy or beam search, and of [`LanguageOptions`].
 
     Raises:
         ValueError: A text is empty, has several lines or more than `MOST_TOKENS` tokens, or the options ask for
             sampling.
     """
-    source, text = _encode(tokenizer, text, "text"), text.strip()
+    languages, options = split_options(LanguageOptions, options)
+    (source,), text = languages.begin(tokenizer, [_encode(tokenizer, text, "text")]), text.strip()
+    options |= languages.forced(tokenizer)
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
         found = f"got {len(source)}, so its sentences are translated one by one"

@@ -1,0 +1,104 @@
+"""Commands for models with several languages."""
+
+import copy
+import json
+
+import pytest
+
+from tests.tiny import tiny_model
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.inference.loading import load_pipeline
+from vanilla_transformer.text.languages import Direction, add_language_tags
+
+LINES = {"en": "A man.\nTwo dogs.\n", "de": "Ein Mann.\nZwei Hunde.\n", "fr": "Un homme.\nDeux chiens.\n"}
+PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_tokenizer):
+    folder, tokenizer = tmp_path_factory.mktemp("languages"), copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, PAIRS)
+    save_model_folder(tiny_model(vocab_size=len(tokenizer)), tokenizer, folder / "model")
+    save_model_folder(tiny_model(), tiny_tokenizer, folder / "plain")
+    for code, text in LINES.items():
+        (folder / f"test.{code}").write_text(text)
+    (folder / "page.html").write_text("<p>A man.</p>")
+    return folder
+
+
+def run(folder, *words):
+    return main([word.format(folder=folder) for word in words])
+
+
+def test_translate_takes_languages(folder, capsys):
+    translate = load_pipeline(folder / "model")
+    expected = {code: translate("A man.", tgt_lang=code)[0]["translation_text"] for code in ("de", "fr")}
+    for code, text in expected.items():
+        flags = ["--source_language", "en", "--target_language", code]
+        assert run(folder, "translate", "{folder}/model", "A man.", *flags) == 0
+        assert capsys.readouterr().out == f"{text}\n"
+    html = ["--format", "html", "--input", "{folder}/page.html", "--target_language", "fr"]
+    assert run(folder, "translate", "{folder}/model", *html) == 0
+    assert capsys.readouterr().out.startswith("<p>")
+
+
+def test_score_takes_languages(folder, capsys):
+    files = ["--source", "{folder}/test.en", "--target", "{folder}/test.de"]
+    scores = []
+    for code in ("de", "fr"):
+        assert run(folder, "score", "{folder}/model", *files, "--target_language", code) == 0
+        scores.append(capsys.readouterr().out)
+    assert scores[0] != scores[1] and scores[0].count("\n") == 2
+
+
+def test_evaluate_takes_languages(folder, capsys):
+    files = ["--source", "{folder}/test.en", "--target", "{folder}/test.de", "--bootstrap_samples", "2"]
+    assert run(folder, "evaluate", "{folder}/model", *files, "--target_language", "de") == 0
+    assert "BLEU" in capsys.readouterr().out
+
+
+def test_evaluate_directions_prints_a_table(folder, capsys):
+    flags = ["--text", "{folder}/test", "--num_beams", "1", "--json", "{folder}/scores.json"]
+    assert run(folder, "evaluate-directions", "{folder}/model", *flags) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "| direction | sentences | BLEU | chrF | |"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    assert {row[0]: row[-1] for row in rows} == {
+        "de-en": "",
+        "de-fr": "zero-shot",
+        "en-de": "",
+        "en-fr": "",  # no source was French in training
+    }
+    saved = json.loads((folder / "scores.json").read_text())
+    assert [row["sentences"] for row in saved] == [2] * 4 and {"bleu", "chrf"} < saved[0].keys()
+    assert run(folder, "evaluate-directions", "{folder}/model", *flags[:4], "--directions", "en-fr") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["translate", "{folder}/model", "A"], "The target language must be one of de, en, fr; got none."),
+        (["translate", "{folder}/model", "A", "--target_language", "it"], "one of de, en, fr; got 'it'."),
+        (["translate", "{folder}/plain", "A", "--target_language", "de"], "`target_language` is for models that"),
+        (["score", "{folder}/model", "--source", "{folder}/test.en", "--target", "{folder}/test.de"], "got none."),
+        (["explain", "{folder}/model", "A man", "--output", "{folder}/x.html"], "got none."),
+        (["evaluate-directions", "{folder}/plain", "--text", "{folder}/test"], "must have several languages, but"),
+        (["evaluate-directions", "{folder}/model", "--text", "{folder}/none"], "must be in files such as"),
+        (["evaluate-directions", "{folder}/model", "--text", "{folder}/test", "--directions", "en"], "such as en-de"),
+        (["evaluate-directions", "{folder}/model", "--text", "{folder}/test", "--directions", "en-it"], "got 'it'"),
+        (["evaluate-directions", "{folder}/model", "--text", "{folder}/test", "--json", "{folder}"], "is a folder"),
+    ],
+)
+def test_commands_name_mistakes_about_languages(folder, capsys, words, message):
+    assert run(folder, *words) == 2
+    last = capsys.readouterr().err.splitlines()[-1]  # after progress bars
+    assert message in last and "error: " in last and "Traceback" not in last
+
+
+def test_evaluate_directions_needs_aligned_files(folder, tmp_path, capsys):
+    (tmp_path / "test.en").write_text("A man.\n")
+    (tmp_path / "test.de").write_text("Ein Mann.\nZwei Hunde.\n")
+    assert run(folder, "evaluate-directions", "{folder}/model", "--text", f"{tmp_path}/test") == 2
+    assert "All languages must have the same number of lines, got 2 in" in capsys.readouterr().err

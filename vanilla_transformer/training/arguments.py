@@ -363,9 +363,12 @@ _NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "co
 def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
 
+    A name that `before` lacks, because it is newer than the run, had its default.
+
     Raises:
         ValueError: a change would make it a different run; the text names each value before and now.
     """
+    before = {item.name: item.default for part in RECIPE_PARTS for item in fields(part)} | before
     names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     needs_max_steps = now.get("lr_scheduler") in _NEED_MAX_STEPS or any(
         UNTIL_SHARE in stage for stage in now.get("stages") or ()

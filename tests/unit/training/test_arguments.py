@@ -14,7 +14,9 @@ from vanilla_transformer.training.arguments import (
     ModelArguments,
     OptimizationArguments,
     OutputArguments,
+    check_same_run,
     config_fields,
+    flatten,
     parse_recipe,
 )
 from vanilla_transformer.training.recipe import RENAMED, read_recipe
@@ -225,3 +227,11 @@ def test_recipes_name_data_inside_repository_and_its_origin(path):
     assert all(value.startswith("data/") for value in files)
     origin = "# Data: " if path.name != "demo.yaml" else "# The recipe of `make demo`"
     assert any(line.startswith(origin) for line in path.read_text().splitlines())
+
+
+def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run():
+    now = flatten(parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "out"]))
+    before = {name: value for name, value in now.items() if name not in ("sampling_temperature", "stages")}
+    check_same_run(before, now)
+    with pytest.raises(ValueError, match="different values of sampling_temperature was 1.0 and is 5.0"):
+        check_same_run(before, now | {"sampling_temperature": 5.0})

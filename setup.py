@@ -18,8 +18,10 @@ CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
 PAGE = [*SERVE, *PLOTS, "gradio>=6"]
+CLEANING = ["py3langid>=0.4"]
+CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
 DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0", "srt>=3.5"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE, *DOCUMENTS]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE, *DOCUMENTS, *CLEANING, *CORPORA]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 BENCHMARKS = ["nltk>=3.9"]
 NOTEBOOKS = ["ipykernel>=6.29", "nbclient>=0.10"]
@@ -78,6 +80,8 @@ setup(
         "serve": SERVE,
         "page": PAGE,
         "documents": DOCUMENTS,
+        "cleaning": CLEANING,
+        "corpora": CORPORA,
         "docs": DOCS,
         "test": [*TESTS, *BENCHMARKS, *OPTIONAL],
         "dev": [*TESTS, *BENCHMARKS, *OPTIONAL, *DOCS, *NOTEBOOKS, "codespell", "ruff", "mypy", "types-PyYAML"],

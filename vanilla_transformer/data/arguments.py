@@ -5,6 +5,7 @@ from typing import Any
 
 from vanilla_transformer.yaml_utils import load_yaml
 
+from .cleaning_rules import CleaningRules
 from .names import check_names
 from .perturbations import PERTURBATIONS
 from .readers import CorpusSpec
@@ -136,6 +137,37 @@ class DataArguments:
     drop_duplicates: bool = field(
         default=False, metadata={"help": "Drop pairs that repeat an earlier one, over all corpora."}
     )
+    drop_near_duplicates: bool = field(
+        default=False,
+        metadata={"help": "Drop pairs that repeat an earlier one but for case, digits, punctuation and spaces."},
+    )
+    drop_repeated_sources: bool = field(
+        default=False, metadata={"help": "Drop pairs with the source of an earlier one, over all corpora."}
+    )
+    drop_repeated_targets: bool = field(
+        default=False, metadata={"help": "Drop pairs with the target of an earlier one, over all corpora."}
+    )
+    drop_other_numbers: bool = field(
+        default=False,
+        metadata={"help": "Drop pairs with a number that only one side has. Up to 12 it may be written as a word."},
+    )
+    drop_other_scripts: bool = field(
+        default=False,
+        metadata={
+            "help": "Drop pairs with more than a twentieth of the letters of a side in scripts its corpus rarely uses."
+        },
+    )
+    drop_other_languages: bool = field(
+        default=False,
+        metadata={
+            "help": "Drop pairs with a side that is clearly not in --source_language or --target_language. Needs "
+            "py3langid."
+        },
+    )
+    min_letter_ratio: float | None = field(
+        default=None,
+        metadata={"help": "Drop pairs with a smaller share of letters on a side, spaces left aside, such as 0.5."},
+    )
     max_length: int | None = field(
         default=None, metadata={"help": "Drop pairs with more tokens on a side, including EOS."}
     )
@@ -171,6 +203,10 @@ class DataArguments:
     def languages(self) -> dict[str, Any]:
         """Return the default languages of each corpus as keywords of `CorpusSpec`."""
         return {"source_language": self.source_language, "target_language": self.target_language}
+
+
+_SPEC_KEYS = {item.name for item in fields(CorpusSpec)}
+_RULE_KEYS = {item.name for item in fields(CleaningRules)}
 
 
 def _parse_section(text: str, name: str, kind: str) -> Any:
@@ -233,9 +269,10 @@ def _directions(section: str, entry: Any, languages: dict[str, Any]) -> list[Cor
     """Return the corpus of an entry, once for each of its directions."""
     if not isinstance(entry, dict):
         raise ValueError(f"Each corpus of `{section}` must be a mapping, such as {{file: a.tsv}}, got {entry!r}.")
-    known = {item.name for item in fields(CorpusSpec)} | {_BOTH_DIRECTIONS}
+    known = _SPEC_KEYS | {_BOTH_DIRECTIONS} | (_RULE_KEYS if section == "corpora" else set())
     check_names([str(name) for name in entry], known, "key of a corpus", exactly=True)
-    values = languages | {name: value for name, value in entry.items() if value is not None}
+    given = {name: value for name, value in entry.items() if name not in _RULE_KEYS and value is not None}
+    values = languages | given
     both = values.pop(_BOTH_DIRECTIONS, False)
     if type(both) is not bool or (both and "reverse" in values):
         raise ValueError(f"`{_BOTH_DIRECTIONS}` of a corpus must be true or false, without `reverse`, got {entry!r}.")
@@ -249,6 +286,23 @@ def tagged_sides(data: DataArguments) -> str:
         return data.language_tags
     targets = {spec.direction.target for spec in corpus_specs(data)}
     return TARGET_TAGS if len(targets) > 1 else NO_TAGS
+
+
+def cleaning_rules(data: DataArguments) -> list[CleaningRules]:
+    """
+    Return the cleaning rules of each corpus: the ones of the recipe, with the changes of its entry in `corpora`.
+
+    Raises:
+        ValueError: a value is out of its range.
+    """
+    if not isinstance(data.corpora, list):
+        return [CleaningRules.from_arguments(data)]
+    rules = []
+    for entry in data.corpora:
+        changes = {name: value for name, value in entry.items() if name in _RULE_KEYS}
+        directions = _directions("corpora", entry, data.languages)
+        rules += [CleaningRules.from_arguments(data, changes)] * len(directions)
+    return rules
 
 
 def stages(data: DataArguments, max_steps: int) -> Stages:
@@ -333,13 +387,12 @@ def _check_alignments(data: DataArguments) -> None:
 
 
 def _check_cleaning(data: DataArguments) -> None:
-    for name in ("max_length", "max_length_ratio", "stream_window"):
-        value = getattr(data, name)
-        if value is not None and value < 1:
-            raise ValueError(f"`{name}` must be at least 1, got {value}.")
-    if data.stream and data.drop_duplicates:
+    if data.stream_window < 1:
+        raise ValueError(f"`stream_window` must be at least 1, got {data.stream_window}.")
+    compared = [name for rules in cleaning_rules(data) for name in rules.need_all_pairs]
+    if data.stream and compared:
         raise ValueError(
-            "`drop_duplicates` needs to see all corpora before training, which `stream` does not, got both. Take one "
+            f"`{compared[0]}` needs to see all corpora before training, which `stream` does not, got both. Take one "
             "of them out of the recipe."
         )
 

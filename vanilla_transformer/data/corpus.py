@@ -13,14 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from .cleaning import (
-    CleaningReport,
-    CleaningRules,
-    Overlap,
-    OverlapCounter,
-    find_dropped_by_length,
-    nothing_left_error,
-)
+from .cleaning import EXAMPLES, CleaningReport, CleaningRules, find_dropped_by_length, nothing_left_error
+from .overlap import Overlap, OverlapCounter
 from .readers import SentencePair
 from .tokenized_corpus import EncodedPairs
 from .tuning import ROWS_PER_BATCH
@@ -211,18 +205,19 @@ def temperature_weights(
 
 
 def drop_by_length(
-    pairs: EncodedPairs, texts: datasets.Dataset, rules: CleaningRules, report: CleaningReport
+    pairs: EncodedPairs, texts: datasets.Dataset, rules: Sequence[CleaningRules], report: CleaningReport
 ) -> EncodedPairs:
     """
-    Drop the pairs that break the rules on lengths in tokens, and count them in `report`.
+    Drop the pairs that break the rules of their corpus on lengths in tokens, and count them in `report`.
 
     Raises:
         ValueError: no pair is left.
     """
     kept = np.ones(len(pairs), dtype=bool)
-    for rule, mask in find_dropped_by_length(pairs.source_lengths, pairs.target_lengths, rules).items():
+    corpora = corpus_numbers(texts, pairs)
+    for rule, mask in find_dropped_by_length(pairs.source_lengths, pairs.target_lengths, rules, corpora).items():
         rows = pairs.rows[mask]
-        first = texts.select(rows[:3])
+        first = texts.select(rows[:EXAMPLES])
         report.add(rule, list(map(SentencePair, first["source"], first["target"])), count=len(rows))
         kept &= ~mask
     if not kept.any():

@@ -5,36 +5,25 @@ written to disk.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import datasets
 import numpy as np
-import pyarrow as pa
-from tqdm.auto import tqdm
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction, find_languages
 
-from .arguments import DataArguments, augmentations, corpus_specs, validation_specs
+from .arguments import DataArguments, augmentations, cleaning_rules, corpus_specs, validation_specs
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
-from .cleaning import (
-    CleaningReport,
-    CleaningRules,
-    Overlap,
-    OverlapCounter,
-    clean_text,
-    find_duplicates,
-    hash_pair,
-    nothing_left_error,
-)
+from .cached_texts import CachedTexts, load_cached_texts
+from .cleaning import CleaningReport, CleaningRules
 from .corpus import (
     Corpus,
     TokenizedCorpus,
@@ -44,11 +33,10 @@ from .corpus import (
     share_weights,
     temperature_weights,
 )
+from .overlap import Overlap, OverlapCounter
 from .readers import (
     CorpusSpec,
-    OpenCorpus,
     SentencePair,
-    content_key,
     load_splits,
     open_corpus,
     read_pairs,
@@ -64,32 +52,11 @@ from .tokenized_corpus import (
     encode_texts_cached,
     hash_json,
     hash_tokenizer,
-    open_arrow_files,
 )
 from .tuning import ROWS_PER_BATCH
 
-_FORMAT = 1  # of the cached text; another number invalidates all older entries
-_SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
-_REPORT_FILE = "report.json"
-
-
-@dataclass(frozen=True)
-class CachedTexts:
-    """
-    Cleaned training text, memory-mapped.
-
-    Attributes:
-        dataset (`datasets.Dataset`): Columns `source`, `target` and `corpus` (its number in the mix).
-        key (`str`): A hash of the content.
-    """
-
-    dataset: datasets.Dataset
-    report: CleaningReport
-    key: str
-
-    def first_window(self) -> datasets.Dataset:
-        """Return all of the text; see `StreamedTexts.first_window`."""
-        return self.dataset
+_FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
+_OVERLAP_FILE = "report.json"
 
 
 @dataclass(frozen=True)
@@ -106,7 +73,7 @@ class Texts:
     The text of a recipe before tokenization.
 
     Attributes:
-        specs, rules: The corpora of the training text, and how they are cleaned.
+        specs, rules: The corpora of the training text, and how each is cleaned.
         training: The training text, cleaned by the rules that need no tokens.
         validation_sets: Held-out pairs by their direction, maybe none.
         test: Held-out pairs, maybe none.
@@ -116,7 +83,7 @@ class Texts:
 
     data: DataArguments
     specs: list[CorpusSpec]
-    rules: CleaningRules
+    rules: list[CleaningRules]
     training: CachedTexts | StreamedTexts
     validation_sets: Sequence[ValidationSet]
     test: Sequence[SentencePair]
@@ -150,14 +117,14 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         OSError: a file or dataset is missing or cannot be read.
         ValueError: a corpus has another form than its spec says (with file and line), or cleaning leaves nothing.
     """
-    specs, rules = corpus_specs(data), CleaningRules.from_arguments(data)
+    specs, rules = corpus_specs(data), cleaning_rules(data)
     folder = Path(cache_dir or data.cache_dir or Path(datasets.config.HF_DATASETS_CACHE) / "vanilla_transformer")
     validation, test = _read_validation_sets(data), _read_test_pairs(data)
     training: CachedTexts | StreamedTexts
     if data.stream:
         training = StreamedTexts(specs, rules, data.stream_window)
     else:
-        training = _load_training_texts(specs, rules, folder)
+        training = load_cached_texts(specs, rules, folder)
     return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
 
 
@@ -262,70 +229,13 @@ def _read_corpus(spec: CorpusSpec, streaming: bool = False) -> list[SentencePair
         return [pair for pair in read_pairs(corpus) if all(pair)]
 
 
-def _load_training_texts(specs: list[CorpusSpec], rules: CleaningRules, cache_dir: Path) -> CachedTexts:
-    """Return the cleaned text of all corpora; read and clean it only if the cache does not hold it."""
-    with ExitStack() as stack:
-        corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
-        key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], rules.on_text)
-        folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_texts, corpora=corpora, rules=rules))
-    report = CleaningReport.from_dict(json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))
-    return CachedTexts(open_arrow_files(folder), report, key)
-
-
-def _write_texts(folder: Path, corpora: list[OpenCorpus], rules: CleaningRules) -> None:
-    """Read and clean all corpora, with one batch of text in memory at a time."""
-    report, hashes = CleaningReport(), bytearray()
-    with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
-        for number, corpus in enumerate(corpora):
-            name = corpus.spec.name
-            numbered = tqdm(enumerate(read_pairs(corpus), start=1), f"Reading {name}", unit=" pairs", delay=1)
-            for batch in _batched(clean_text(corpus.spec, numbered, rules, report)):
-                if rules.drop_duplicates:
-                    hashes += b"".join(map(hash_pair, batch))
-                sources, targets = zip(*batch, strict=True)
-                numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
-                file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
-    if not report.kept:
-        raise nothing_left_error(report)
-    if rules.drop_duplicates:
-        _drop_duplicates(folder / "texts.arrow", find_duplicates(hashes), report)
-    (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
-
-
-def _batched(pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
-    pairs = iter(pairs)
-    while batch := list(islice(pairs, ROWS_PER_BATCH)):
-        yield batch
-
-
-def _drop_duplicates(path: Path, duplicates: np.ndarray, report: CleaningReport) -> None:
-    """Rewrite the file without the rows where `duplicates` is True."""
-    if not duplicates.any():
-        return
-    all_rows = path.replace(path.with_suffix(".all"))
-    first = 0
-    with (
-        pa.memory_map(str(all_rows)) as source,
-        pa.ipc.open_stream(source) as batches,
-        pa.ipc.new_stream(str(path), _SCHEMA) as file,
-    ):
-        for batch in batches:
-            mask = duplicates[first : first + batch.num_rows]
-            first += batch.num_rows
-            file.write_batch(batch.filter(pa.array(~mask)))
-            dropped = batch.filter(pa.array(mask))
-            examples = map(SentencePair, dropped["source"].to_pylist(), dropped["target"].to_pylist())
-            report.add("duplicates", list(examples))
-    all_rows.unlink()
-
-
 def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_dir: Path) -> Overlap:
     """Count how much of the held-out text the training text contains, or return the cached count."""
 
     def write(folder: Path) -> None:
         counter = OverlapCounter(held_out)
         counter.add(find_held_out(texts.dataset, counter))
-        (folder / _REPORT_FILE).write_text(json.dumps(asdict(counter.overlap())), encoding="utf-8")
+        (folder / _OVERLAP_FILE).write_text(json.dumps(asdict(counter.overlap())), encoding="utf-8")
 
     folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
-    return Overlap(**json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))
+    return Overlap(**json.loads((folder / _OVERLAP_FILE).read_text(encoding="utf-8")))

@@ -6,13 +6,22 @@ the same pairs. `datasets.interleave_datasets` and a stateful data loader do not
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 
 import datasets
 import numpy as np
 
-from .cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter, clean_text, nothing_left_error
+from .cleaning import (
+    CleaningReport,
+    CleaningRules,
+    PairRules,
+    clean_text,
+    find_broken,
+    find_language_mistakes,
+    nothing_left_error,
+)
 from .corpus import Corpus, drop_by_length, find_held_out
+from .overlap import Overlap, OverlapCounter
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
 from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 
@@ -25,13 +34,14 @@ class StreamedTexts:
     n·s to (n + 1)·s of a corpus with a share of s pairs. A corpus of weight 0 contributes none.
     """
 
-    def __init__(self, specs: Sequence[CorpusSpec], rules: CleaningRules, window: int):
+    def __init__(self, specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], window: int):
         self.specs = specs
         self.rules = rules
         self.window = window
         self.weights = [spec.weight for spec in specs]
         self.report = CleaningReport()
         self._streams = [EndlessPairs(spec) for spec in specs]
+        self._pair_rules: list[PairRules] | None = None
         self._last: tuple[tuple[int, Sequence[float]], datasets.Dataset] | None = None
 
     def read(self, number: int, weights: Sequence[float] | None = None) -> datasets.Dataset:
@@ -62,16 +72,35 @@ class StreamedTexts:
     def _read_window(self, number: int, weights: Sequence[float]) -> datasets.Dataset:
         sizes = split_window(weights, self.window)
         shares = [list(self._read_share(corpus, number, size)) for corpus, size in enumerate(sizes)]
-        pairs = list(chain.from_iterable(shares))
-        if not pairs:
-            raise nothing_left_error(self.report)
         corpora = np.repeat(np.arange(len(shares)), [len(share) for share in shares])
-        sources, targets = zip(*pairs, strict=True)
-        return datasets.Dataset.from_dict({"source": sources, "target": targets, "corpus": corpora})
+        window = _to_dataset(list(chain.from_iterable(shares)), corpora)
+        if self._pair_rules is None:
+            self.report.warn(find_language_mistakes(window, self.specs))
+            self._pair_rules = _open_pair_rules(self.specs, self.rules)
+        kept = ~find_broken(window, self._pair_rules, self.report)
+        if not kept.any():
+            raise nothing_left_error(self.report)
+        pairs = map(SentencePair, window["source"], window["target"])
+        return window if kept.all() else _to_dataset(list(compress(pairs, kept)), corpora[kept])
 
     def _read_share(self, corpus: int, number: int, size: int) -> Iterator[SentencePair]:
         pairs = self._streams[corpus].read(number * size, size) if size else iter(())
-        return clean_text(self.specs[corpus], pairs, self.rules, self.report)
+        return clean_text(self.specs[corpus], pairs, self.rules[corpus], self.report)
+
+
+def _open_pair_rules(specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules]) -> list[PairRules]:
+    """Return the rules of each corpus, which depend on its first pairs, not on the window."""
+    return [PairRules.for_corpus(spec, each, _read_pairs(spec)) for spec, each in zip(specs, rules, strict=True)]
+
+
+def _read_pairs(spec: CorpusSpec) -> Iterator[SentencePair]:
+    with open_corpus(spec, streaming=True) as corpus:
+        yield from read_pairs(corpus)
+
+
+def _to_dataset(pairs: Sequence[SentencePair], corpora: np.ndarray) -> datasets.Dataset:
+    sources, targets = zip(*pairs, strict=True) if pairs else ([], [])
+    return datasets.Dataset.from_dict({"source": sources, "target": targets, "corpus": corpora})
 
 
 def split_window(weights: Sequence[float], window: int) -> list[int]:
@@ -177,4 +206,5 @@ class StreamedCorpus(Corpus):
 
     @property
     def max_source_length(self) -> int:
-        return self.stream.rules.max_length or int(self.epoch(0).source_lengths.max())
+        limits = [each.max_length for each in self.stream.rules]
+        return max(map(int, filter(None, limits))) if all(limits) else int(self.epoch(0).source_lengths.max())

@@ -8,9 +8,10 @@ the pairs of a corpus as well.
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ def find_warnings(source: str, translation: str, limits: WarningLimits) -> list[
         "copy": is_copy(source, translation),
         "repetition": has_repetition(source, translation),
         "numbers": has_other_numbers(source, translation),
-        "script": bool(limits.scripts) and foreign_share(translation, limits.scripts) > _FOREIGN_SHARE,
+        "script": bool(limits.scripts) and has_other_scripts(translation, limits.scripts),
         "length": not limits.shortest <= length_ratio(source, translation) <= limits.longest,
     }
     return [name for name in WARNINGS if found[name]]
@@ -122,16 +123,44 @@ def has_other_numbers(source: str, translation: str) -> bool:
     return any(len(number) > 2 or int(number) > _SPELLED_OUT for number in missing + added)
 
 
-def foreign_share(text: str, scripts: Sequence[str]) -> float:
-    """Return the share of the letters of a text that are not of some scripts."""
+def has_other_scripts(text: str, scripts: Sequence[str]) -> bool:
+    """Return whether more than 5 % of the letters of a text are not of some scripts."""
     counts = count_scripts(text)
-    return 1 - sum(counts[script] for script in scripts) / counts.total() if counts else 0.0
+    return counts.total() - sum(counts[script] for script in scripts) > _FOREIGN_SHARE * counts.total()
 
 
 def count_scripts(text: str) -> Counter[str]:
     """Count the letters of a text by script, the first word of their names in Unicode."""
-    letters = [each for each in unicodedata.normalize("NFKC", text) if unicodedata.category(each)[0] == "L"]
-    return Counter(unicodedata.name(letter, "UNKNOWN").split()[0] for letter in letters)
+    counts = Counter[str]()
+    for character, count in Counter(text if text.isascii() else unicodedata.normalize("NFKC", text)).items():
+        script = _script(character)
+        if script:
+            counts[script] += count
+    return counts
+
+
+def find_scripts(texts: Iterable[str], least_share: float) -> tuple[str, ...]:
+    """Return the scripts with at least a share of the letters of all texts."""
+    counts = count_scripts("".join(texts))
+    return tuple(sorted(name for name, count in counts.items() if count >= least_share * counts.total()))
+
+
+def letter_ratio(text: str) -> float:
+    """Return the share of letters, with their marks, of the characters of a text that are no spaces."""
+    counts = Counter(text)
+    letters = sum(count for character, count in counts.items() if _kind(character) in "LM")
+    others = sum(count for character, count in counts.items() if not character.isspace()) - letters
+    return letters / (letters + others) if letters else 0.0
+
+
+@cache
+def _script(character: str) -> str:
+    return unicodedata.name(character, "UNKNOWN").split()[0] if _kind(character) == "L" else ""
+
+
+@cache
+def _kind(character: str) -> str:
+    return unicodedata.category(character)[0]
 
 
 def length_ratio(source: str, translation: str) -> float:
@@ -143,9 +172,7 @@ def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> Warni
     """Return limits from good translations: 99.8 % of the lengths, and scripts with 0.1 % of the letters."""
     ratios = [length_ratio(*pair) for pair in zip(sources, translations, strict=True)]
     shortest, longest = np.quantile(ratios, _LENGTH_QUANTILES)
-    counts = count_scripts("".join(translations))
-    scripts = sorted(name for name, count in counts.items() if count >= _USED_SHARE * counts.total())
-    return WarningLimits(float(shortest), float(longest), tuple(scripts))
+    return WarningLimits(float(shortest), float(longest), find_scripts(translations, _USED_SHARE))
 
 
 def _numbers(text: str) -> list[str]:
@@ -154,4 +181,4 @@ def _numbers(text: str) -> list[str]:
 
 
 __all__ = ["WARNINGS", "WarningLimits", "count_scripts", "find_warnings", "length_ratio", "measure_limits"]
-__all__ += ["most_repeats"]
+__all__ += ["find_scripts", "has_other_numbers", "has_other_scripts", "letter_ratio", "most_repeats"]

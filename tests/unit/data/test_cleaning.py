@@ -11,7 +11,6 @@ from vanilla_transformer.data.cleaning import (
     RULES,
     CleaningReport,
     CleaningRules,
-    OverlapCounter,
     clean_text,
     find_dropped_by_length,
     find_duplicates,
@@ -22,6 +21,7 @@ from vanilla_transformer.data.cleaning import (
     is_too_long,
     is_unbalanced,
 )
+from vanilla_transformer.data.overlap import OverlapCounter
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 
 FILES = CorpusSpec(source="a.en", target="a.de")
@@ -57,14 +57,13 @@ def test_max_length_ratio_is_inclusive():
 
 
 def test_find_dropped_by_length_counts_a_pair_once():
-    masks = find_dropped_by_length(
-        np.array([9, 9, 4]), np.array([1, 9, 1]), CleaningRules(max_length=5, max_length_ratio=2)
-    )
+    rules, corpora = [CleaningRules(max_length=5, max_length_ratio=2), CleaningRules()], np.array([0, 0, 0, 1])
+    masks = find_dropped_by_length(np.array([9, 9, 4, 9]), np.array([1, 9, 1, 1]), rules, corpora)
     assert {rule: mask.tolist() for rule, mask in masks.items()} == {
-        "max_length": [True, True, False],
-        "max_length_ratio": [False, False, True],
+        "max_length": [True, True, False, False],
+        "max_length_ratio": [False, False, True, False],
     }
-    assert find_dropped_by_length(np.array([9]), np.array([1]), CleaningRules()) == {}
+    assert find_dropped_by_length(np.array([9]), np.array([1]), [CleaningRules()], np.array([0])) == {}
 
 
 def test_clean_text_counts_a_pair_for_the_first_rule():

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, Overlap, OverlapCounter
+from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules
 from vanilla_transformer.data.corpus import TokenizedCorpus, drop_by_length, find_held_out, sample_epoch
+from vanilla_transformer.data.overlap import Overlap, OverlapCounter
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
 
@@ -79,7 +80,7 @@ def test_corpus_describes_cleaning_and_overlap(texts, pairs):
 
 def test_drop_by_length_reports_the_dropped_text(texts, pairs):
     report = CleaningReport(read=3)
-    kept = drop_by_length(pairs, texts, CleaningRules(max_length=2, max_length_ratio=1.5), report)
+    kept = drop_by_length(pairs, texts, [CleaningRules(max_length=2, max_length_ratio=1.5)] * 2, report)
     assert kept.rows.tolist() == [0]
     assert report.dropped == {"max_length": 1, "max_length_ratio": 1}
     assert report.examples == {"max_length": [["b b b", "B"]], "max_length_ratio": [["c", "C C"]]}
@@ -88,7 +89,7 @@ def test_drop_by_length_reports_the_dropped_text(texts, pairs):
 def test_drop_by_length_refuses_to_drop_everything(texts, pairs):
     long, rules, report = pairs.select(np.array([1])), CleaningRules(max_length=2), CleaningReport(read=1)
     with pytest.raises(ValueError, match="must leave some pairs .* got none. 0 of 1 pairs kept.\n.*max_length"):
-        drop_by_length(long, texts, rules, report)
+        drop_by_length(long, texts, [rules] * 2, report)
 
 
 def test_find_held_out_yields_shared_pairs_only(texts):

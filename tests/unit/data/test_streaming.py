@@ -57,7 +57,7 @@ def specs(tmp_path):
 def open_corpus(specs, tiny_tokenizer):
     def open_one(weights=None, **rules):
         held_out = {"validation": [SentencePair("a0", "b0"), SentencePair("a9", "x")]}
-        stream = StreamedTexts(specs, CleaningRules(drop_identical=True, **rules), window=6)
+        stream = StreamedTexts(specs, [CleaningRules(drop_identical=True, **rules)] * len(specs), window=6)
         return StreamedCorpus(stream, partial(encode_sentences, tiny_tokenizer), held_out, weights=weights)
 
     return open_one
@@ -116,7 +116,7 @@ def test_streamed_corpus_cleans_and_counts(open_corpus):
 
 def test_streamed_corpus_refuses_an_empty_window(tmp_path):
     (tmp_path / "a.tsv").write_text("a\ta\n")
-    stream = StreamedTexts([CorpusSpec(file=str(tmp_path / "a.tsv"))], CleaningRules(drop_identical=True), 3)
+    stream = StreamedTexts([CorpusSpec(file=str(tmp_path / "a.tsv"))], [CleaningRules(drop_identical=True)], 3)
     with pytest.raises(ValueError, match="got none. 0 of 3 pairs kept"):
         stream.read(0)
 
@@ -126,4 +126,4 @@ def test_streamed_corpus_names_the_line_in_every_pass(tmp_path):
     spec = CorpusSpec(file=str(tmp_path / "a.tsv"))
     for number in (0, 3):
         with pytest.raises(ValueError, match="Line 2 of .*a.tsv is blank"):
-            StreamedTexts([spec], CleaningRules(), 2).read(number)
+            StreamedTexts([spec], [CleaningRules()], 2).read(number)

@@ -1,0 +1,197 @@
+"""Cleaning rules on numbers, scripts, letters, languages and repetitions, for each corpus."""
+
+import re
+
+import datasets
+import numpy as np
+import pytest
+
+from vanilla_transformer.data.arguments import DataArguments, check_data_arguments, cleaning_rules
+from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, PairRules, find_broken
+from vanilla_transformer.data.cleaning.histograms import LENGTH_EDGES, RATIO_EDGES
+from vanilla_transformer.data.prepare_data import load_texts
+from vanilla_transformer.data.readers import CorpusSpec, SentencePair
+from vanilla_transformer.data.streaming import StreamedTexts
+
+SPEC = CorpusSpec(file="a.tsv", source_language="en", target_language="de")
+GOOD = [
+    SentencePair("The house is old.", "Das Haus ist alt."),
+    SentencePair("She sold 25 cars.", "Sie verkaufte 25 Autos."),
+    SentencePair("We met two friends.", "Wir trafen 2 Freunde."),
+    SentencePair("That is a big dog.", "Das ist ein großer Hund."),
+]
+
+
+def broken_by(rules, pairs, corpora=None, spec=SPEC):
+    """Return the rule that each of some pairs of two corpora breaks, given the rules of each corpus."""
+    rules = rules if isinstance(rules, list) else [rules]
+    corpora = np.zeros(len(pairs), int) if corpora is None else np.array(corpora)
+    sources, targets = zip(*pairs, strict=True)
+    texts = datasets.Dataset.from_dict({"source": sources, "target": targets, "corpus": corpora})
+    report = CleaningReport(read=len(pairs))
+    broken = find_broken(texts, [PairRules.for_corpus(spec, each, pairs) for each in rules], report)
+    assert sum(report.dropped.values()) == broken.sum()
+    return broken.tolist(), report
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "bad"),
+    [
+        ({"drop_other_numbers": True}, "other_numbers", ("She sold 25 cars.", "Sie verkaufte 52 Autos.")),
+        ({"min_letter_ratio": 0.5}, "min_letter_ratio", ("Chapter 4", "4 -- 17:30 -- 18:45")),
+        ({"drop_other_languages": True}, "other_languages", ("The house is old.", "The garden is old as well.")),
+        ({"drop_other_languages": True}, "other_languages", ("La maison est vieille.", "Das Haus ist alt.")),
+        ({"drop_duplicates": True}, "duplicates", GOOD[0]),
+        ({"drop_near_duplicates": True}, "near_duplicates", ("the House is old!", "Das Haus: ist alt")),
+        ({"drop_near_duplicates": True}, "near_duplicates", ("She sold 7 cars.", "Sie verkaufte 7 Autos.")),
+        ({"drop_repeated_sources": True}, "repeated_sources", ("The house is old.", "Ein altes Haus.")),
+        ({"drop_repeated_targets": True}, "repeated_targets", ("Old is the house.", "Das Haus ist alt.")),
+    ],
+)
+def test_find_broken_applies_each_rule(rules, name, bad):
+    broken, report = broken_by(CleaningRules(**rules), [*GOOD, SentencePair(*bad)])
+    assert broken == [False] * len(GOOD) + [True]
+    assert report.dropped == {name: 1} and report.examples == {name: [list(bad)]}
+    assert broken_by(CleaningRules(), [*GOOD, SentencePair(*bad)])[0] == [False] * (len(GOOD) + 1)
+
+
+def test_find_broken_compares_with_kept_pairs_only():
+    rules = CleaningRules(drop_other_numbers=True, drop_duplicates=True, drop_repeated_sources=True)
+    wrong, right = SentencePair("It has 25.", "Es hat 26."), SentencePair("It has 25.", "Es hat 25.")
+    assert broken_by(rules, [wrong, right, SentencePair("a", "b"), right])[0] == [True, False, False, True]
+
+
+def test_find_broken_keeps_texts_without_letters_apart():
+    pairs = [SentencePair(text, text) for text in ("1", "2 !", "1")]
+    assert broken_by(CleaningRules(drop_near_duplicates=True), pairs)[0] == [False, False, True]
+
+
+def test_find_broken_drops_scripts_that_a_corpus_rarely_uses():
+    rules, bad = CleaningRules(drop_other_scripts=True), SentencePair("The house is old.", "Дом старый.")
+    broken, report = broken_by(rules, [*GOOD * 9, bad])
+    assert broken == [False] * 36 + [True] and report.dropped == {"other_scripts": 1}
+    assert not any(broken_by(rules, [SentencePair("The sky.", "空です。"), SentencePair("A cat.", "ネコ")] * 9)[0])
+
+
+def test_find_broken_applies_the_rules_of_each_corpus():
+    rules = [CleaningRules(drop_other_numbers=True), CleaningRules(drop_duplicates=True)]
+    numbers, pair = SentencePair("It has 25.", "Es hat 26."), GOOD[0]
+    broken, _ = broken_by(rules, [numbers, pair, pair, numbers, pair], corpora=[0, 0, 0, 1, 1])
+    assert broken == [True, False, False, False, True]
+
+
+def test_find_broken_keeps_the_translations_of_a_source_into_several_languages():
+    rules, pairs = CleaningRules(drop_repeated_sources=True), [GOOD[0], GOOD[0]]
+    texts = datasets.Dataset.from_dict({"source": ["A.", "A."], "target": ["Ein A.", "Un A."], "corpus": [0, 1]})
+    specs = [CorpusSpec(file="a.tsv", source_language="en", target_language=target) for target in ("de", "fr")]
+    pair_rules = [PairRules.for_corpus(spec, rules, pairs) for spec in specs]
+    assert not find_broken(texts, pair_rules, CleaningReport(read=2)).any()
+    assert find_broken(texts, pair_rules[:1] * 2, CleaningReport(read=2)).tolist() == [False, True]
+
+
+def test_cleaning_rules_apply_to_both_directions_of_an_entry():
+    entry = {"file": "a.tsv", "both_directions": True, "drop_identical": True}
+    languages = {"source_language": "en", "target_language": "de"}
+    data = DataArguments(corpora=[entry, {"file": "b.tsv"}], **languages)
+    assert [each.drop_identical for each in cleaning_rules(data)] == [True, True, False]
+    reverse = CorpusSpec(file="a.tsv", reverse=True, **languages)
+    assert PairRules.for_corpus(reverse, CleaningRules(drop_other_languages=True), []).codes == ("de", "en")
+
+
+def test_pair_rules_need_known_languages():
+    rules = CleaningRules(drop_other_languages=True)
+    with pytest.raises(ValueError, match="`target_language` must be given for a.tsv"):
+        PairRules.for_corpus(CorpusSpec(file="a.tsv", source_language="en"), rules, [])
+    with pytest.raises(ValueError, match="The languages of a.tsv must have codes that .* knows.*got english"):
+        PairRules.for_corpus(CorpusSpec(file="a.tsv", source_language="english", target_language="de"), rules, [])
+
+
+def test_find_broken_counts_lengths_of_kept_and_dropped_pairs():
+    pairs = [SentencePair("a" * 15, "b" * 30), SentencePair("a" * 900, "b" * 900), SentencePair("25", "26")]
+    histograms = broken_by(CleaningRules(drop_other_numbers=True), pairs)[1].histograms
+    source = {label: np.flatnonzero(counts).tolist() for label, counts in histograms["source"].items()}
+    assert source == {"kept": [1, len(LENGTH_EDGES) - 2], "dropped": [0]}
+    kept = np.flatnonzero(histograms["ratio"]["kept"])
+    assert RATIO_EDGES[kept].tolist() == [0.0, 1.0]
+
+
+def test_cleaning_rules_of_an_entry_change_the_ones_of_the_recipe():
+    entries = [{"file": "a.tsv", "drop_duplicates": False, "max_length": 9}, {"file": "b.tsv"}]
+    rules = cleaning_rules(DataArguments(corpora=entries, drop_duplicates=True, drop_identical=True))
+    assert rules[0] == CleaningRules(drop_identical=True, max_length=9)
+    assert rules[1] == CleaningRules(drop_identical=True, drop_duplicates=True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"drop_duplicate": True}, "no key of a corpus 'drop_duplicate'. Did you mean 'drop_duplicates'"),
+        ({"drop_duplicates": "yes"}, "`drop_duplicates` must be true or false, got 'yes'"),
+        ({"min_letter_ratio": 2}, r"`min_letter_ratio` must be a number in \[0, 1\], got 2"),
+        ({"max_length": 0}, "`max_length` must be at least 1, got 0"),
+    ],
+)
+def test_check_data_arguments_refuses_rules_of_an_entry(entry, message):
+    with pytest.raises(ValueError, match=message):
+        check_data_arguments(DataArguments(corpora=[{"file": "a.tsv"} | entry]))
+
+
+@pytest.mark.parametrize("rule", ["drop_near_duplicates", "drop_repeated_sources", "drop_repeated_targets"])
+def test_check_data_arguments_refuses_rules_on_all_pairs_of_a_stream(rule):
+    with pytest.raises(ValueError, match=f"`{rule}` needs to see all corpora"):
+        check_data_arguments(DataArguments(corpora=[{"file": "a.tsv", rule: True}], stream=True))
+
+
+def write_tsv(path, pairs):
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    return str(path)
+
+
+def test_streamed_texts_drop_pairs_in_every_window(tmp_path):
+    bad = SentencePair("The house is old.", "The garden is old as well.")
+    spec = CorpusSpec(file=write_tsv(tmp_path / "a.tsv", [*GOOD, bad]), source_language="en", target_language="de")
+    stream = StreamedTexts([spec], [CleaningRules(drop_other_languages=True, drop_other_scripts=True)], 5)
+    for number in (0, 3):
+        window = stream.read(number)
+        assert list(map(SentencePair, window["source"], window["target"])) == GOOD
+    assert stream.report.dropped == {"other_languages": 2}
+    assert sum(stream.report.histograms["source"]["kept"]) == 8
+
+
+def swapped(pairs):
+    return [SentencePair(target, source) for source, target in pairs]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        (GOOD, None),
+        (swapped(GOOD), "has its sides swapped in [34] of 4 pairs. .*\n    Das Haus ist alt. | The house is old."),
+        (
+            [SentencePair(pair.source, pair.source) for pair in GOOD],
+            "a target in another language than de in . of 4",
+        ),
+        (
+            [SentencePair("C'est un grand chien.", pair.target) for pair in GOOD],
+            "a source in another language than en",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_load_texts_warns_of_a_wrong_direction_or_language(tmp_path, caplog, pairs, message, stream):
+    data = DataArguments(
+        corpora=[{"file": write_tsv(tmp_path / "a.tsv", pairs)}],
+        source_language="en",
+        target_language="de-AT",
+        cache_dir=str(tmp_path / "cache"),
+        stream=stream,
+        stream_window=4,
+    )
+    for _ in range(2):
+        texts = load_texts(data)
+        texts.training.first_window()
+        warnings = texts.training.report.warnings
+        assert len(warnings) == (message is not None)
+        if message:
+            assert warnings[0] in str(texts.training.report) and warnings[0] in caplog.text
+            assert re.search(message, warnings[0], re.DOTALL)

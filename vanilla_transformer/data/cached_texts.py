@@ -1,0 +1,126 @@
+"""Cleaned training text on disk, cached by content."""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+import datasets
+import numpy as np
+import pyarrow as pa
+from tqdm.auto import tqdm
+
+from vanilla_transformer.file_utils import cached_folder
+
+from .cleaning import (
+    CleaningReport,
+    CleaningRules,
+    PairRules,
+    clean_text,
+    find_broken,
+    find_language_mistakes,
+    nothing_left_error,
+)
+from .readers import CorpusSpec, OpenCorpus, SentencePair, content_key, open_corpus, read_pairs
+from .tokenized_corpus import hash_json, open_arrow_files
+from .tuning import ROWS_PER_BATCH
+
+_FORMAT = 2  # of the cached text; another number invalidates all older entries
+_SCHEMA = pa.schema([("source", pa.string()), ("target", pa.string()), ("corpus", pa.int32())])
+_REPORT_FILE = "report.json"
+
+
+@dataclass(frozen=True)
+class CachedTexts:
+    """
+    Cleaned training text, memory-mapped.
+
+    Attributes:
+        dataset (`datasets.Dataset`): Columns `source`, `target` and `corpus` (its number in the mix).
+        key (`str`): A hash of the content.
+    """
+
+    dataset: datasets.Dataset
+    report: CleaningReport
+    key: str
+
+    def first_window(self) -> datasets.Dataset:
+        """Return all of the text; see `StreamedTexts.first_window`."""
+        return self.dataset
+
+
+def load_cached_texts(
+    specs: Sequence[CorpusSpec], rules: Sequence[CleaningRules], cache_dir: Path, num_proc: int | None = None
+) -> CachedTexts:
+    """
+    Return the cleaned text of all corpora; read and clean it only if the cache does not hold it.
+
+    Args:
+        rules: The rules of each corpus.
+        num_proc (`int`): Number of processes that clean. By default all cores, if the text is long enough.
+    """
+    with ExitStack() as stack:
+        corpora = [stack.enter_context(open_corpus(spec)) for spec in specs]
+        key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
+        write = partial(_write_texts, corpora=corpora, rules=rules, num_proc=num_proc)
+        folder = cached_folder(cache_dir, f"texts-{key}", write)
+    report = CleaningReport.from_dict(json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))
+    return CachedTexts(open_arrow_files(folder), report, key)
+
+
+def _write_texts(
+    folder: Path, corpora: Sequence[OpenCorpus], rules: Sequence[CleaningRules], num_proc: int | None
+) -> None:
+    """Read all corpora, with one batch of text in memory at a time, then apply the rules to the text on disk."""
+    report, path = CleaningReport(), folder / "texts.arrow"
+    with pa.ipc.new_stream(str(path), _SCHEMA) as file:
+        for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True)):
+            name = corpus.spec.name
+            numbered = tqdm(enumerate(read_pairs(corpus), start=1), f"Reading {name}", unit=" pairs", delay=1)
+            for batch in _batched(clean_text(corpus.spec, numbered, each, report)):
+                sources, targets = zip(*batch, strict=True)
+                numbers = pa.array(np.full(len(batch), number, dtype=np.int32))
+                file.write_batch(pa.record_batch([pa.array(sources), pa.array(targets), numbers], schema=_SCHEMA))
+    texts = datasets.Dataset.from_file(str(path))
+    report.warn(find_language_mistakes(texts, [corpus.spec for corpus in corpora]))
+    pair_rules = [
+        PairRules.for_corpus(corpus.spec, each, _pairs_of(texts, number))
+        for number, (corpus, each) in enumerate(zip(corpora, rules, strict=True))
+    ]
+    broken = find_broken(texts, pair_rules, report, num_proc)
+    if not report.kept:
+        raise nothing_left_error(report)
+    if broken.any():
+        _drop_rows(path, broken)
+    (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
+
+
+def _batched(pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
+    pairs = iter(pairs)
+    while batch := list(islice(pairs, ROWS_PER_BATCH)):
+        yield batch
+
+
+def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:
+    """Yield the pairs of a corpus of the mix."""
+    rows = np.flatnonzero(texts.data.column("corpus").to_numpy() == corpus)
+    for start in range(0, len(rows), ROWS_PER_BATCH):
+        batch = texts[rows[start : start + ROWS_PER_BATCH].tolist()]
+        yield from map(SentencePair, batch["source"], batch["target"])
+
+
+def _drop_rows(path: Path, broken: np.ndarray) -> None:
+    """Rewrite the file without the rows where `broken` is True."""
+    all_rows, first = path.replace(path.with_suffix(".all")), 0
+    with (
+        pa.memory_map(str(all_rows)) as source,
+        pa.ipc.open_stream(source) as batches,
+        pa.ipc.new_stream(str(path), _SCHEMA) as file,
+    ):
+        for batch in batches:
+            file.write_batch(batch.filter(pa.array(~broken[first : first + batch.num_rows])))
+            first += batch.num_rows
+    all_rows.unlink()

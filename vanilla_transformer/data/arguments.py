@@ -61,6 +61,13 @@ class DataArguments:
             "choices": [NO_TAGS, TARGET_TAGS, BOTH_TAGS],
         },
     )
+    source_tags: list[str] | str | None = field(
+        default=None,
+        metadata={
+            "help": "Words with which some sources begin, such as <BT> of `back-translate --tag`: each is one token "
+            "of the vocabulary. Not in the paper."
+        },
+    )
     sampling_temperature: float = field(
         default=1.0,
         metadata={
@@ -192,6 +199,9 @@ class DataArguments:
     def __post_init__(self) -> None:
         if isinstance(self.corpora, str):
             self.corpora = _parse_section(self.corpora, "corpora", "a list")
+        if isinstance(self.source_tags, str):
+            tags = _parse_section(self.source_tags, "source_tags", "a list")
+            self.source_tags = tags if isinstance(tags, list) else [tags]
         if isinstance(self.stages, str):
             self.stages = _parse_section(self.stages, "stages", "a list")
         if isinstance(self.validation, str):
@@ -210,7 +220,7 @@ _RULE_KEYS = {item.name for item in fields(CleaningRules)}
 
 
 def _parse_section(text: str, name: str, kind: str) -> Any:
-    """Parse the value of `--corpora` or `--augment`: YAML, which includes JSON."""
+    """Parse the value of a flag such as `--corpora` or `--augment`: YAML, which includes JSON."""
     try:
         return load_yaml(text)
     except ValueError as error:
@@ -346,6 +356,9 @@ def check_data_arguments(data: DataArguments) -> None:
     _check_validation(data)
     _check_directions(data)
     augmentations(data)
+    for tag in data.source_tags or ():
+        if not isinstance(tag, str) or tag.split() != [tag]:
+            raise ValueError(f"`source_tags` must be words, such as <BT>, got {tag!r}.")
     _check_alignments(data)
     _check_cleaning(data)
     _check_tokenizer(data)

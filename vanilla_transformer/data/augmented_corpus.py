@@ -1,7 +1,7 @@
 """A corpus with another random share of its pairs augmented in each epoch."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -81,13 +81,18 @@ class AugmentedCorpus(DerivedCorpus):
 
 
 def find_augmentations(
-    augmentations: Mapping[str, float], texts: datasets.Dataset, key: str, cache_dir: Path
+    augmentations: Mapping[str, float],
+    texts: datasets.Dataset,
+    key: str,
+    cache_dir: Path,
+    tags: Sequence[str] = (),
 ) -> dict[Augment, float]:
     """
     Return the functions of a recipe's augmentations with their shares, in the same order.
 
     Args:
         texts, key: The training text and its hash; the lexicon of inline terms is fitted to it.
+        tags: Words at the start of sources, which no augmentation changes.
 
     Raises:
         OSError: The cache cannot be written.
@@ -97,7 +102,16 @@ def find_augmentations(
     functions |= {name: partial(perturb_pair, name=name) for name in PERTURBATIONS}
     if "inline_terms" in augmentations:
         functions["inline_terms"] = _create_inline_terms(texts, key, cache_dir)
+    if tags:
+        functions = {name: partial(_augment_after_tag, augment=each, tags=tags) for name, each in functions.items()}
     return {functions[name]: share for name, share in augmentations.items()}
+
+
+def _augment_after_tag(pair: SentencePair, random: Random, augment: Augment, tags: Sequence[str]) -> SentencePair:
+    """Augment the text after a tag."""
+    tag = next((f"{tag} " for tag in tags if pair.source.startswith(f"{tag} ")), "")
+    changed = augment(pair._replace(source=pair.source.removeprefix(tag)), random)
+    return changed._replace(source=f"{tag}{changed.source}")
 
 
 def _create_inline_terms(texts: datasets.Dataset, key: str, cache_dir: Path) -> Augment:

@@ -163,7 +163,9 @@ def tokenize(
         )
         corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed, stages)
     first = texts.training.first_window()
-    augment = find_augmentations(augmentations(data), first, texts.training.key, texts.cache_dir)
+    augment = find_augmentations(
+        augmentations(data), first, texts.training.key, texts.cache_dir, data.source_tags or ()
+    )
     if augment:
         corpus = AugmentedCorpus(corpus, augment, encode, seed, limit)
     if data.bpe_dropout:

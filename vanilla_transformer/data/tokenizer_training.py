@@ -283,7 +283,7 @@ def load_or_train_tokenizer(texts: Texts, name: str | Path | None = None) -> Pre
 
 
 def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
-    """Add the tokens of augmented text and the tags of languages that the vocabulary lacks.
+    """Add the tokens of augmented text, the tags of sources and the tags of languages that the vocabulary lacks.
 
     A tokenizer that has tags gets the ones of further languages, unless the recipe has another rule.
 
@@ -291,6 +291,9 @@ def add_recipe_tokens(tokenizer: PreTrainedTokenizerBase, texts: Texts) -> None:
         ValueError: a corpus has no language to be tagged, or the tokenizer can have no tags.
     """
     add_augmentation_tokens(tokenizer, augmentations(texts.data))
+    tags = [tag for tag in texts.data.source_tags or () if tag not in tokenizer.get_added_vocab()]
+    if tags:
+        tokenizer.add_special_tokens({"extra_special_tokens": tags}, replace_extra_special_tokens=False)
     languages, sides = find_languages(tokenizer), tagged_sides(texts.data)
     if languages is not None and texts.data.language_tags is None:
         if languages.is_forced:

@@ -493,7 +493,7 @@ def _check_fine_tuning(recipe: Recipe) -> None:
             raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
     if set(options.freeze or ()) == set(FROZEN_PARTS):
         raise ValueError("`freeze` must leave a part that is trained, got all of them.")
-    with_tokens = _token_augmentations(recipe)
+    with_tokens = _token_keys(recipe)
     if with_tokens and "embeddings" in (options.freeze or ()):
         raise ValueError(
             f"{with_tokens[0]} adds tokens, so `freeze` must not name embeddings, got both. Leave one of them out."
@@ -502,9 +502,10 @@ def _check_fine_tuning(recipe: Recipe) -> None:
         _check_lora(recipe)
 
 
-def _token_augmentations(recipe: Recipe) -> list[str]:
-    """Return the given augmentations that add tokens to the vocabulary, as messages name them."""
-    return [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
+def _token_keys(recipe: Recipe) -> list[str]:
+    """Return the given keys that add tokens to the vocabulary, as messages name them."""
+    given = [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
+    return given + (["`source_tags`"] if recipe.data.source_tags else [])
 
 
 def _check_lora(recipe: Recipe) -> None:
@@ -514,7 +515,7 @@ def _check_lora(recipe: Recipe) -> None:
     others = [name for name in ("ema_decay", "fsdp", "compile") if getattr(options, name)]
     others += ["freeze"] if recipe.fine_tuning.freeze else []
     others += ["train_alignments"] if recipe.data.train_alignments else []
-    others += _token_augmentations(recipe)
+    others += _token_keys(recipe)
     others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
     if others:
         raise ValueError(f"`lora_rank` must be given without {others[0]}, got both. Take one of them out.")

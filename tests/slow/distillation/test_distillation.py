@@ -1,38 +1,19 @@
 """A distillation that is killed continues at the stage where it was, and the student is the same bit for bit."""
 
-import os
-import signal
-import subprocess
-import sys
-
 import pytest
 
+from tests.killed_process import run_until_killed
 from tests.tiny_distillation import distill_tiny, distillation_flags, write_files
 from tests.tiny_runs import TINY, assert_same_run
 from vanilla_transformer.distillation import distillation
 
-# A distillation in another process, with small shards, that kills itself at the n-th call of a function.
-KILLED = """
-import importlib, os, signal, sys
+DISTILL = """
 from tests.tiny_runs import no_scores
 from vanilla_transformer.distillation import distillation
 from vanilla_transformer.distillation.arguments import parse_distillation
 
-module, path, calls, *flags = sys.argv[1:]
-owner, (*parts, name) = importlib.import_module(module), path.split(".")
-for part in parts:
-    owner = getattr(owner, part)
-unpatched, made = getattr(owner, name), []
-
-def killing(*arguments, **options):
-    made.append(arguments)
-    if len(made) == int(calls):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return unpatched(*arguments, **options)
-
-setattr(owner, name, killing)
 distillation.SHARD_LINES = 16
-distillation.distill(*parse_distillation(flags), evaluate=no_scores)
+distillation.distill(*parse_distillation(words), evaluate=no_scores)
 """
 
 
@@ -59,9 +40,7 @@ def files(tmp_path):
 )
 def test_distill_resumes_a_killed_run_bit_for_bit(files, tmp_path, module, function, calls):
     straight = distill_tiny(files, tmp_path / "straight")
-    words = [module, function, str(calls), *distillation_flags(files, tmp_path / "run")]
-    killed = subprocess.run([sys.executable, "-c", KILLED, *words], env=os.environ, capture_output=True, timeout=300)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run_until_killed(DISTILL, distillation_flags(files, tmp_path / "run"), module, function, calls)
     resumed = distill_tiny(files, tmp_path / "run")
     assert_same_run(straight.folder, resumed.folder)
     scores = [[(each.name, each.bleu, each.chrf) for each in found.results] for found in (straight, resumed)]

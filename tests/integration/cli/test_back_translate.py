@@ -1,0 +1,52 @@
+"""`back-translate` writes pairs that training reads."""
+
+import pytest
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.data.readers import CorpusSpec, open_corpus, read_pairs
+from vanilla_transformer.file_utils import save_model_folder
+
+LINES = ["Ein Mann schläft.", "Ein Mann schläft.", "Zwei Hunde."]
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    (tmp_path / "mono.de").write_text("\n".join(LINES) + "\n")
+    (tmp_path / "empty").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["out.tsv", "out.jsonl"])
+def test_back_translate_writes_a_corpus(folder, capsys, name):
+    flags = ["--do_sample", "--keep_warnings", "--tag", "<BT>"]
+    assert main(["back-translate", "model", "--input", "mono.de", "--output", name, *flags]) == 0
+    assert capsys.readouterr().out == f"3 pairs of 3 lines are in {name}. Dropped: none.\n"
+    with open_corpus(CorpusSpec(file=name)) as corpus:
+        pairs = [*read_pairs(corpus)]
+    assert [pair.target for pair in pairs] == LINES and all(pair.source.startswith("<BT> ") for pair in pairs)
+    assert pairs[0].source != pairs[1].source  # another sample
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--input", "mono.de", "--output", "out.tsv"], "Name one model"),
+        (["nowhere", "--input", "mono.de", "--output", "out.tsv"], "There is no model folder nowhere"),
+        (["model", "--input", "nowhere", "--output", "out.tsv"], "nowhere"),
+        (["model", "--input", "empty", "--output", "out.tsv"], "empty"),
+        (["model", "--input", "mono.de"], "the following arguments are required: --output"),
+        (["model", "--input", "mono.de", "--output", "out.txt"], "must be written to a .tsv or .jsonl file"),
+        (["model", "--input", "mono.de", "--output", "out.tsv", "--tags", "<BT>"], "Did you mean 'tag'?"),
+        (
+            ["model", "--input", "mono.de", "--output", "out.tsv", "--batch_size", "0"],
+            "`batch_size` must be 1 or more",
+        ),
+    ],
+)
+def test_back_translate_refuses(folder, capsys, words, message):
+    assert main(["back-translate", *words]) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0]
+    assert not [*folder.glob("out*")]

@@ -12,9 +12,9 @@ from vanilla_transformer.serving.service import create_service, translate_with
 TEXTS = ["A man is sleeping.", "Two dogs run.", "Grass."]
 
 
-def post(translate: Any, known: Sequence[str] = ENTRIES, **body: Any) -> Any:
+def post(translate: Any, known: Sequence[str] = ENTRIES, documents: Any = None, **body: Any) -> Any:
     """Return the answer to a request for `TEXTS`, after which the service is well."""
-    with TestClient(create_service(translate_with(translate), known=known)) as client:
+    with TestClient(create_service(translate_with(translate, documents), known=known)) as client:
         answer = client.post("/translate", json={"text": TEXTS} | body)
         assert client.get("/health").json() == {"status": "ok", "failures": 0, "last_failure": None}
     return answer

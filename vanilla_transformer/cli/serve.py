@@ -15,18 +15,19 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.request_body import LANGUAGES, RETURNED, SEARCHES, SOFT_TERMS
+from vanilla_transformer.serving.request_body import LANGUAGES, RERANKING, RETURNED, RISK, SEARCHES, SOFT_TERMS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
 from .language_arguments import DEFAULT_LANGUAGE, language_settings
+from .model_arguments import FurtherModelArguments, further_models
 
 
-@dataclass(frozen=True)
-class ServeArguments(Limits):
-    """Flags of `serve`: the address, the backend, the precision, access and the limits of the service."""
+@dataclass
+class ServeArguments(FurtherModelArguments, Limits):
+    """Flags of `serve`: the address, the models, the precision, access and the limits of the service."""
 
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
@@ -44,7 +45,7 @@ class ServeArguments(Limits):
         default=None,
         metadata={
             "help": "Code of the language of requests that name none: for models that translate from several, and for "
-            "the abbreviations of documents (default: en)."
+            "abbreviations, which end no sentence (default: en)."
         },
     )
     target_language: str | None = field(
@@ -66,17 +67,18 @@ def main(arguments: Sequence[str]) -> None:
         # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
         # instead of spinning, and a request would take three times as long.
         with ThreadPoolExecutor(1) as loading:
-            translate = loading.submit(load_pipeline, name, options.backend, options.precision).result()
+            load = partial(load_pipeline, name, options.backend, options.precision, **further_models(options))
+            translate = loading.submit(load).result()
         languages = language_settings(translate.tokenizer, options)
-        documents = DocumentTranslator(translate, options.source_language or DEFAULT_LANGUAGE)
+        spoken = options.source_language or DEFAULT_LANGUAGE
         service = create_service(
-            translate_with(translate, documents, languages),
+            translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
             options,
             count_tokens_with(translate.tokenizer),
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            known=[*engine_options(translate.model), *_tokenizer_options(translate.tokenizer), "format"],
+            known=[*known_entries(translate), *_tokenizer_options(translate.tokenizer)],
             check_document=parse_document,
         )
         if options.page:
@@ -100,6 +102,16 @@ def _tokenizer_options(tokenizer: Any) -> list[str]:
     """Return the options of requests that a tokenizer has tokens for."""
     languages = [] if find_languages(tokenizer) is None else LANGUAGES
     return [*([SOFT_TERMS] if knows_inline_terms(tokenizer) else []), *languages]
+
+
+def known_entries(translate: TranslationPipeline) -> list[str]:
+    """Return the entries of requests that a service accepts for its models."""
+    names = engine_options(translate.model)
+    if names and translate.reranks:
+        names = [name for name in names if name not in ("do_sample", "alternatives")] + [*RERANKING]
+    elif names:
+        names += RISK
+    return [*names, "split_sentences", "format"]
 
 
 def _is_loopback(host: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .request_options import split_options
+from .search.option_error import OptionError
 from .translations import ReturnOptions, Translation
 
 UTILITIES = ("chrf", "bleu")
@@ -37,12 +38,12 @@ class RiskOptions:
 
     def __post_init__(self) -> None:
         if self.mbr is None and self.mbr_samples is not None:
-            raise ValueError(f"`mbr_samples` needs `mbr`, one of {_names()}.")
+            raise OptionError(f"`mbr_samples` needs `mbr`, one of {_names()}.")
         if self.mbr is not None and self.mbr not in UTILITIES:
-            raise ValueError(f"`mbr` must be one of {_names()}, got {self.mbr!r}.")
+            raise OptionError(f"`mbr` must be one of {_names()}, got {self.mbr!r}.")
         samples = self.mbr_samples
         if samples is not None and (type(samples) is not int or samples < 2):
-            raise ValueError(f"`mbr_samples` must be an integer of 2 or more, got {samples!r}.")
+            raise OptionError(f"`mbr_samples` must be an integer of 2 or more, got {samples!r}.")
 
     def candidate_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options of a request for candidates: the n-best list with `num_beams`, or samples.
@@ -51,16 +52,16 @@ class RiskOptions:
             ValueError: The options ask for one candidate, or for several translations.
         """
         if (options.get("num_return_sequences") or 1) > 1:
-            raise ValueError("With `mbr` there is one translation. Leave out `num_return_sequences`.")
+            raise OptionError("With `mbr` there is one translation. Leave out `num_return_sequences`.")
         beams = options.get("num_beams")
         if beams is None or options.get("do_sample"):
             count = _SAMPLES if self.mbr_samples is None else self.mbr_samples
             given = {name: value for name, value in options.items() if value is not None}
             return {**_SAMPLING, **given, "num_return_sequences": count}
         if self.mbr_samples is not None:
-            raise ValueError("Give `num_beams` (candidates are the n-best list) or `mbr_samples`, not both.")
+            raise OptionError("Give `num_beams` (candidates are the n-best list) or `mbr_samples`, not both.")
         if beams < 2:
-            raise ValueError(f"`mbr` needs 2 or more candidates, got `num_beams={beams}`.")
+            raise OptionError(f"`mbr` needs 2 or more candidates, got `num_beams={beams}`.")
         return {**options, "num_return_sequences": beams, "return_scores": True}
 
 

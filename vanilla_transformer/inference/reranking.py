@@ -21,6 +21,7 @@ from .forced_decoding import encode_as_trained, score_tokens
 from .language_options import LanguageOptions
 from .pretrained import load_seq2seq, load_tokenizer
 from .request_options import split_options
+from .search.option_error import OptionError
 from .translations import ReturnOptions, Translation
 
 _MOST_TOKENS = 4096  # in a batch of forced decoding
@@ -48,7 +49,7 @@ class RerankOptions:
             is_number = type(value) in (int, float) and np.isfinite(value)
             if value is not None and not (is_number and (value >= 0 or name == "rerank_length_weight")):
                 kind = "a finite number" if name == "rerank_length_weight" else "a number of 0 or more"
-                raise ValueError(f"`{name}` must be {kind}, got {value!r}.")
+                raise OptionError(f"`{name}` must be {kind}, got {value!r}.")
 
     def check_unused(self) -> None:
         """Check that a request that is not reranked has no weights.
@@ -58,7 +59,7 @@ class RerankOptions:
         """
         for name, value in vars(self).items():
             if value is not None:
-                raise ValueError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
+                raise OptionError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -76,10 +77,10 @@ class RerankOptions:
             ValueError: The request is for samples, or has too few beams.
         """
         if options.get("do_sample"):
-            raise ValueError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
+            raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
         if beams < 2 or count > beams:
             rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
-            raise ValueError(f"Reranking needs {rule}.")
+            raise OptionError(f"Reranking needs {rule}.")
         return {**options, "num_return_sequences": beams, "return_scores": True, "return_tokens": True}
 
 

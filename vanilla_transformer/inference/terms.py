@@ -12,6 +12,7 @@ from vanilla_transformer.text.term_forms import count_forms
 from .constraints import tokenize_phrase
 from .progress import Report
 from .search.lexical_constraints import Phrases
+from .search.option_error import OptionError
 from .sentence_columns import split_columns
 from .translations import Translation
 
@@ -135,7 +136,7 @@ def _check_spelling(matches: set[Match], tokenizer: Any) -> None:
         marks = [token for token in TERM_TOKENS if token in target]
         if marks or unknown in ids:
             problem = f"has the mark {marks[0]}" if marks else "has characters that the model's vocabulary lacks"
-            raise ValueError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
+            raise OptionError(f"A translation of the glossary must be plain text, but {target!r} {problem}.")
 
 
 __all__ = ["EXACT", "HARD", "SOFT", "TERM_MODES", "TermOptions", "decode_hard_terms"]

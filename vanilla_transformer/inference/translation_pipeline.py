@@ -142,6 +142,11 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """The model that translates: the ensemble, if there is one."""
         return self.model if self._ensemble is None else self._ensemble
 
+    @property
+    def reranks(self) -> bool:
+        """Whether a reverse model reranks the n-best list of each sentence."""
+        return self._reranker is not None
+
     def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
         defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
         seed = closest([kwargs, defaults], "seed")
@@ -206,7 +211,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         decode = partial(self._decode, sentences, batch_size, report)
         if self._reranker is not None:
             if risk.mbr is not None:
-                raise ValueError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
+                raise OptionError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
             beams = closest(option_levels(self.model, options), "num_beams") or 1
             count = self._num_return_sequences(options)
             return decode_reranked(self._reranker, rerank, sentences, options, beams, count, decode)

@@ -17,7 +17,7 @@ class Refusal(Exception):
         self.status = status
 
 
-@dataclass(frozen=True)
+@dataclass
 class Limits:
     """Limits of a request, of a batch, of the queue and of connections."""
 
@@ -36,6 +36,9 @@ class Limits:
     max_characters: int = field(default=5000, metadata={"help": "Maximum length of a text in characters."})
     max_tokens: int = field(default=1024, metadata={"help": "Maximum length of a text in tokens."})
     max_hypotheses: int = field(default=8, metadata={"help": "Maximum number of translations per text."})
+    max_mbr_samples: int = field(
+        default=64, metadata={"help": "Maximum number of samples per text from which `mbr` chooses."}
+    )
     max_connections: int = field(default=512, metadata={"help": "Maximum number of open connections."})
     request_seconds: int = field(default=60, metadata={"help": "Maximum time to answer a request."})
     client_seconds: int = field(
@@ -70,6 +73,15 @@ class Limits:
             )
         for position, text in enumerate(texts):
             self._check_text(text, position)
+
+    def check_samples(self, count: int) -> None:
+        """Check the number of samples of each text from which one is chosen.
+
+        Raises:
+            Refusal: 422; there are too many.
+        """
+        if count > self.max_mbr_samples:
+            raise Refusal(422, f"`mbr_samples` may be at most {self.max_mbr_samples}, got {count}.")
 
     def _check_text(self, text: Any, position: int) -> None:
         if not isinstance(text, str):

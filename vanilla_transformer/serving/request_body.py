@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
+from vanilla_transformer.inference.minimum_bayes_risk import UTILITIES, RiskOptions
+from vanilla_transformer.inference.reranking import RerankOptions
 from vanilla_transformer.inference.search.sampling import SamplingOptions
 from vanilla_transformer.inference.terms import EXACT, SOFT, TERM_MODES, TermOptions
 
@@ -18,6 +20,8 @@ RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confi
 FILTERS = tuple(each.name for each in fields(SamplingOptions))
 TERM_ENTRIES = ("glossary", "term_mode")
 LANGUAGES = ("src_lang", "tgt_lang")
+RISK = tuple(each.name for each in fields(RiskOptions))
+RERANKING = tuple(each.name for each in fields(RerankOptions))
 SEARCHES = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias", "alternatives")
 ENTRIES = (
     "text",
@@ -31,6 +35,9 @@ ENTRIES = (
     "target_prefix",
     *SEARCHES,
     *LANGUAGES,
+    *RISK,
+    *RERANKING,
+    "split_sentences",
     "format",
 )
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
@@ -43,15 +50,16 @@ SCHEMA = {
     "properties": {
         "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
         "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
-        **{name: {"type": "boolean", "default": False} for name in (*RETURNED, "do_sample")},
+        **{name: {"type": "boolean", "default": False} for name in (*RETURNED, "do_sample", "split_sentences")},
         "seed": {"type": "integer"},
         **dict.fromkeys(FILTERS, _NUMBER),
         "glossary": {"type": "object", "additionalProperties": {"type": "string"}},
         "term_mode": {"type": "string", "enum": list(TERM_MODES)},
         "constraints": {"type": "array", "items": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
         "target_prefix": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]},
-        **dict.fromkeys(SEARCHES, _NUMBER),
+        **dict.fromkeys((*SEARCHES, "mbr_samples", *RERANKING), _NUMBER),
         **dict.fromkeys(LANGUAGES, _STRING),
+        "mbr": {"type": "string", "enum": list(UTILITIES)},
         "format": {"type": "string"},
     },
 }
@@ -102,12 +110,14 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
     options |= _terms(content, known)
     texts = [texts] if isinstance(texts, str) else texts
     constraints, prefixes = _constraints(content, known, texts), _prefixes(content, known, texts)
-    options |= _searches(content, known)
+    options |= _searches(content, known) | _choices(content, known)
+    if _flag(content, "split_sentences", known):
+        options["split_sentences"] = True
     if "alternatives" in options:
         if "num_return_sequences" in content:
             raise Refusal(422, "`alternatives` are translations of one text each. Leave `num_return_sequences` out.")
         count = options["alternatives"]
-    is_alone = not options and constraints is None and prefixes is None and count == 1
+    is_alone = not options.keys() - {*TERM_ENTRIES} and constraints is None and prefixes is None and count == 1
     options |= _format(content, known, is_alone)
     options |= _languages(content, known)
     return Body(texts, count, tuple(sorted(options.items())), constraints, prefixes)
@@ -123,7 +133,9 @@ def _flag(content: Mapping[str, Any], name: str, known: Sequence[str]) -> bool:
     if type(value) is not bool:
         raise Refusal(422, f"`{name}` must be true or false.")
     if value and name not in known:
-        lacking = {"do_sample": "sampling"}.get(name, name.removeprefix("return_"))
+        lacking = {"do_sample": "sampling", "split_sentences": "sentence splitter"}.get(
+            name, name.removeprefix("return_")
+        )
         raise Refusal(422, f"The model of this service has no {lacking}. Leave `{name}` out.")
     return value
 
@@ -131,7 +143,8 @@ def _flag(content: Mapping[str, Any], name: str, known: Sequence[str]) -> bool:
 def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Return the options of sampling: with a seed, and as [`SamplingOptions`] accepts them."""
     given = {name: content[name] for name in ("seed", *FILTERS) if content.get(name) is not None}
-    if not _flag(content, "do_sample", known):
+    samples, chooses = _flag(content, "do_sample", known), content.get("mbr") is not None
+    if not samples and not chooses:
         if given:
             raise Refusal(422, f"`{next(iter(given))}` is an option of sampling. Add `do_sample` or leave it out.")
         return {}
@@ -142,7 +155,7 @@ def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any
         SamplingOptions.from_options(given)
     except (ValueError, TypeError, OverflowError) as error:
         raise Refusal(422, str(error)[:150]) from error
-    return {"do_sample": True, "seed": seed, **given}
+    return ({"do_sample": True} if samples else {}) | {"seed": seed, **given}
 
 
 def _terms(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -197,6 +210,22 @@ def _searches(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any
     return given
 
 
+def _choices(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the options by which one candidate is chosen: minimum Bayes risk, or the weights of reranking."""
+    given = {name: content[name] for name in (*RISK, *RERANKING) if content.get(name) is not None}
+    unknown = next((name for name in given if name not in known), None)
+    if unknown is not None:
+        raise Refusal(422, f"This service has no model or search for `{unknown}`. Leave it out.")
+    try:
+        RiskOptions(**{name: given[name] for name in RISK if name in given})
+        RerankOptions(**{name: given[name] for name in RERANKING if name in given})
+    except (ValueError, TypeError, OverflowError) as error:
+        raise Refusal(422, str(error)[:150]) from error
+    if "mbr" in given and content.get("num_return_sequences", 1) != 1:
+        raise Refusal(422, "With `mbr` there is one translation. Leave out `num_return_sequences`.")
+    return given
+
+
 def _prefixes(content: Mapping[str, Any], known: Sequence[str], texts: Any) -> list[str] | None:
     """Return the target prefix of each text, given for all or for each one, or None."""
     given = content.get("target_prefix")
@@ -232,8 +261,9 @@ def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) ->
     if not isinstance(name, str):
         raise Refusal(422, "`format` must be a string.")
     if not is_alone:
-        raise Refusal(422, "With `format` there is one translation. Leave the other options out.")
+        raise Refusal(422, "With `format` there is one translation. Leave the other options but terms out.")
     return {"format": name}
 
 
-__all__ = ["ENTRIES", "FILTERS", "LANGUAGES", "RETURNED", "SCHEMA", "SEARCHES", "SOFT_TERMS", "Body", "parse_body"]
+__all__ = ["ENTRIES", "FILTERS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SCHEMA", "SEARCHES", "SOFT_TERMS"]
+__all__ += ["Body", "parse_body"]

@@ -23,8 +23,9 @@ from .request_body import RETURNED, SCHEMA, Body, parse_body
 
 Result = TypeVar("Result")
 CheckDocument = Callable[[str, str], object]
-TranslateDocuments = Callable[..., Sequence[str]]
+TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
+_BEAMS = 4  # at least, of requests that need several
 _LONGEST_REASON = 150  # characters: it may quote the document
 _OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}}
 
@@ -125,6 +126,7 @@ async def _answer(
     try:
         client = _find_client(request, api_keys)
         body = parse_body(await _read_body(request, batcher.limits), known)
+        batcher.limits.check_samples(dict(body.options).get("mbr_samples", 1))
         if check_document is not None:
             await _check_documents(body, batcher.limits, check_document)
         work = batcher.translate(
@@ -257,12 +259,15 @@ def translate_with(
     pipeline: Any,
     translate_documents: TranslateDocuments | None = None,
     languages: Mapping[str, str] | None = None,
+    source_language: str = "en",
 ) -> Translate:
     """Wrap a [`TranslationPipeline`] for [`Batcher`], and a function that translates documents of a format.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
+        source_language: Of texts that are split into sentences and have no `src_lang`, as an ISO 639-1 code.
     """
+    needs_beams = getattr(pipeline, "reranks", False) and (pipeline.model.generation_config.num_beams or 1) < 2
 
     def translate(texts: Any, num_hypotheses: int, format: str | None = None, **options: Any) -> list[list[Any]]:
         options = {**(languages or {}), **options}
@@ -270,10 +275,14 @@ def translate_with(
             assert translate_documents is not None
             return [[document] for document in translate_documents(texts, format, **options)]
         if num_hypotheses > 1 and "alternatives" not in options:
-            beams = 1 if options.get("do_sample") else max(4, num_hypotheses)
+            beams = 1 if options.get("do_sample") else max(_BEAMS, num_hypotheses)
             options |= {"num_return_sequences": num_hypotheses, "num_beams": beams}
         elif options.get("do_sample"):
             options |= {"num_beams": 1}
+        elif needs_beams:
+            options |= {"num_beams": _BEAMS}
+        if options.get("split_sentences"):
+            options |= {"source_language": options.get("src_lang", source_language)}
         if "seed" in options:  # not counting repeated sentences, or the samples would depend on the batch
             options |= {"seed": SentenceSeeds(options["seed"], repeats_differ=False)}
         answers = pipeline(list(texts), progress_bar=False, **options)

@@ -2,10 +2,10 @@
 
 import json
 import os
-from dataclasses import asdict
 
 import pytest
 
+from tests.calibrated_models import CALIBRATION, LIMITS, calibrated_model
 from tests.service_answers import assert_service_returns
 from tests.tiny import TINY_SENTENCES, tiny_model
 from vanilla_transformer import TranslationPipeline, VanillaTransformerConfig
@@ -14,21 +14,7 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference.confidence import Calibration, measure_features
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
-CALIBRATION = Calibration(
-    {"mean_log_probability": 0.2, "log_length_ratio": 0.01, "aligned_share": 0.1},
-    0.9,
-    [-1.0, 0.5, 1.0],
-    [0.1, 0.3, 1.0],
-)
-LIMITS = WarningLimits(0.9, 1.1, ["LATIN"])
 TEXTS = [*TINY_SENTENCES, "Two dogs\n\nrun. Across 1999 grasses.", "", " \n"]
-
-
-def calibrated_model():
-    model = tiny_model()
-    model.config.alignment_heads = [[0, 1]]
-    model.config.confidence, model.config.warning_limits = asdict(CALIBRATION), asdict(LIMITS)
-    return model
 
 
 def translator(tokenizer, **options):

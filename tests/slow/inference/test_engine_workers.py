@@ -12,8 +12,10 @@ import psutil
 import pytest
 import torch
 
+from tests.calibrated_models import calibrated_model
 from tests.waiting import wait_until
 from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.loading import load_pipeline
 
@@ -33,6 +35,22 @@ def test_worker_pipeline_translates_as_one_process_does(folder):
         assert translate(TEXTS[:3], num_beams=2) == expected[:3]
         assert len(active_children()) == 2
     assert active_children() == []
+
+
+def test_worker_pipeline_returns_confidence_after_prefixes_as_one_process_does(tiny_tokenizer, tmp_path):
+    folder = save_model_folder(calibrated_model(), tiny_tokenizer, tmp_path / "model")
+    prefixes = [f"Das {'Gras ' * (index % 3)}" for index in range(200)]
+    options = {"target_prefix": prefixes, "return_confidence": True, "return_warnings": True, "num_beams": 2}
+    options |= {"max_new_tokens": 20}
+    texts = [f"a {'dog ' * (index % 7)}." for index in range(200)]
+    expected = load_pipeline(folder)(texts, **options)
+    with open_pipeline(folder, 2) as translate:
+        found = translate(texts, **options)
+    assert [each["translation_text"] for each in found] == [each["translation_text"] for each in expected]
+    assert [each["warnings"] for each in found] == [each["warnings"] for each in expected]
+    confidences = [each["confidence"] for each in found]
+    assert confidences == pytest.approx([each["confidence"] for each in expected], abs=1e-5)
+    assert len(set(confidences)) > 1 and all(each["translation_text"].startswith("Das") for each in found)
 
 
 def test_worker_pipeline_ends_workers_that_translate(folder):

@@ -5,6 +5,7 @@ import pytest
 from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES
 from vanilla_transformer.inference.engine.engine import Engine
+from vanilla_transformer.inference.search.lexical_constraints import WholeWords, WordContinuations
 
 PREFIXES = [[7, 9], [11], [], [5, 5, 5]]
 SEARCHES = {
@@ -32,3 +33,15 @@ def test_compiled_steps_search_as_eager_ones(search, tmp_path, monkeypatch):
         assert ours.tokens == theirs.tokens
         assert ours.score == pytest.approx(theirs.score, rel=1e-4)
         assert ours.log_probability == pytest.approx(theirs.log_probability, rel=1e-4)
+
+
+def test_compiled_steps_follow_constraints_as_eager_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
+    options = {"slots": 2, "max_new_tokens": 8, "num_beams": 3, "constraint_tokens": 4}
+    options |= {"word_continuations": WordContinuations(range(10, 25))}
+    compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
+    phrases = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
+    found, expected = (engine.translate_tokens(SOURCES, phrases=phrases) for engine in (compiled, eager))
+    assert compiled.steps.are_cached()
+    assert [ours.tokens for (ours,) in found] == [theirs.tokens for (theirs,) in expected]

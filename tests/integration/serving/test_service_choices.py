@@ -1,0 +1,97 @@
+"""Requests for minimum Bayes risk, reranking, sentences and terms of documents; wrong ones have status 422."""
+
+import re
+
+import pytest
+
+from tests.service_answers import TEXTS, post
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli.serve import known_entries, main
+from vanilla_transformer.documents import DocumentTranslator
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.serving.request_body import ENTRIES
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_tokenizer):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def reverse(tiny_tokenizer, tmp_path_factory):
+    return save_model_folder(tiny_model(3), tiny_tokenizer, tmp_path_factory.mktemp("reverse") / "model")
+
+
+@pytest.fixture(scope="module")
+def reranking(tiny_tokenizer, reverse):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8, rerank_reverse=reverse)
+
+
+def texts_of(answers):
+    return {"translations": [[each["translation_text"]] for each in answers]}
+
+
+def test_service_chooses_by_risk_like_the_pipeline(translate):
+    options = {"mbr": "chrf", "mbr_samples": 4, "seed": 3}
+    assert post(translate, **options).json() == texts_of(translate(TEXTS, **options))
+    assert post(translate, mbr="bleu", mbr_samples=3, temperature=0.8).status_code == 200
+
+
+def test_service_reranks_like_the_pipeline(reranking):
+    known = known_entries(reranking)
+    assert "mbr" not in known and post(reranking, known).json() == texts_of(reranking(TEXTS, num_beams=4))
+    options = {"rerank_reverse_weight": 2.0, "rerank_length_weight": 0.1}
+    assert post(reranking, known, **options).json() == texts_of(reranking(TEXTS, num_beams=4, **options))
+
+
+def test_service_of_an_ensemble_answers_like_the_pipeline(tiny_tokenizer, reverse):
+    ensemble = TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8, ensemble=[reverse])
+    assert post(ensemble, known_entries(ensemble)).json() == texts_of(ensemble(TEXTS))
+
+
+def test_serve_loads_further_models(monkeypatch):
+    def load(name, backend, precision, **further):
+        raise ValueError(f"{name} with {further}")
+
+    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", load)
+    flags = ["--port", "0", "--ensemble", "b", "--ensemble_weights", "2", "1", "--rerank_reverse", "c"]
+    further = {"ensemble": ["b"], "ensemble_weights": [2.0, 1.0], "rerank_reverse": "c"}
+    with pytest.raises(ValueError, match=re.escape(f"a with {further}")):
+        main(["a", *flags])
+
+
+def test_service_splits_sentences_like_the_pipeline(translate):
+    text = "Dr. Smith sleeps. A man runs."
+    answer = post(translate, text=text, split_sentences=True)
+    assert answer.json() == texts_of(translate([text], split_sentences=True))
+    assert answer.json() != post(translate, text=text).json()
+
+
+def test_service_translates_documents_with_terms(translate):
+    body = {"text": "<p>A man is sleeping.</p>", "format": "html", "glossary": {"man": "Mann"}}
+    answer = post(translate, documents=DocumentTranslator(translate), term_mode="exact", **body)
+    assert answer.status_code == 200 and "Mann" in answer.json()["translations"][0][0]
+
+
+@pytest.mark.parametrize(
+    ("body", "known", "message"),
+    [
+        ({"mbr": "ter"}, ENTRIES, "`mbr` must be one of 'chrf', 'bleu', got 'ter'."),
+        ({"mbr": ["chrf"]}, ENTRIES, "`mbr` must be one of"),
+        ({"mbr_samples": 4}, ENTRIES, "`mbr_samples` needs `mbr`"),
+        ({"mbr": "chrf", "mbr_samples": 1000}, ENTRIES, "`mbr_samples` may be at most 64, got 1000."),
+        ({"mbr": "chrf", "num_return_sequences": 2}, ENTRIES, "With `mbr` there is one translation."),
+        ({"mbr": "chrf", "constraints": ["a"]}, ENTRIES, "Constraints need beam search"),
+        ({"mbr": "chrf"}, ["do_sample"], "This service has no model or search for `mbr`. Leave it out."),
+        ({"rerank_reverse_weight": 1}, ENTRIES, "`rerank_reverse_weight` needs `rerank_reverse`"),
+        ({"rerank_reverse_weight": "x"}, ENTRIES, "`rerank_reverse_weight` must be a number of 0 or more"),
+        ({"split_sentences": 1}, ENTRIES, "`split_sentences` must be true or false."),
+        ({"split_sentences": True}, ["mbr"], "has no sentence splitter. Leave `split_sentences` out."),
+        ({"glossary": {"man": "Hunde " * 200}}, ENTRIES, "The constraints of a text may have at most 256 tokens"),
+        ({"glossary": {"man": "Hunde " * 5}}, ENTRIES, "A translation may have 8 tokens, but its constraints"),
+    ],
+)
+def test_service_refuses_wrong_choices(translate, body, known, message):
+    answer = post(translate, known, **body)
+    assert answer.status_code == 422 and message in answer.json()["detail"] and "\n" not in answer.json()["detail"]

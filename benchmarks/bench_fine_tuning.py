@@ -11,13 +11,15 @@ interrupted resumes, and a finished one is not repeated.
 """
 
 import argparse
+import os
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.harness import ROOT, cpu_name, progress, run_command, write_results
+from benchmarks.harness import ROOT, cpu_name, progress, write_results
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.evaluation.report import build_report
 from vanilla_transformer.evaluation.scores import translate_and_score
@@ -95,10 +97,16 @@ def train(kind: str, folder: Path, options: argparse.Namespace) -> Iterator[Best
         output = folder / f"{kind.split()[-1]}-{rate}"
         progress(f"Training: {kind}, learning rate {rate}")
         flags = recipe(kind, folder, options) | {"learning_rate": rate, "output_dir": output}
-        words = [word for name, value in flags.items() for word in (f"--{name}", str(value))]
-        run_command([sys.executable, str(ROOT / "scripts" / "train.py"), *words], kind, {"PYTHONPATH": str(ROOT)})
+        _train([word for name, value in flags.items() for word in (f"--{name}", str(value))])
         found = max(read_validations(output), key=lambda entry: entry["bleu"] if entry["step"] else -1.0)
         yield BestCheckpoint(output, rate, found["step"], found["bleu"])
+
+
+def _train(flags: list[str]) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    status = subprocess.run([sys.executable, str(ROOT / "scripts" / "train.py"), *flags], env=environment).returncode
+    if status:
+        raise OSError(f"Training ended with status {status}. Run the same command again to resume.")
 
 
 def recipe(kind: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:

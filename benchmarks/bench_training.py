@@ -124,7 +124,7 @@ def measure_sides(folder: Path, files: list[str], options: BenchmarkArguments) -
     for turn in range(-1, options.repeats):
         # Turn -1 fills the caches of tokens and bytecode and is not counted.
         for name in names if turn >= 0 else (names[0], names[-1]):
-            shortened = {} if turn >= 0 else {"seconds": 0.0, "updates": 1}
+            shortened = {} if turn >= 0 else {"seconds": 0.0, "warm_up": 1, "updates": 1}
             found = _measure_side(folder, name, asdict(options) | shortened)
             if turn >= 0:
                 results[name].append(found)

@@ -1,7 +1,9 @@
 """`compile: true`: one graph for batches of all shapes, and one line where the compiler is broken."""
 
+import os
 import random
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -49,6 +51,18 @@ def test_train_compiles_one_graph_before_first_step(corpus, tmp_path, monkeypatc
     train(parse_recipe(flags(corpus, tmp_path / "run", compile=True, **steps)), evaluate=no_scores)
     assert graphs == {1}
     assert len(shapes) > 5 and 1 in {rows for rows, _ in shapes}
+
+
+@pytest.mark.parametrize("variables", [{"PATH": "/nonexistent"}, {"CXX": "/nonexistent/c++"}])
+def test_train_command_refuses_to_start_without_a_compiler(corpus, tmp_path, variables):
+    words = ["-m", "vanilla_transformer", "train", *flags(corpus, tmp_path / "run", compile=True)]
+    environment = {name: value for name, value in os.environ.items() if name != "CXX"} | variables
+    ended = subprocess.run([sys.executable, *words], env=environment, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert ended.stderr == (
+        "error: `compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.\n"
+    )
+    assert not (tmp_path / "run").exists()
 
 
 def test_train_refuses_broken_compiler(corpus, tmp_path, monkeypatch):

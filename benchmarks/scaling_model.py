@@ -20,6 +20,7 @@ from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForC
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.training.arguments import Recipe, parse_recipe
+from vanilla_transformer.training.lr_scheduler import PAPER_MAX_STEPS
 
 GPUS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 PROCESSES = (1, 2, 4)
@@ -117,7 +118,7 @@ def print_recipes(given: Assumptions) -> None:
     print("|---|---|---|---|---|---|---|---|")
     for name in RECIPES:
         recipe = read_recipe(name)
-        parameters, steps = count_parameters(recipe), recipe.optimization.max_steps
+        parameters, steps = count_parameters(recipe), recipe.optimization.max_steps or PAPER_MAX_STEPS
         # The paper's recipes state tokens for each of eight devices; one device accumulates eight batches.
         batches = 8 if name.startswith("wmt14") else recipe.optimization.gradient_accumulation_steps
         pairs = recipe.data.max_tokens * batches

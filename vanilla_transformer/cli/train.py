@@ -79,7 +79,8 @@ def _draw_learning_curve(folder: Path) -> None:
 
 
 def _print_plan(plan: dict[str, Any]) -> None:
+    advice = plan.pop("advice")
     for name, value in plan.items():
         shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
         print(f"{name.replace('_', ' '):<26} {shown}")
-    print("Nothing has been written.")
+    print(*advice, "Nothing has been written.", sep="\n")

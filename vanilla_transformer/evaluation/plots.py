@@ -35,7 +35,7 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     loss_axes.set(xlabel="minutes", ylabel="nats per target token", title="Cross-entropy", ylim=(0, None))
     loss_axes.legend()
     bleu_axes.plot(*_extract_curve(entries, "bleu"), marker="o", color="tab:green")
-    bleu_axes.set(xlabel="minutes", ylabel="BLEU", title="Validation (greedy; last point: beam 4)", ylim=(0, 100))
+    bleu_axes.set(xlabel="minutes", ylabel="BLEU", title="Validation (greedy; last point: beam 4)", ylim=(0, None))
     for axes in (loss_axes, bleu_axes):
         axes.grid(alpha=0.3)
     figure.savefig(image_file, dpi=120)

@@ -22,7 +22,7 @@ from vanilla_transformer.data.arguments import (
 from vanilla_transformer.data.names import check_names
 from vanilla_transformer.data.stages import UNTIL_SHARE
 
-from .lr_scheduler import NOAM
+from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS
 from .recipe import Parser, as_flags, check_renamed, read_recipe
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,11 @@ LongArguments = _model_arguments(
 class OptimizationArguments:
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
 
-    max_steps: int = field(default=100_000, metadata={"help": "Optimizer steps (section 5.2, base model)."})
+    max_steps: int | None = field(
+        default=None,
+        metadata={"help": "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run."},
+    )
+    num_train_epochs: float | None = field(default=None, metadata={"help": "Limit in epochs. Not in the paper."})
     max_minutes: float | None = field(default=None, metadata={"help": "Limit in minutes. Not in the paper."})
     lr_scheduler: str = field(
         default="noam",
@@ -86,9 +90,19 @@ class OptimizationArguments:
             "transformers, which warm up to --learning_rate."
         },
     )
-    warmup_steps: int = field(default=4000, metadata={"help": "Steps of growing learning rate (section 5.3)."})
-    learning_rate_scale: float = field(
-        default=1.0, metadata={"help": "Factor of the learning rate of equation 3. Not in the paper."}
+    warmup_steps: int | None = field(
+        default=None,
+        metadata={
+            "help": "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
+            "planned steps, at most 4,000."
+        },
+    )
+    learning_rate_scale: float | None = field(
+        default=None,
+        metadata={
+            "help": "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
+            "warm-up below 2,000 steps, so that the peak is not higher than after 2,000."
+        },
     )
     learning_rate: float | None = field(
         default=None,
@@ -350,14 +364,15 @@ _MAY_CHANGE |= {
     "fsdp_reshard_after_forward",
     "gradient_accumulation_steps",
     "max_steps",
+    "num_train_epochs",
     "dry_run",
     "allow_changed_data",
 }
 _LARGEST_NUMBER = 10**12
+# Arguments that are derived where a recipe does not give them.
+DERIVED = ("max_steps", "warmup_steps", "learning_rate_scale")
 # Arguments that end a run.
-LIMITS = ("max_steps", "max_minutes", "early_stopping_patience")
-# Schedules whose rate depends on the last step.
-_NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
+LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patience")
 
 
 def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -369,11 +384,11 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
         ValueError: a change would make it a different run; the text names each value before and now.
     """
     before = {item.name: item.default for part in RECIPE_PARTS for item in fields(part)} | before
-    names = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
-    needs_max_steps = now.get("lr_scheduler") in _NEED_MAX_STEPS or any(
+    names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
+    needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
         UNTIL_SHARE in stage for stage in now.get("stages") or ()
     )
-    allowed = _MAY_CHANGE - ({"max_steps"} if needs_max_steps else set())
+    allowed = _MAY_CHANGE - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
     refused = [name for name in names if name not in allowed]
     if refused:
         raise ValueError(
@@ -383,6 +398,16 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
         )
     if names:
         logger.info("Changed since the run began: %s.", _list_changes(names, before, now))
+
+
+def has_same_limits(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether a run with the flat recipe `now` ends as one with `before`."""
+    return all(_is_same(name, before, now) for name in LIMITS)
+
+
+def _is_same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether a value is the same, or is derived and has been derived before."""
+    return before.get(name) == now.get(name) or (name in DERIVED and now.get(name) is None)
 
 
 def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -398,7 +423,9 @@ def check_recipe(recipe: Recipe) -> None:
     _check_numbers(recipe)
     _check_optimization(recipe.optimization)
     check_data_arguments(recipe.data)
-    stages(recipe.data, recipe.optimization.max_steps)
+    if recipe.data.stages is not None and recipe.optimization.max_steps is None:
+        raise ValueError("`stages` must be given with `max_steps`, got it without. Add it.")
+    stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
     _check_guided_alignment(recipe)
     _check_fine_tuning(recipe)
     _check_trackers(recipe.output.report_to)
@@ -448,6 +475,8 @@ def _check_optimization(options: OptimizationArguments) -> None:
         raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
         raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
+    if options.num_train_epochs == 0:
+        raise ValueError("`num_train_epochs` must be above 0, got 0.0.")
     known = [NOAM, *(item.value for item in SchedulerType)]
     if options.lr_scheduler not in known:
         raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")

@@ -6,12 +6,14 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
+from .advice import advise
 from .arguments import Recipe
 from .initialization import ModelLoader, load_own_model
 from .launcher import apply_launcher
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .run_folder import RunFolder
+from .train_state import TrainState
 from .train_step import train_step
 from .trainer import PreparedRun, prepare_run
 
@@ -23,15 +25,15 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 
     Returns:
-        Values by name; sizes in GiB, times in seconds or hours as the names say.
+        Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text.
 
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
     recipe = apply_launcher(recipe)
     run = prepare_run(recipe, RunFolder(recipe), load_model=load_model)
-    options, batches = recipe.optimization, run.batches
-    parameters = sum(parameter.numel() for parameter in run.state.unwrapped_model.parameters())
+    state, batches = run.state, run.batches
+    parameters = sum(parameter.numel() for parameter in state.unwrapped_model.parameters())
     pairs = batches.corpus.epoch(batches.position.epoch)
     steps = batches.position.steps_per_epoch
     stages = {
@@ -44,19 +46,20 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
         "pairs_per_epoch": len(pairs),
         **stages,
         "steps_per_epoch": steps,
-        "epochs": options.max_steps / steps,
         "batches_per_step": batches.batches_per_step,
         "source_tokens_per_step": float(pairs.source_lengths.sum()) / steps,
         "target_tokens_per_step": float(pairs.target_lengths.sum()) / steps,
-        "peak_learning_rate": _peak(recipe),
-        "peak_at_step": options.warmup_steps,
+        "peak_learning_rate": _peak(state),
+        "peak_at_step": state.warmup_steps,
     }
     seconds = statistics.median(_time_steps(run, _WARM_UP + timed_steps)[_WARM_UP:])
-    hours = seconds * options.max_steps / 3600.0
-    if options.max_minutes is not None:
-        hours = min(hours, options.max_minutes / 60.0)
-    memory = peak_memory_gib(run.state.accelerator.device)
-    return plan | {"seconds_per_step": seconds, "peak_memory_gib": memory, "hours_without_validation": hours}
+    hours = seconds * state.max_steps / 3600.0
+    if recipe.optimization.max_minutes is not None:
+        hours = min(hours, recipe.optimization.max_minutes / 60.0)
+    planned = min(state.max_steps, max(1, round(3600.0 * hours / seconds)))
+    plan |= {"planned_steps": planned, "epochs": planned / steps, "seconds_per_step": seconds}
+    plan |= {"peak_memory_gib": peak_memory_gib(state.accelerator.device), "hours_without_validation": hours}
+    return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
 
 
 def _time_steps(run: PreparedRun, count: int) -> list[float]:
@@ -71,10 +74,10 @@ def _time_steps(run: PreparedRun, count: int) -> list[float]:
     return times
 
 
-def _peak(recipe: Recipe) -> float:
-    options = recipe.optimization
+def _peak(state: TrainState) -> float:
+    options = state.recipe.optimization
     if options.lr_scheduler != NOAM:
         return options.learning_rate or 0.0
-    return noam_lambda(recipe.model.d_model, options.warmup_steps, options.learning_rate_scale)(
-        options.warmup_steps - 1
-    )
+    scale = options.learning_rate_scale
+    assert scale is not None  # `plan_schedule` has derived it
+    return noam_lambda(state.unwrapped_model.config.d_model, state.warmup_steps, scale)(state.warmup_steps - 1)

@@ -6,6 +6,10 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
+# Schedules whose rate depends on the last step.
+NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
+PAPER_MAX_STEPS = 100_000  # section 5.2, base model
+PAPER_WARMUP_STEPS = 4000  # section 5.3
 
 
 def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable[[int], float]:

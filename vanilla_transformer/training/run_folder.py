@@ -20,7 +20,7 @@ from vanilla_transformer.file_utils import (
     write_text_atomically,
 )
 
-from .arguments import LIMITS, Recipe, check_same_run, flatten
+from .arguments import Recipe, check_same_run, flatten, has_same_limits
 from .checkpoint import (
     checkpoint_folder,
     delete_folder,
@@ -85,7 +85,7 @@ class RunFolder:
         except (OSError, ValueError):
             raise self._cannot_continue("training has not written it") from None
         check_same_run(before, recipe)
-        return all(before.get(name) == recipe[name] for name in LIMITS)
+        return has_same_limits(before, recipe)
 
     def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
         checkpoint = find_latest_checkpoint(self.path)

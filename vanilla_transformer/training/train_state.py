@@ -27,7 +27,7 @@ from .fp8 import convert_linear_layers
 from .guided_alignment import HEAD, create_guided_alignment
 from .lora import LoraAdapters
 from .loss import ModelWithLoss
-from .lr_scheduler import NOAM, create_lr_scheduler
+from .lr_scheduler import NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
 from .unread_steps import ReadStep, UnreadStep, read_steps
 
@@ -86,29 +86,38 @@ class TrainState:
         accelerator: Accelerator,
         data_hashes: dict[str, str],
     ):
-        options = recipe.optimization
         self.recipe = recipe
         self.tokenizer = tokenizer
         self.accelerator = accelerator
         self._wrap(model)
         self.optimizer = accelerator.prepare(self._create_optimizer())
-        self.lr_scheduler = create_lr_scheduler(
-            options.lr_scheduler,
-            self.optimizer.optimizer,
-            model.config.d_model,
-            options.warmup_steps,
-            options.max_steps,
-            options.learning_rate_scale,
-        )
         self.ema: ExponentialMovingAverage | None = None
-        if options.ema_decay is not None:
-            self.ema = ExponentialMovingAverage(dict(self.unwrapped_model.named_parameters()), options.ema_decay)
-        self.progress = TrainProgress(
-            num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
-        )
+        if recipe.optimization.ema_decay is not None:
+            parameters = dict(self.unwrapped_model.named_parameters())
+            self.ema = ExponentialMovingAverage(parameters, recipe.optimization.ema_decay)
+        self.progress = TrainProgress(num_processes=accelerator.num_processes, data=data_hashes)
+        self.follow_schedule(recipe)
         self.step_metrics = StepMetrics()
         self.unread: list[UnreadStep] = []
         self._started = time.monotonic()
+
+    def follow_schedule(self, recipe: Recipe) -> None:
+        """Create the LR schedule of a recipe, which from here on is the recipe of the run, and set its last step.
+
+        What the recipe does not give is the paper's.
+        """
+        options, scale = recipe.optimization, recipe.optimization.learning_rate_scale
+        self.recipe, self.progress.recipe = recipe, flatten(recipe)
+        self.max_steps = options.max_steps or PAPER_MAX_STEPS
+        self.warmup_steps = options.warmup_steps or PAPER_WARMUP_STEPS
+        self.lr_scheduler = create_lr_scheduler(
+            options.lr_scheduler,
+            self.optimizer.optimizer,
+            self.unwrapped_model.config.d_model,
+            self.warmup_steps,
+            self.max_steps,
+            1.0 if scale is None else scale,
+        )
 
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 and fp8 only, whose models do not decode.
@@ -207,17 +216,17 @@ class TrainState:
         """Check steps, minutes and patience. Processes may disagree, since their clocks differ."""
         options, patience = self.recipe.optimization, self.recipe.optimization.early_stopping_patience
         return (
-            self.step >= options.max_steps
+            self.step >= self.max_steps
             or (options.max_minutes is not None and self.minutes() >= options.max_minutes)
             or (patience is not None and self.progress.validations_without_improvement >= patience)
         )
 
     def expected_steps(self) -> int:
         """Estimate at which step training will end, from `max_steps` and `max_minutes`."""
-        options = self.recipe.optimization
-        if options.max_minutes is None or not self.step:
-            return options.max_steps
-        return min(options.max_steps, max(self.step, round(self.step * options.max_minutes / self.minutes())))
+        minutes = self.recipe.optimization.max_minutes
+        if minutes is None or not self.step:
+            return self.max_steps
+        return min(self.max_steps, max(self.step, round(self.step * minutes / self.minutes())))
 
     def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
         """Return an entry for the log of the steps since the last call, for which all processes read the device.

@@ -38,20 +38,26 @@ def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.
     """
     if len(state.unread) >= _MOST_UNREAD_STEPS:
         state.read_steps()
-    losses = []
-    for index, batch in enumerate(micro_batches):
-        seed_dropout(state, index)
-        with skip_gradient_sync(state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
-            losses.append(_backward(state, batch))
+    loss = compute_gradient(state, micro_batches)
     # The first step allocates the state of Adam, when the memory already holds all gradients.
     largest = max(micro_batches, key=lambda batch: batch.counts.padded_tokens)
     with explain_out_of_memory(state, _describe_batch(largest), state.step + 1):
         norm = _clip_gradient(state)
         finite = torch.isfinite(norm)
-        plain, smoothed = torch.stack(losses).sum(dim=0).unbind()
+        plain, smoothed = loss.unbind()
         state.unread.append(UnreadStep.of(state.step + 1, torch.stack([plain, smoothed, finite]), micro_batches))
         state.optimizer_step(finite)
     return norm
+
+
+def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
+    """Add the gradient of a step. Return its plain and its smoothed loss, summed over tokens, on the device."""
+    losses = []
+    for index, batch in enumerate(micro_batches):
+        seed_dropout(state, index)
+        with skip_gradient_sync(state.accelerator, state.wrapped_model, skip=index < len(micro_batches) - 1):
+            losses.append(_backward(state, batch))
+    return torch.stack(losses).sum(dim=0)
 
 
 def seed_dropout(state: TrainState, index: int) -> None:

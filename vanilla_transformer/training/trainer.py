@@ -17,15 +17,17 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 
 from .arguments import Recipe
 from .averaging import average_checkpoints, load_weights
-from .checkpoint import checkpoint_folder, list_checkpoints
+from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import compile_step
 from .environment import limit_onednn_cache
 from .initialization import ModelLoader, load_initial_model, load_own_model
 from .launcher import apply_launcher
+from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .output_dir import lock_output_dir
 from .process_group import report_lost_processes
 from .run_folder import RunFolder
+from .schedule import continue_schedule, plan_schedule
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
@@ -106,8 +108,7 @@ def _log_stages(
 
 def _is_milestone(state: TrainState) -> bool:
     """Return whether a run can end with the current step by a limit other than time."""
-    recipe = state.recipe
-    return state.step >= recipe.optimization.max_steps or state.step % recipe.output.eval_steps == 0
+    return state.step >= state.max_steps or state.step % state.recipe.output.eval_steps == 0
 
 
 class PreparedRun(NamedTuple):
@@ -124,11 +125,13 @@ def prepare_run(
 ) -> PreparedRun:
     """Read the data and create the model of a recipe, and restore the run that its folder holds."""
     limit_onednn_cache()
+    if run.checkpoint is not None:
+        recipe = continue_schedule(recipe, load_progress(run.checkpoint)["recipe"])
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
-    planned = stages(recipe.data, recipe.optimization.max_steps)
+    planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
     alignments = load_alignments(texts, tokenizer)
     model = create_model(
@@ -159,9 +162,10 @@ def prepare_run(
     )
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()
-    run.restore(state, batches)
     if recipe.optimization.compile:
         compile_step(state, recipe.data.pad_to_multiple_of or 1)
+    plan_schedule(state, batches)
+    run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)
 
 
@@ -196,6 +200,13 @@ def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
 def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metrics: MetricsLogger) -> Path:
     """Average the last checkpoints (section 6.1), score the result, and write it to the run's folder."""
     state.accelerator.wait_for_everyone()
+    if state.step < state.warmup_steps and state.accelerator.is_main_process:
+        logger.warning(
+            "Training ended after step %d, within its warm-up of %d steps: the learning rate never reached its peak. "
+            "Lower `warmup_steps`, or leave it out.",
+            state.step,
+            state.warmup_steps,
+        )
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]
     if not checkpoints:
         raise ValueError("Training ended before its first step, so there is no model to save.")

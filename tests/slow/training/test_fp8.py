@@ -63,7 +63,8 @@ def gradient(name, batch):
     return torch.cat([each.flatten() for each in torch.autograd.grad(loss, [*model.parameters()])])
 
 gradients = {name: torch.cat([gradient(name, batch) for batch in batches]) for name in models}
-print(json.dumps([float((gradients[name] - gradients["exact"]).norm() / gradients["exact"].norm()) for name in models]))
+exact = gradients["exact"]
+print(json.dumps([float((each - exact).norm() / exact.norm()) for each in gradients.values()]))
 """
 
 START = (

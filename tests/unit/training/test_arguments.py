@@ -20,6 +20,7 @@ from vanilla_transformer.training.arguments import (
     parse_recipe,
 )
 from vanilla_transformer.training.recipe import RENAMED, read_recipe
+from vanilla_transformer.training.schedule import derive_schedule
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
@@ -37,7 +38,8 @@ def recipe_file(tmp_path):
 
 def test_parse_recipe_defaults_to_paper():
     recipe = parse_recipe(FILES)
-    assert (recipe.optimization.warmup_steps, recipe.optimization.max_steps) == (4000, 100_000)
+    derived = derive_schedule(recipe, steps_per_epoch=5300).optimization  # 4.5 million pairs
+    assert (derived.warmup_steps, derived.max_steps, derived.learning_rate_scale) == (4000, 100_000, 1.0)
     assert (recipe.optimization.adam_beta1, recipe.optimization.adam_beta2) == (0.9, 0.98)
     assert (recipe.optimization.adam_epsilon, recipe.optimization.label_smoothing) == (1e-9, 0.1)
     assert (recipe.data.vocab_size, recipe.data.max_tokens, recipe.output.average_checkpoints) == (37000, 25000, 5)

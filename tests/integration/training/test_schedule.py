@@ -1,0 +1,74 @@
+"""Runs whose recipe gives no warm-up: it is derived, kept by a resumed run, and named if training ends within it."""
+
+import json
+import logging
+
+import pytest
+
+from tests.tiny_runs import entries, flags, kill_at_step, no_scores
+from vanilla_transformer.training import schedule
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.checkpoint import load_progress
+from vanilla_transformer.training.dry_run import plan_run
+from vanilla_transformer.training.trainer import train
+
+UNSET = {"warmup_steps": None, "max_steps": None}
+
+
+@pytest.fixture
+def speed(monkeypatch):
+    """Replace the measurement of speed; return the seconds of a step, which a test may change."""
+    seconds = [180.0]
+    monkeypatch.setattr(schedule, "measure_seconds_per_step", lambda *_: seconds[0])
+    return seconds
+
+
+def rates(folder):
+    return [entry["learning_rate"] for entry in entries(folder) if "learning_rate" in entry]
+
+
+def test_train_keeps_the_derived_warm_up_when_it_resumes(corpus, tmp_path, monkeypatch, speed, caplog):
+    caplog.set_level(logging.INFO)
+    given = UNSET | {"max_minutes": 60, "logging_steps": 1, "save_steps": 2}
+    given |= {"validation_source": None, "validation_target": None}
+    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **given)), monkeypatch, 3)
+    assert "Training has at most 20 steps" in caplog.text and "warmup_steps 2, learning_rate_scale 0.0" in caplog.text
+    before = load_progress(tmp_path / "out" / "checkpoint-2")["recipe"]
+    speed[0] = 60.0  # a faster machine
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", **given | {"max_steps": 6}))
+    folder = train(recipe, evaluate=no_scores)
+    after = json.loads((folder / "recipe.json").read_text())
+    names = ("warmup_steps", "learning_rate_scale")
+    assert [before[name] for name in names] == [after[name] for name in names] == [2, 0.001**0.5]
+    assert (before["max_steps"], after["max_steps"]) == (100_000, 6)
+    caplog.clear()
+    assert train(recipe, evaluate=no_scores) == folder and "is finished" in caplog.text
+
+
+def test_train_warns_if_it_ends_within_its_warm_up(corpus, tmp_path, caplog):
+    options = {"warmup_steps": 50, "validation_source": None, "validation_target": None}
+    train(parse_recipe(flags(corpus, tmp_path / "out", **options)), evaluate=no_scores)
+    assert "Training ended after step 6, within its warm-up of 50 steps" in caplog.text
+
+
+def test_plan_run_measures_speed_and_advises(corpus, tmp_path):
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", **UNSET, max_minutes=0.5))
+    plan = plan_run(recipe, timed_steps=1)
+    assert plan["planned_steps"] * plan["seconds_per_step"] == pytest.approx(30, abs=plan["seconds_per_step"])
+    # A tenth of the steps of half a minute, timed twice.
+    assert 0.02 < plan["peak_at_step"] / plan["planned_steps"] < 0.5
+    assert plan["advice"][0] == "Rules of thumb for training on 40 pairs:"
+    assert not (tmp_path / "out").exists()
+
+
+def test_measure_seconds_per_step_changes_nothing(corpus, tmp_path):
+    """A run whose speed was measured is the run with the same schedule in its recipe."""
+    changes = {"dropout": 0.1, "max_steps": 4, "logging_steps": 1, "max_minutes": 60}
+    measured = train(parse_recipe(flags(corpus, tmp_path / "a", **UNSET | changes)), evaluate=no_scores)
+    derived = json.loads((measured / "recipe.json").read_text())
+    given = {name: derived[name] for name in ("warmup_steps", "learning_rate_scale")}
+    expected = train(parse_recipe(flags(corpus, tmp_path / "b", **changes | given)), evaluate=no_scores)
+    assert [entry["loss"] for entry in entries(measured) if "loss" in entry] == [
+        entry["loss"] for entry in entries(expected) if "loss" in entry
+    ]
+    assert rates(measured) == rates(expected)

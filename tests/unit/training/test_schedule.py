@@ -1,0 +1,138 @@
+"""What a recipe does not say about the length of a run, its warm-up and its learning rate."""
+
+import pytest
+
+from tests.train_states import tiny_train_state
+from vanilla_transformer.training.arguments import check_same_run, flatten, has_same_limits, parse_recipe
+from vanilla_transformer.training.schedule import (
+    continue_schedule,
+    depends_on_speed,
+    derive_schedule,
+    describe_schedule,
+)
+
+FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
+LINEAR = {"lr_scheduler": "linear", "learning_rate": 1e-4}
+GIVEN = {"max_steps": 300_000, "warmup_steps": 4000}
+
+
+def recipe_of(**values):
+    return parse_recipe([*FILES, *(word for name, value in values.items() for word in (f"--{name}", str(value)))])
+
+
+def schedule_of(recipe):
+    options = recipe.optimization
+    return options.max_steps, options.warmup_steps, round(options.learning_rate_scale, 3)
+
+
+@pytest.mark.parametrize(
+    ("values", "steps_per_epoch", "seconds", "expected"),
+    [
+        (GIVEN, 5300, None, (300_000, 4000, 1.0)),
+        ({"warmup_steps": 50}, 5300, None, (100_000, 50, 1.0)),  # the paper's equation
+        ({}, 5300, None, (100_000, 4000, 1.0)),  # the paper's corpus and its base model
+        ({}, 209, None, (20_000, 2000, 1.0)),
+        ({}, 2000, None, (40_000, 4000, 1.0)),
+        ({}, 30, None, (3000, 300, 0.387)),
+        ({}, 1, None, (100, 10, 0.071)),
+        ({"max_steps": 5}, 209, None, (5, 1, 0.022)),
+        ({"learning_rate_scale": 0}, 30, None, (3000, 300, 0.0)),
+        ({"num_train_epochs": 2.5}, 209, None, (523, 52, 0.161)),
+        ({"num_train_epochs": 1, "max_steps": 300}, 209, None, (209, 21, 0.102)),
+        ({"max_minutes": 4}, 209, 0.4, (100_000, 60, 0.173)),
+        ({"max_minutes": 4, "max_steps": 300}, 209, 0.4, (300, 30, 0.122)),
+        ({"max_minutes": 4, "num_train_epochs": 1}, 209, 0.4, (209, 21, 0.102)),
+        ({"max_minutes": 4} | LINEAR, 209, 0.4, (600, 60, 0.173)),
+        ({"init_from": "a"}, 36, None, (720, 72, 0.19)),
+        ({"init_from": "a"}, 1500, None, (4500, 450, 0.474)),
+    ],
+)
+def test_derive_schedule_fills_in_what_is_not_given(values, steps_per_epoch, seconds, expected):
+    assert schedule_of(derive_schedule(recipe_of(**values), steps_per_epoch, seconds)) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"max_minutes": 4}, True),
+        ({"max_minutes": 4, "max_steps": 100}, True),
+        ({"max_minutes": 4, "warmup_steps": 50}, False),
+        ({"max_minutes": 4, "warmup_steps": 50} | LINEAR, True),
+        ({"max_minutes": 4, "warmup_steps": 50, "max_steps": 10} | LINEAR, False),
+        ({}, False),
+    ],
+)
+def test_depends_on_speed_only_with_a_limit_of_time(values, expected):
+    assert depends_on_speed(recipe_of(**values).optimization) is expected
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({}, (20_000, 2000, 1.0)),
+        ({"max_minutes": 8}, (20_000, 2000, 1.0)),
+        ({"warmup_steps": 2000}, (20_000, 2000, 1.0)),
+        ({"max_steps": 30_000}, (30_000, 2000, 1.0)),
+        ({"num_train_epochs": 10}, (90, 2000, 1.0)),
+    ],
+)
+def test_continue_schedule_keeps_what_was_derived(values, expected):
+    before = flatten(derive_schedule(recipe_of(), 209))
+    recipe = recipe_of(**values)
+    check_same_run(before, flatten(recipe))
+    assert schedule_of(derive_schedule(continue_schedule(recipe, before), 9)) == expected
+
+
+def test_check_same_run_refuses_another_warm_up_than_was_derived():
+    before = flatten(derive_schedule(recipe_of(max_minutes=4), 209, 0.4))
+    with pytest.raises(ValueError, match="different values of warmup_steps was 60 and is 100"):
+        check_same_run(before, flatten(recipe_of(max_minutes=4, warmup_steps=100)))
+
+
+def test_check_same_run_refuses_other_epochs_if_the_rate_depends_on_the_last_step():
+    before = flatten(derive_schedule(recipe_of(num_train_epochs=2, **LINEAR), 209))
+    check_same_run(before, flatten(recipe_of(num_train_epochs=2, **LINEAR)))
+    with pytest.raises(ValueError, match="num_train_epochs was 2.0 and is 3.0"):
+        check_same_run(before, flatten(recipe_of(num_train_epochs=3, **LINEAR)))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [({}, True), ({"max_steps": 20_000}, True), ({"max_minutes": 8}, False), ({"num_train_epochs": 9}, False)],
+)
+def test_has_same_limits_with_what_was_derived(values, expected):
+    before = flatten(derive_schedule(recipe_of(), 209))
+    assert has_same_limits(before, flatten(recipe_of(**values))) is expected
+
+
+def test_describe_schedule_names_what_was_derived():
+    given = recipe_of(max_minutes=4)
+    line = describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)
+    assert line == (
+        "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 60 steps. "
+        "Derived: max_steps 100,000, warmup_steps 60, learning_rate_scale 0.1732."
+    )
+    given = recipe_of(**GIVEN, learning_rate_scale=1)
+    assert "Derived" not in describe_schedule(given, derive_schedule(given, 209), 209, None)
+
+
+def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
+    state = tiny_train_state(tmp_path)
+    recipe = recipe_of(max_steps=7, warmup_steps=4, learning_rate_scale=0.5)
+    state.follow_schedule(recipe)
+    assert (state.max_steps, state.warmup_steps) == (7, 4)
+    assert state.progress.recipe == flatten(recipe)
+    assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 16**-0.5 * 4**-1.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"num_train_epochs": 0}, "`num_train_epochs` must be above 0, got 0"),
+        ({"num_train_epochs": -1}, "`num_train_epochs` must not be negative"),
+        ({"warmup_steps": 0}, "`warmup_steps` must be at least 1, got 0"),
+    ],
+)
+def test_parse_recipe_refuses_lengths_that_cannot_work(values, message):
+    with pytest.raises(ValueError, match=message):
+        recipe_of(**values)

@@ -1,4 +1,4 @@
-"""Rules of thumb for a recipe by the size of its corpus, which `--dry_run` prints. docs/recipes.md explains them."""
+"""Rules of thumb for a recipe by the size of its corpus, which `--dry_run` prints."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -128,7 +128,7 @@ def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> fl
 
 
 def describe_schedule(given: Recipe, recipe: Recipe, steps_per_epoch: int, seconds_per_step: float | None) -> str:
-    """Return a line on the length of a run, its warm-up, and what was derived.
+    """Return a line on the length of a run, its warm-up, and the derived values.
 
     Args:
         given: The recipe before `derive_schedule`.

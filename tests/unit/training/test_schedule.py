@@ -1,4 +1,4 @@
-"""What a recipe does not say about the length of a run, its warm-up and its learning rate."""
+"""The length of a run, its warm-up and its learning rate where a recipe leaves them out."""
 
 import pytest
 
@@ -47,7 +47,7 @@ def schedule_of(recipe):
         ({"init_from": "a"}, 1500, None, (4500, 450, 0.474)),
     ],
 )
-def test_derive_schedule_fills_in_what_is_not_given(values, steps_per_epoch, seconds, expected):
+def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, seconds, expected):
     assert schedule_of(derive_schedule(recipe_of(**values), steps_per_epoch, seconds)) == expected
 
 
@@ -76,7 +76,7 @@ def test_depends_on_speed_only_with_a_limit_of_time(values, expected):
         ({"num_train_epochs": 10}, (90, 2000, 1.0)),
     ],
 )
-def test_continue_schedule_keeps_what_was_derived(values, expected):
+def test_continue_schedule_keeps_derived_values(values, expected):
     before = flatten(derive_schedule(recipe_of(), 209))
     recipe = recipe_of(**values)
     check_same_run(before, flatten(recipe))
@@ -100,12 +100,12 @@ def test_check_same_run_refuses_other_epochs_if_the_rate_depends_on_the_last_ste
     ("values", "expected"),
     [({}, True), ({"max_steps": 20_000}, True), ({"max_minutes": 8}, False), ({"num_train_epochs": 9}, False)],
 )
-def test_has_same_limits_with_what_was_derived(values, expected):
+def test_has_same_limits_with_derived_values(values, expected):
     before = flatten(derive_schedule(recipe_of(), 209))
     assert has_same_limits(before, flatten(recipe_of(**values))) is expected
 
 
-def test_describe_schedule_names_what_was_derived():
+def test_describe_schedule_names_derived_values():
     given = recipe_of(max_minutes=4)
     line = describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)
     assert line == (

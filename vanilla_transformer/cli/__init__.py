@@ -17,6 +17,7 @@ COMMANDS = {
     "train": "train a model from a recipe, text files or a dataset",
     "distill": "train a student on the translations of a teacher, and compare both",
     "back-translate": "translate text of the target language back, to train on the pairs",
+    "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
     "train-tokenizer": "train a joint subword vocabulary on text files",
     "translate": "translate sentences with a trained model",
     "compile": "compile the decoding steps of a model for this machine",

@@ -32,6 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     folder = train(recipe, evaluate=validation_scores, load_model=load_converted)
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
+        draw_pictures(draw_lengths, folder)
         print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
 
 
@@ -69,6 +70,14 @@ def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
         draw(*arguments)
     except OSError as error:
         logger.warning("No pictures were drawn. %s", error)
+
+
+def draw_lengths(folder: Path) -> None:
+    """Plot the lengths of the pairs in a folder with a report on a corpus."""
+    from vanilla_transformer.data.corpus_writer import REPORT_FILE
+    from vanilla_transformer.evaluation.corpus_plots import plot_lengths
+
+    print(f"The lengths are in {plot_lengths(folder / REPORT_FILE, folder / 'lengths.png')}.")
 
 
 def _draw_learning_curve(folder: Path) -> None:

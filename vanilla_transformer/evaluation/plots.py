@@ -14,7 +14,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 
-def _new_figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
     """Create a figure that is drawn into a file. Without pyplot, the backend of a notebook stays as it is."""
     with requires_extra("plots", "A plot"):
         from matplotlib.figure import Figure
@@ -27,7 +27,7 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     Raises:
         OSError: there is no such file, or matplotlib is not installed.
     """
-    figure = _new_figure(11, 4)
+    figure = new_figure(11, 4)
     entries = [json.loads(line) for line in Path(metrics_file).read_text(encoding="utf-8").splitlines()]
     loss_axes, bleu_axes = figure.subplots(1, 2)
     for name, label in (("loss", "training"), ("validation_loss", "validation")):
@@ -90,7 +90,7 @@ def plot_attention(
     """
     source, target, heads = cross_attention(model, tokenizer, sentence, **languages)
     width, height = 1.2 + 0.34 * len(source), 1.6 + 0.28 * len(target)
-    figure = _new_figure(width * len(heads), height)
+    figure = new_figure(width * len(heads), height)
     panels = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
     for number, (panel, head) in enumerate(zip(panels, heads, strict=True), start=1):
         panel.imshow(head, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")

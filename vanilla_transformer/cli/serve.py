@@ -17,7 +17,7 @@ from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.request_body import LANGUAGES, RERANKING, RETURNED, RISK, SEARCHES, SOFT_TERMS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
-from vanilla_transformer.text.languages import find_languages
+from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
@@ -52,6 +52,10 @@ class ServeArguments(FurtherModelArguments, Limits):
         default=None,
         metadata={"help": "Likewise the language of their translations, for models that translate into several."},
     )
+    direction: str | None = field(
+        default=None,
+        metadata={"help": "Languages of a model with one direction, such as en-de, for clients of LibreTranslate."},
+    )
     docs: bool = field(default=False, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
 
@@ -80,6 +84,7 @@ def main(arguments: Sequence[str]) -> None:
             docs=options.docs,
             known=[*known_entries(translate), *_tokenizer_options(translate.tokenizer)],
             check_document=parse_document,
+            directions=find_directions(translate.tokenizer, options.direction),
         )
         if options.page:
             service = _add_page(service, translate, name, languages)
@@ -88,6 +93,22 @@ def main(arguments: Sequence[str]) -> None:
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
         print(f"Serving {name} at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it).", flush=True)
         run_server(service, listener, options)
+
+
+def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
+    """Return from and to which languages a model translates, as far as that is known.
+
+    Raises:
+        ValueError: `given` is no direction, or the model names its languages itself.
+    """
+    languages = find_languages(tokenizer)
+    if given is None:
+        return [] if languages is None else languages.possible_directions
+    source, _, target = given.partition("-")
+    if languages is not None or not source or not target:
+        rule = "such as en-de, for a model that does not name its languages itself"
+        raise ValueError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
+    return [Direction(source, target)]
 
 
 def engine_options(model: Any) -> list[str]:

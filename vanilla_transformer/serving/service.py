@@ -16,7 +16,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vanilla_transformer.inference.engine.samples import SentenceSeeds
 from vanilla_transformer.inference.translations import rename_text
+from vanilla_transformer.text.languages import Direction
 
+from . import libretranslate
 from .batcher import Batcher, CountTokens, ModelFailure, Translate
 from .limits import Limits, Refusal
 from .request_body import RETURNED, SCHEMA, Body, parse_body
@@ -56,6 +58,7 @@ def create_service(
     docs: bool = False,
     known: Sequence[str] = (),
     check_document: CheckDocument | None = None,
+    directions: Sequence[Direction] = (),
 ) -> FastAPI:
     """Create the application, for an ASGI server such as uvicorn.
 
@@ -68,6 +71,7 @@ def create_service(
         docs: Describe the service at `/docs` and `/openapi.json`.
         known: Names of options that `translate` accepts, see [`parse_body`]; others are refused with 422.
         check_document: Raises a `ValueError` if a text is not a document of a format. It is called on a thread.
+        directions: From and to which languages the model translates, for clients of LibreTranslate.
 
     Returns:
         The application. `state.batcher` is its batcher, for other code that uses the model.
@@ -94,9 +98,13 @@ def create_service(
     @service.post("/translate", openapi_extra=_OPENAPI)
     async def translate_texts(request: Request) -> Response:
         with counters.seconds.time():
-            answer = await _answer(request, batcher, api_keys, known, check_document)
+            answer = await _answer(request, batcher, api_keys, known, check_document, directions)
         counters.requests.labels(answer.status_code).inc()
         return answer
+
+    @service.get("/languages")
+    async def languages() -> Response:
+        return JSONResponse(libretranslate.list_languages(directions))
 
     @service.get("/health")
     async def health() -> Response:
@@ -121,45 +129,55 @@ async def _answer(
     api_keys: Sequence[str],
     known: Sequence[str],
     check_document: CheckDocument | None,
+    directions: Sequence[Direction],
 ) -> Response:
     """Return the translations, or the reason for which there are none."""
+    question = None
     try:
-        client = _find_client(request, api_keys)
-        body = parse_body(await _read_body(request, batcher.limits), known)
+        content, question = await _read_question(request, batcher.limits)
+        client = _find_client(request, api_keys, question.api_key if question else "")
+        body = parse_body(question.to_body(directions) if question else content, known)
         batcher.limits.check_samples(dict(body.options).get("mbr_samples", 1))
         if check_document is not None:
             await _check_documents(body, batcher.limits, check_document)
         work = batcher.translate(
             body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes
         )
-        return JSONResponse({"translations": await _unless_disconnected(request, work)})
+        translations = await _unless_disconnected(request, work)
+        return JSONResponse(question.answer(translations) if question else {"translations": translations})
     except Refusal as refusal:
-        return _refuse(refusal)
+        return _refuse(refusal, question is not None)
     except ModelFailure:
-        return _refuse(Refusal(500, "The model failed to translate the text."))
+        return _refuse(Refusal(500, "The model failed to translate the text."), question is not None)
     except ClientDisconnect:
         return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
 
 
-def _refuse(refusal: Refusal) -> JSONResponse:
+def _refuse(refusal: Refusal, as_libretranslate: bool = False) -> JSONResponse:
     headers = {
         401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
         408: {"Connection": "close"},
         413: {"Connection": "close"},
         503: {"Retry-After": "1"},
     }
-    return JSONResponse({"detail": str(refusal)}, refusal.status, headers.get(refusal.status))
+    content, status = {"detail": str(refusal)}, refusal.status
+    if as_libretranslate:
+        content, status = libretranslate.refuse(refusal)
+    return JSONResponse(content, status, headers.get(refusal.status))
 
 
-def _find_client(request: Request, api_keys: Sequence[str]) -> str:
+def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> str:
     """Return the name by which requests take turns: the API key, or the address if no keys are required.
+
+    Args:
+        key: The key in the body of a request, which the header replaces.
 
     Raises:
         Refusal: 401; the request has no valid key.
     """
     if not api_keys:
         return request.client.host if request.client else ""
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    scheme, _, given = request.headers.get("authorization", f"Bearer {key}").partition(" ")
     if scheme.lower() != "bearer" or not is_api_key(given, api_keys):
         raise Refusal(401, "A valid API key is required: `Authorization: Bearer KEY`.")
     return given
@@ -169,6 +187,12 @@ def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
     """Return whether `given` is one of the keys, after a time that tells nothing about them."""
     matches = [hmac.compare_digest(given.encode(), key.encode()) for key in api_keys]
     return any(matches)
+
+
+async def _read_question(request: Request, limits: Limits) -> tuple[bytes, libretranslate.Question | None]:
+    """Return the body, and the request in it if it has the form of LibreTranslate."""
+    content = await _read_body(request, limits)
+    return content, libretranslate.find_question(content, request.headers.get("content-type", ""))
 
 
 async def _read_body(request: Request, limits: Limits) -> bytes:

@@ -65,6 +65,15 @@ class Languages:
         """Return the codes of the languages that the model translates from, as far as they are known."""
         return list(self.sources) or list(dict.fromkeys(each.source for each in self.directions if each.source))
 
+    @property
+    def possible_directions(self) -> list[Direction]:
+        """Return the directions that the model was trained on or, if they are unknown, all between its languages."""
+        if self.directions:
+            return list(self.directions)
+        return [
+            Direction(source, target) for source in self.source_codes for target in self.targets if source != target
+        ]
+
     def resolve(self, source: str | None = None, target: str | None = None) -> Direction:
         """Return a direction, with defaults for languages that are not given.
 

@@ -98,7 +98,7 @@ def test_find_recipe_prefers_a_file(tmp_path, monkeypatch):
 def test_train_with_an_unknown_recipe_lists_the_known_names(capsys):
     assert main(["train", "smal"]) == 2
     shown = capsys.readouterr().err
-    assert shown.startswith("error: There is no recipe 'smal'. Name a YAML file, or one of demo, ")
+    assert shown.startswith("error: There is no recipe 'smal'. Name a YAML file, or one of base, demo, ")
     assert ", small, " in shown and shown.count("\n") == 1
 
 

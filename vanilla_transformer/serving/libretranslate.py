@@ -1,0 +1,114 @@
+"""The API of LibreTranslate, for its clients: `POST /translate` with the entry `q`, and `GET /languages`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl
+
+from vanilla_transformer.text.languages import Direction
+
+from .limits import Refusal
+
+_FORM = "application/x-www-form-urlencoded"
+_DETECTED = "auto"
+# How LibreTranslate answers what the service refuses with other statuses.
+_STATUSES = {401: 403, 422: 400}
+
+
+class Question(NamedTuple):
+    """
+    A request in the form of LibreTranslate.
+
+    Attributes:
+        entries: By name: `q`, `source`, `target`, `format`, `alternatives` and `api_key`.
+    """
+
+    entries: Mapping[str, Any]
+
+    @property
+    def api_key(self) -> str:
+        """Return the key of the request, or an empty string."""
+        return str(self.entries.get("api_key") or "")
+
+    def to_body(self, directions: Sequence[Direction]) -> bytes:
+        """
+        Return the request in the form of this service.
+
+        Args:
+            directions: From and to which languages the model translates, if they are known.
+
+        Raises:
+            Refusal: 422; an entry is missing or invalid, or the model does not translate between the languages.
+        """
+        content: dict[str, Any] = {"text": self.entries["q"]}
+        alternatives = self.entries.get("alternatives") or 0
+        if not str(alternatives).isdecimal():
+            raise Refusal(422, "`alternatives` must be a number of 0 or more.")
+        if int(alternatives):
+            content["num_return_sequences"] = int(alternatives) + 1
+        if self.entries.get("format") not in (None, "text"):
+            content["format"] = self.entries["format"]
+        return json.dumps(content | self._languages(directions)).encode()
+
+    def _languages(self, directions: Sequence[Direction]) -> dict[str, str]:
+        source, target = self.entries.get("source"), self.entries.get("target")
+        if not isinstance(source, str) or not isinstance(target, str):
+            raise Refusal(422, "`source` and `target` must be given: the codes of two languages.")
+        if not directions:
+            return {}
+        fitting = [each for each in directions if each.target == target and source in (each.source, _DETECTED)]
+        if not fitting:
+            known = ", ".join(map(str, directions[:12]))
+            raise Refusal(422, f"`source` and `target` must be a direction of the model: {known}.")
+        if source == _DETECTED and len(fitting) > 1:
+            raise Refusal(422, "`source` must be given: this service detects no languages.")
+        return {} if len(directions) == 1 else {"src_lang": str(fitting[0].source), "tgt_lang": target}
+
+    def answer(self, translations: Sequence[Sequence[str]]) -> dict[str, Any]:
+        """Return the answer to the request, given the translations of each text, best first."""
+        best, others = [row[0] for row in translations], [list(row[1:]) for row in translations]
+        is_list = isinstance(self.entries["q"], list)
+        content: dict[str, Any] = {"translatedText": best if is_list else best[0]}
+        if int(self.entries.get("alternatives") or 0):
+            content["alternatives"] = others if is_list else others[0]
+        return content
+
+
+def find_question(body: bytes, content_type: str) -> Question | None:
+    """Return a request in the form of LibreTranslate, or None if the body has another form."""
+    if content_type.partition(";")[0].strip().lower() == _FORM:
+        pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
+        texts = [value for name, value in pairs if name == "q"]
+        entries = dict(pairs) | ({"q": texts[0] if len(texts) == 1 else texts} if texts else {})
+    else:
+        try:
+            entries = json.loads(body)
+        except (ValueError, RecursionError):
+            return None  # which the service itself refuses
+    return Question(entries) if isinstance(entries, dict) and "q" in entries else None
+
+
+def refuse(refusal: Refusal) -> tuple[dict[str, str], int]:
+    """Return the content and the status of an answer that refuses a request."""
+    return {"error": str(refusal)}, _STATUSES.get(refusal.status, refusal.status)
+
+
+def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
+    """Return the source languages with their names in English and their target languages."""
+    targets: dict[str, list[str]] = {}
+    for direction in directions:
+        targets.setdefault(str(direction.source), []).append(str(direction.target))
+    return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
+
+
+def language_name(code: str) -> str:
+    """Return the name of a language in English, or its code if that is unknown."""
+    from babel import Locale, UnknownLocaleError
+
+    try:
+        return Locale.parse(code.replace("-", "_")).english_name or code
+    except (UnknownLocaleError, ValueError):
+        return code
+
+
+__all__ = ["Question", "find_question", "language_name", "list_languages", "refuse"]

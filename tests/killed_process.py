@@ -1,5 +1,6 @@
 """Run code in another process that kills itself, as `kill -9` does, at the n-th call of a function."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -26,5 +27,6 @@ setattr(owner, name, killing)
 def run_until_killed(code: str, words: list[str], module: str, function: str, calls: int) -> None:
     """Run `code`, which may use the list `words`, until the n-th call of a function of a module."""
     command = [sys.executable, "-c", _PATCH + code, module, function, str(calls), *words]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}  # as in this process, for sums in the same order
+    finished = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert finished.returncode == -signal.SIGKILL, finished.stderr

@@ -182,6 +182,13 @@ class DataArguments:
         default=None,
         metadata={"help": "Drop pairs with one side more than this many times as long as the other, in tokens."},
     )
+    score: dict[str, Any] | str | None = field(
+        default=None,
+        metadata={
+            "help": "Drop pairs with a low score by two models (dual conditional cross-entropy): `forward` and "
+            "`backward` name the models, and `min_score` is the lowest score in (0, 1], or `keep` the share to keep."
+        },
+    )
     stream: bool = field(
         default=False, metadata={"help": "Read corpora too large for the disk when they are needed, window by window."}
     )
@@ -206,6 +213,8 @@ class DataArguments:
             self.stages = _parse_section(self.stages, "stages", "a list")
         if isinstance(self.validation, str):
             self.validation = _parse_section(self.validation, "validation", "a list")
+        if isinstance(self.score, str):
+            self.score = _parse_section(self.score, "score", "a mapping")
         if isinstance(self.augment, str):
             self.augment = _parse_section(self.augment, "augment", "a mapping")
 

@@ -67,8 +67,27 @@ def load_cached_texts(
         key = hash_json(_FORMAT, [content_key(corpus) for corpus in corpora], [each.on_text for each in rules])
         write = partial(_write_texts, corpora=corpora, rules=rules, num_proc=num_proc)
         folder = cached_folder(cache_dir, f"texts-{key}", write)
+    return load_folder(folder, key)
+
+
+def load_folder(folder: Path, key: str) -> CachedTexts:
+    """Load a folder of the cache with text and its report."""
     report = CleaningReport.from_dict(json.loads((folder / _REPORT_FILE).read_text(encoding="utf-8")))
     return CachedTexts(open_arrow_files(folder), report, key)
+
+
+def write_texts(folder: Path, texts: datasets.Dataset, kept: np.ndarray, report: CleaningReport) -> None:
+    """Write the rows of texts where `kept` is True, and their report, for `load_folder`."""
+    with pa.ipc.new_stream(str(folder / "texts.arrow"), _SCHEMA) as file:
+        first = 0
+        for table in texts.with_format("arrow").iter(ROWS_PER_BATCH):
+            file.write_table(table.filter(pa.array(kept[first : first + len(table)])).cast(_SCHEMA))
+            first += len(table)
+    _write_report(folder, report)
+
+
+def _write_report(folder: Path, report: CleaningReport) -> None:
+    (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
 
 
 def _write_texts(
@@ -94,8 +113,11 @@ def _write_texts(
     if not report.kept:
         raise nothing_left_error(report)
     if broken.any():
-        _drop_rows(path, broken)
-    (folder / _REPORT_FILE).write_text(json.dumps(report.to_dict()), encoding="utf-8")
+        path = path.replace(folder / "all_rows")
+        write_texts(folder, datasets.Dataset.from_file(str(path)), ~broken, report)
+        path.unlink()
+    else:
+        _write_report(folder, report)
 
 
 def _batched(pairs: Iterable[SentencePair]) -> Iterator[list[SentencePair]]:
@@ -110,17 +132,3 @@ def _pairs_of(texts: datasets.Dataset, corpus: int) -> Iterator[SentencePair]:
     for start in range(0, len(rows), ROWS_PER_BATCH):
         batch = texts[rows[start : start + ROWS_PER_BATCH].tolist()]
         yield from map(SentencePair, batch["source"], batch["target"])
-
-
-def _drop_rows(path: Path, broken: np.ndarray) -> None:
-    """Rewrite the file without the rows where `broken` is True."""
-    all_rows, first = path.replace(path.with_suffix(".all")), 0
-    with (
-        pa.memory_map(str(all_rows)) as source,
-        pa.ipc.open_stream(source) as batches,
-        pa.ipc.new_stream(str(path), _SCHEMA) as file,
-    ):
-        for batch in batches:
-            file.write_batch(batch.filter(pa.array(~broken[first : first + batch.num_rows])))
-            first += batch.num_rows
-    all_rows.unlink()

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+import numpy as np
+
+from .names import check_names
+
 # In the order in which they apply: rules on the text of one pair, on all pairs, by two models, and on tokens.
 RULES = {
     "invalid_unicode": "not valid Unicode",
@@ -17,11 +21,61 @@ RULES = {
     "near_duplicates": "the same as an earlier pair but for case, digits, punctuation and spaces",
     "repeated_sources": "with the source of an earlier pair",
     "repeated_targets": "with the target of an earlier pair",
+    "score": "with a low score by two models",
     "max_length": "longer than max_length",
     "max_length_ratio": "beyond max_length_ratio",
 }
 REPETITIONS = ("duplicates", "near_duplicates", "repeated_sources", "repeated_targets")
 _ON_TOKENS = ("max_length", "max_length_ratio")
+
+
+@dataclass(frozen=True)
+class ScoreRule:
+    """
+    The section `score` of a recipe: drop pairs with a low dual conditional cross-entropy score.
+
+    Args:
+        forward, backward (`str`): A model of the direction of the corpus, and one of the opposite direction.
+        min_score (`float`): Drop pairs with a lower score. Scores are in (0, 1].
+        keep (`float`): Instead: the share of pairs of each corpus to keep, the ones with the highest scores.
+
+    Raises:
+        ValueError: a model is not given, or not exactly one of `min_score` and `keep`, or it is out of its range.
+    """
+
+    forward: str = ""
+    backward: str = ""
+    min_score: float | None = None
+    keep: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("forward", "backward"):
+            if not isinstance(getattr(self, name), str) or not getattr(self, name):
+                raise ValueError(f"`{name}` of `score` must name a model, got {getattr(self, name)!r}.")
+        if (self.min_score is None) == (self.keep is None):
+            raise ValueError("`score` must have either `min_score` or `keep`, a number from 0 to 1.")
+        for name in ("min_score", "keep"):
+            value = getattr(self, name)
+            if value is not None and not (_is_number(value) and 0 < value <= 1):
+                raise ValueError(f"`{name}` of `score` must be a number in (0, 1], got {value!r}.")
+
+    @classmethod
+    def from_section(cls, section: Any) -> "ScoreRule":
+        """Read the section `score` of a recipe or of a corpus."""
+        if not isinstance(section, Mapping):
+            raise ValueError(
+                f"`score` must be a mapping, such as {{forward: MODEL, backward: MODEL}}, got {section!r}."
+            )
+        check_names(
+            [str(name) for name in section], {item.name for item in fields(cls)}, "key of `score`", exactly=True
+        )
+        return cls(**section)
+
+    def threshold(self, scores: np.ndarray) -> float:
+        """Return the lowest score to keep, given the scores of a corpus."""
+        if self.keep is None:
+            return float(self.min_score or 0.0)
+        return float(np.sort(scores)[-max(1, round(self.keep * len(scores)))])
 
 
 @dataclass(frozen=True)
@@ -46,6 +100,7 @@ class CleaningRules:
     min_letter_ratio: float | None = None
     max_length: int | None = None
     max_length_ratio: float | None = None
+    score: ScoreRule | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -63,17 +118,20 @@ class CleaningRules:
     @classmethod
     def from_arguments(cls, arguments: Any, changes: Mapping[str, Any] | None = None) -> "CleaningRules":
         """Take the rules from the fields of `DataArguments`, and `changes` from the entry of a corpus."""
-        return cls(**{item.name: getattr(arguments, item.name) for item in fields(cls)} | dict(changes or {}))
+        values = {item.name: getattr(arguments, item.name) for item in fields(cls)} | dict(changes or {})
+        section = values.pop("score")
+        return cls(**values, score=None if section is None else ScoreRule.from_section(section))
 
     @property
     def on_text(self) -> dict[str, Any]:
-        """Return the rules that need no tokens."""
-        return {name: value for name, value in asdict(self).items() if name not in _ON_TOKENS}
+        """Return the rules that need neither models nor tokens."""
+        return {name: value for name, value in asdict(self).items() if name not in ("score", *_ON_TOKENS)}
 
     @property
     def need_all_pairs(self) -> list[str]:
-        """Return the fields of the enabled rules that compare each pair with all earlier ones."""
-        return [f"drop_{name}" for name in REPETITIONS if getattr(self, f"drop_{name}")]
+        """Return the fields of the enabled rules that cannot be applied to a stream."""
+        compared = [f"drop_{name}" for name in REPETITIONS if getattr(self, f"drop_{name}")]
+        return compared if self.score is None else [*compared, "score"]
 
 
 def _is_number(value: Any) -> bool:

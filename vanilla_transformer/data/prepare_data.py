@@ -42,6 +42,7 @@ from .readers import (
     read_pairs,
     read_text_files,
 )
+from .scored_texts import Scorer, drop_low_scores
 from .stages import ONE_STAGE, Stages
 from .streaming import StreamedCorpus, StreamedTexts
 from .tagged_corpus import TaggedCorpus
@@ -106,12 +107,13 @@ class Texts:
             yield from chain.from_iterable(zip(table["source"].to_pylist(), table["target"].to_pylist(), strict=True))
 
 
-def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Texts:
+def load_texts(data: DataArguments, cache_dir: str | Path | None = None, score: Scorer | None = None) -> Texts:
     """
     Read and clean the text of a recipe. Each file is opened and hashed once.
 
     Args:
         cache_dir (`str`): Used instead of the recipe's `cache_dir`.
+        score: Scores pairs by two models, such as `dual_scores`, if the recipe has `score`.
 
     Raises:
         OSError: a file or dataset is missing or cannot be read.
@@ -125,6 +127,9 @@ def load_texts(data: DataArguments, cache_dir: str | Path | None = None) -> Text
         training = StreamedTexts(specs, rules, data.stream_window)
     else:
         training = load_cached_texts(specs, rules, folder)
+        if any(each.score for each in rules):
+            assert score is not None, "a recipe with `score` needs a function that scores"
+            training = drop_low_scores(training, specs, [each.score for each in rules], score, folder)
     return Texts(data, specs, rules, training, validation, test, _read_forgetting_pairs(data), folder)
 
 

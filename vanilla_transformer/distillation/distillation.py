@@ -22,6 +22,7 @@ from vanilla_transformer.data.tuning import ROWS_PER_BATCH
 from vanilla_transformer.evaluation.decoding import process_state
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.inference.corpus_shards import SHARD_LINES, CorpusShards
+from vanilla_transformer.inference.dual_cross_entropy import dual_scores
 from vanilla_transformer.inference.engine.precision import check_precision
 from vanilla_transformer.inference.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
 from vanilla_transformer.text.languages import find_languages
@@ -95,7 +96,7 @@ def distill(
     """
     folder = Path(recipe.output.output_dir)
     _check(recipe, options)
-    texts = load_texts(recipe.data)
+    texts = load_texts(recipe.data, score=dual_scores)
     if not texts.test:
         raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
     run = _Run(recipe, options, texts)

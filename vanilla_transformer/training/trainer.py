@@ -13,6 +13,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_w
 from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
+from vanilla_transformer.inference.dual_cross_entropy import dual_scores
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
@@ -128,7 +129,7 @@ def prepare_run(
     if run.checkpoint is not None:
         recipe = continue_schedule(recipe, load_progress(run.checkpoint)["recipe"])
     accelerator = create_accelerator(recipe)
-    texts = load_texts(recipe.data)
+    texts = load_texts(recipe.data, score=dual_scores)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
     planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)

@@ -40,3 +40,11 @@ def add_histograms(first: Histograms, second: Histograms) -> Histograms:
         }
         for name, labels in second.items()
     }
+
+
+def move_to_dropped(before: Histograms, after: Histograms) -> Histograms:
+    """Return the histograms after a further rule, given the counts of the pairs that were kept before it."""
+    return {
+        name: {"kept": labels["kept"], "dropped": (np.array(before[name]["dropped"]) + labels["dropped"]).tolist()}
+        for name, labels in after.items()
+    }

@@ -39,6 +39,7 @@ ENTRIES = (
     *RERANKING,
     "split_sentences",
     "format",
+    "stream",
 )
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
 _NUMBER, _STRING = {"type": "number"}, {"type": "string"}
@@ -50,7 +51,10 @@ SCHEMA = {
     "properties": {
         "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
         "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
-        **{name: {"type": "boolean", "default": False} for name in (*RETURNED, "do_sample", "split_sentences")},
+        **{
+            name: {"type": "boolean", "default": False}
+            for name in (*RETURNED, "do_sample", "split_sentences", "stream")
+        },
         "seed": {"type": "integer"},
         **dict.fromkeys(FILTERS, _NUMBER),
         "glossary": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -75,6 +79,7 @@ class Body(NamedTuple):
         options: Keyword arguments of the service's `translate`, by name.
         constraints: The phrases of each text, or None.
         prefixes: The target prefix of each text, or None.
+        is_stream: Whether each text is answered as soon as it is translated.
     """
 
     texts: Any
@@ -82,6 +87,7 @@ class Body(NamedTuple):
     options: Options
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str] | None = None
+    is_stream: bool = False
 
 
 def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
@@ -120,7 +126,8 @@ def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
     is_alone = not options.keys() - {*TERM_ENTRIES} and constraints is None and prefixes is None and count == 1
     options |= _format(content, known, is_alone)
     options |= _languages(content, known)
-    return Body(texts, count, tuple(sorted(options.items())), constraints, prefixes)
+    is_stream = _flag(content, "stream", ["stream"])
+    return Body(texts, count, tuple(sorted(options.items())), constraints, prefixes, is_stream)
 
 
 def _refuse_constant(name: str) -> None:

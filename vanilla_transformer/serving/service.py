@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,6 +20,7 @@ from vanilla_transformer.text.languages import Direction
 
 from . import libretranslate
 from .batcher import Batcher, CountTokens, ModelFailure, Translate
+from .event_stream import stream_events
 from .limits import Limits, Refusal
 from .request_body import RETURNED, SCHEMA, Body, parse_body
 
@@ -140,6 +141,9 @@ async def _answer(
         batcher.limits.check_samples(dict(body.options).get("mbr_samples", 1))
         if check_document is not None:
             await _check_documents(body, batcher.limits, check_document)
+        if body.is_stream:
+            batcher.limits.check_request(body.texts, body.num_hypotheses)
+            return StreamingResponse(stream_events(batcher, body, client), media_type="text/event-stream")
         work = batcher.translate(
             body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes
         )

@@ -38,7 +38,15 @@ from vanilla_transformer.training.validation import Evaluator, loss_only
 from .arguments import DistillationArguments
 from .candidates import Scorer, as_line, read_candidates, write_candidates
 from .comparison import Result, System, as_table, measure
-from .student_corpus import REPORT_FILE, FilterReport, Row, corpus_name, one_line, write_student_corpora
+from .student_corpus import (
+    REPORT_FILE,
+    FilterReport,
+    Row,
+    corpus_name,
+    one_line,
+    read_report,
+    write_student_corpora,
+)
 from .teacher import (
     DIRECTION_SAMPLE,
     check_direction,
@@ -175,10 +183,9 @@ class _Run:
         rules = self.options.drop_warnings, self.options.drop_lowest_scores
         origin = hash_json(self.candidates.origin, rules)
         path = self.folder / "corpora" / REPORT_FILE
-        if path.exists():
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            if stored.pop("origin") == origin:
-                return FilterReport(**stored)
+        stored = read_report(path)
+        if stored is not None and stored.origin == origin:
+            return stored
         report = write_student_corpora(path.parent, self._rows, len(self.texts.specs), *rules, origin=origin)
         kept, made = f"{report.kept:,}", f"{report.translations:,}"
         logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
@@ -228,13 +235,14 @@ class _Run:
         return {"text": self.training.key, "hypotheses": hash_json(hypotheses), "reverse": reverse, "options": chosen}
 
     def _load_scorer(self) -> Scorer | None:
-        options = self.options
+        options, device = self.options, process_state().device
         if not options.drop_lowest_scores:
             return None
         if options.reverse_model is not None:
             model = load_seq2seq(options.reverse_model, "scores translations")
-            return Scorer(model, load_tokenizer(options.reverse_model), reverse=True)
-        return Scorer(*load_teacher(options), reverse=False)
+            return Scorer(model.to(device), load_tokenizer(options.reverse_model), reverse=True)
+        model, tokenizer = load_teacher(options)
+        return Scorer(model.to(device), tokenizer, reverse=False)
 
 
 def _check(recipe: Recipe, options: DistillationArguments) -> None:

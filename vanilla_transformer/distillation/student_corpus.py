@@ -38,10 +38,12 @@ class FilterReport:
         translations: Of the teacher.
         kept: Pairs that the student is trained on.
         dropped: Pairs that were dropped, by the first reason.
+        origin: What the pairs depend on.
         least_score: The lowest score that was kept; None if pairs were not filtered by it.
         examples: A few pairs that were dropped, by reason.
     """
 
+    origin: str
     sentences: int = 0
     untranslated: int = 0
     translations: int = 0
@@ -97,7 +99,7 @@ def write_student_corpora(
     """
     candidates = (each for row in rows() for each in row.candidates if not (drop_warnings and each.warnings))
     scores = [each.score for each in candidates if each.score is not None]
-    report = FilterReport(least_score=lowest_score(scores, drop_lowest_scores))
+    report = FilterReport(origin, least_score=lowest_score(scores, drop_lowest_scores))
     empty = {*range(corpora)}
     with atomic_folder(folder) as temporary, ExitStack() as stack:
         names = [temporary / corpus_name(number) for number in range(corpora)]
@@ -117,9 +119,17 @@ def write_student_corpora(
         if empty:
             found = f"it leaves none of corpus {min(empty) + 1}: {report.reasons()}"
             raise ValueError(f"Filtering must leave translations of each corpus to train on, but {found}.")
-        entries = json.dumps(asdict(report) | {"origin": origin}, indent=2, ensure_ascii=False)
+        entries = json.dumps(asdict(report), indent=2, ensure_ascii=False)
         (temporary / REPORT_FILE).write_text(entries + "\n", encoding="utf-8")
     return report
+
+
+def read_report(path: Path) -> FilterReport | None:
+    """Return the report of an earlier run, or None if there is none or it is damaged."""
+    try:
+        return FilterReport(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
 
 
 def corpus_name(number: int) -> str:
@@ -136,4 +146,13 @@ def _reason(candidate: Candidate, drop_warnings: bool, least_score: float | None
     return None
 
 
-__all__ = ["REPORT_FILE", "FilterReport", "Row", "corpus_name", "lowest_score", "one_line", "write_student_corpora"]
+__all__ = [
+    "REPORT_FILE",
+    "FilterReport",
+    "Row",
+    "corpus_name",
+    "lowest_score",
+    "one_line",
+    "read_report",
+    "write_student_corpora",
+]

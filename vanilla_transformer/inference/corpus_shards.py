@@ -152,7 +152,8 @@ class CorpusShards:
             record = self._read_record(self._place(number, "json"))
             expected = min(self.shard_lines, total - start)
             if record is None or record["lines"] != expected or not self._is_whole(number, record):
-                raise ValueError(f"{self.folder} must have the results of {expected:,} lines as shard {number}.")
+                rule = f"{self.folder} must have the results of {expected:,} lines as shard {number}"
+                raise ValueError(f"{rule}, but they are missing or damaged. {self._again}")
             yield self._place(number, "txt").read_bytes().decode()
 
     def result_lines(self, total: int) -> Iterator[str]:

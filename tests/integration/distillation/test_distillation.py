@@ -2,6 +2,7 @@
 
 import json
 
+import datasets
 import pytest
 from safetensors.torch import load_file
 
@@ -80,3 +81,21 @@ def test_distill_refuses_several_directions(files, tmp_path):
         ValueError, match="distill needs one direction and a teacher of one, got several. Translate each"
     ):
         distill_tiny(files, tmp_path / "run", **changes)
+
+
+def test_distill_reads_a_dataset(files, tmp_path):
+    splits = {}
+    for split in ("train", "validation", "test"):
+        texts = [(files / f"{split.replace('test', 'validation')}.{end}").read_text().splitlines() for end in "ab"]
+        rows = [{"en": source, "de": target} for source, target in zip(*texts, strict=True)]
+        splits[split] = datasets.Dataset.from_dict({"translation": rows})
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "dataset")
+    names = ("train_source", "train_target", "validation_source", "validation_target", "test_source", "test_target")
+    changes = dict.fromkeys(names) | {
+        "dataset": tmp_path / "dataset",
+        "source_language": "en",
+        "target_language": "de",
+    }
+    found = distill_tiny(files, tmp_path / "run", **changes)
+    validation = tmp_path / "run" / "distillation" / "validation.source"
+    assert validation.read_text() == (files / "validation.a").read_text() and found.report.sentences == 40

@@ -42,6 +42,7 @@ WRITERS: dict[str, Converter] = {
     "ctranslate2-float16": _lazy("ctranslate2", "to_ctranslate2", "ctranslate2", quantization="float16"),
     "ctranslate2-int8": _lazy("ctranslate2", "to_ctranslate2", "ctranslate2", quantization="int8"),
     "onnx": _lazy("onnx", "to_onnx", "onnx"),
+    "transformers.js": _lazy("transformers_js", "to_transformers_js", "onnx"),
 }
 
 __all__ = ["LANGUAGES", "READERS", "WRITERS", "Converter"]

@@ -28,7 +28,7 @@ from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_support
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.
-_SHARED_FIELDS = (
+SHARED_FIELDS = (
     *("vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "tie_word_embeddings", "d_model"),
     *("encoder_layers", "decoder_layers", "encoder_attention_heads", "decoder_attention_heads"),
     *("encoder_ffn_dim", "decoder_ffn_dim", "activation_function", "scale_embedding", "max_position_embeddings"),
@@ -69,7 +69,7 @@ def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[st
 def model_from_marian(original: MarianMTModel) -> VanillaTransformerForConditionalGeneration:
     """Return the same model with copies of the parameters."""
     config = VanillaTransformerConfig(
-        **{name: getattr(original.config, name) for name in _SHARED_FIELDS},
+        **{name: getattr(original.config, name) for name in SHARED_FIELDS},
         attention_bias=True,
         lm_head_bias=True,
         sinusoid_layout="halves",
@@ -100,7 +100,7 @@ def to_marian(folder: str | Path, output_dir: str | Path, sentences: Sequence[st
     tokenizer = AutoTokenizer.from_pretrained(folder)
     model = model_to_marian(original)
     comparison = compare_models(original, model, tokenizer, sentences)
-    save_model_folder(model, _library_tokenizer(tokenizer), output_dir)
+    save_model_folder(model, library_tokenizer(tokenizer), output_dir)
     return comparison
 
 
@@ -120,13 +120,13 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
         },
     )
     model = MarianMTModel(
-        MarianConfig(**{name: getattr(config, name) for name in _SHARED_FIELDS}, forced_eos_token_id=None)
+        MarianConfig(**{name: getattr(config, name) for name in SHARED_FIELDS}, forced_eos_token_id=None)
     )
     weights = original.state_dict()
     if config.sinusoid_layout == "interleaved":
         weights = _permute_residual_stream(weights, _sines_first(config.d_model))
     model.load_state_dict({name: _find_weight(name, weights, tensor) for name, tensor in model.state_dict().items()})
-    model.generation_config = _library_generation_config(original.generation_config)
+    model.generation_config = library_generation_config(original.generation_config)
     return model.eval()
 
 
@@ -165,7 +165,7 @@ def _find_weight(name: str, weights: dict[str, torch.Tensor], initial: torch.Ten
     return weights[name]
 
 
-def _library_generation_config(generation_config: GenerationConfig) -> GenerationConfig:
+def library_generation_config(generation_config: GenerationConfig) -> GenerationConfig:
     """Return a copy without the fields of this package."""
     plain = copy.deepcopy(generation_config)
     for name in ("length_penalty_type", "max_new_tokens_beyond_source"):
@@ -176,7 +176,7 @@ def _library_generation_config(generation_config: GenerationConfig) -> Generatio
     return plain
 
 
-def _library_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+def library_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """Return the same `tokenizer.json` in a tokenizer class of transformers."""
     if not hasattr(tokenizer, "backend_tokenizer"):
         return tokenizer

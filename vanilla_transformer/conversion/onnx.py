@@ -1,11 +1,12 @@
 """Convert to ONNX, for ONNX Runtime and other engines (`pip install 'vanilla-transformer[onnx]'`).
 
-The exporter of transformers writes three graphs: the encoder; the decoder for the first step, which also returns the
-keys and values of the source; and the decoder for each further step, which takes the cache.
+The exporter of transformers writes three graphs: the encoder; the decoder for the start of a translation, which also
+returns the keys and values of the source; and the decoder for each further token, which takes the cache.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from .comparison import (
 from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
 
 ENCODER, DECODER, DECODER_WITH_PAST = "encoder_model", "decoder_model", "decoder_with_past_model"
+# Maps the newest tokens and the cache (None in the first step) to logits and the cache of the next step.
+Step = Callable[[torch.Tensor, Any], tuple[torch.Tensor, Any]]
 
 
 def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
@@ -45,19 +48,19 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with atomic_folder(output_dir) as temporary:
-        _export(model).save_pretrained(temporary)
+        export_graphs(model).save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         theirs = onnx_greedy_translator(temporary, tokenizer)
         return require_same(compare_translators(greedy_translator(model, tokenizer), theirs, sentences))
 
 
-def _export(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
+def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
     """Trace the three graphs. Batch size, source length and target length are dynamic.
 
     `OnnxExporter.export_for_generation` is not used: it exports no encoder, and its decoder takes a cache of exactly
     one token.
     """
-    with torch.no_grad(), _quiet():
+    with torch.no_grad(), quiet():
         exporter = OnnxExporter()
         components = {
             name: exporter.export(module, inputs, OnnxConfig(dynamic=True)).components["model"]
@@ -75,21 +78,22 @@ def _example_inputs(model: VanillaTransformerForConditionalGeneration) -> dict[s
     decoder_input_ids = torch.ones(batch_size, past_length, dtype=torch.long)
     step = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"], "use_cache": True}
     cache = model(**step, decoder_input_ids=decoder_input_ids).past_key_values
-    step["decoder_input_ids"] = decoder_input_ids[:, :1]
+    further = step | {"decoder_input_ids": decoder_input_ids[:, :1], "past_key_values": cache}
     return {
         ENCODER: (model.get_encoder(), source),
-        DECODER: (model, step),
-        DECODER_WITH_PAST: (model, step | {"past_key_values": cache}),
+        DECODER: (model, step | {"decoder_input_ids": decoder_input_ids}),
+        DECODER_WITH_PAST: (model, further),
     }
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence the exporters, which print their progress and warn about operators that these graphs do not use."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
-        with redirect_stdout(None):
+        with redirect_stdout(None), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(disabled)
@@ -107,33 +111,41 @@ def onnx_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBas
     def translate(sentences: Sequence[str]) -> list[list[int]]:
         rows: list[list[int]] = []
         for batch in tokenized_batches(tokenizer, sentences):
-            rows += _generate(graphs, batch, generation_config)
+            rows += greedy_search(_step(graphs, batch), len(batch["input_ids"]), generation_config)
         return rows
 
     return translate
 
 
-def _generate(
-    graphs: dict[str, Any], source: dict[str, torch.Tensor], generation_config: GenerationConfig
-) -> list[list[int]]:
-    """Decode one batch until every sentence has its EOS."""
+def _step(graphs: dict[str, Any], source: dict[str, torch.Tensor]) -> Step:
+    """Encode a batch, and return the decoder as one step of `greedy_search`."""
     encoder_outputs = graphs[ENCODER](**source)
     inputs = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"]}
-    tokens = torch.full((len(source["input_ids"]), 1), generation_config.decoder_start_token_id)
-    outputs = graphs[DECODER](**inputs, decoder_input_ids=tokens)
+
+    def step(tokens: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
+        if cache is None:
+            outputs = graphs[DECODER](**inputs, decoder_input_ids=tokens)
+        else:
+            outputs = graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=tokens, past_key_values=cache)
+        return outputs.logits, outputs.past_key_values
+
+    return step
+
+
+def greedy_search(step: Step, batch_size: int, generation_config: GenerationConfig) -> list[list[int]]:
+    """Decode one batch until every sentence has its EOS."""
+    tokens, cache = torch.full((batch_size, 1), generation_config.decoder_start_token_id), None
     generated: list[torch.Tensor] = []
-    finished = torch.zeros(len(tokens), dtype=torch.bool)
+    finished = torch.zeros(batch_size, dtype=torch.bool)
     for _ in range(MAX_NEW_TOKENS):
-        logits = outputs.logits[:, -1].clone()  # (batch_size, vocab_size)
-        logits[:, generation_config.pad_token_id] = -torch.inf  # no translation contains padding
-        tokens = logits.argmax(dim=-1, keepdim=True)
+        logits, cache = step(tokens, cache)
+        scores = logits[:, -1].clone()  # (batch_size, vocab_size)
+        scores[:, generation_config.pad_token_id] = -torch.inf  # no translation contains padding
+        tokens = scores.argmax(dim=-1, keepdim=True)
         generated.append(tokens)
         finished |= tokens[:, 0] == generation_config.eos_token_id
         if finished.all():
             break
-        outputs = graphs[DECODER_WITH_PAST](
-            **inputs, decoder_input_ids=tokens, past_key_values=outputs.past_key_values
-        )
     return [_until_eos(row, generation_config.eos_token_id) for row in torch.cat(generated, dim=1).tolist()]
 
 

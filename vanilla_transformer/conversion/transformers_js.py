@@ -1,0 +1,182 @@
+"""Convert to the ONNX files of transformers.js and Optimum (`pip install 'vanilla-transformer[onnx]'`).
+
+transformers.js runs in browsers and in Node. It selects the class of a model by `model_type` and does not know ours,
+so `config.json` says Marian: the library reads only sizes and special tokens from it. The graphs hold the computation.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnxruntime import InferenceSession
+from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+
+from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.file_utils import atomic_folder
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+
+from .comparison import (
+    Comparison,
+    Translator,
+    compare_translators,
+    greedy_translator,
+    require_same,
+    tokenized_batches,
+)
+from .marian import SHARED_FIELDS, library_generation_config, library_tokenizer
+from .onnx import DECODER, DECODER_WITH_PAST, ENCODER, Step, export_graphs, greedy_search, quiet
+from .onnx_graphs import (
+    USE_CACHE_BRANCH,
+    merge_decoders,
+    repeat_eos,
+    to_float16,
+    to_int8,
+    to_optimum_decoder,
+    to_proto,
+)
+from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
+
+MERGED_DECODER = "decoder_model_merged"
+# The data types of transformers.js: the suffix of the files, and how to make a graph from one in float32.
+DTYPES: dict[str, tuple[str, Callable[[onnx.ModelProto], onnx.ModelProto]]] = {
+    "fp32": ("", lambda model: model),
+    "fp16": ("_fp16", to_float16),
+    "q8": ("_quantized", to_int8),
+}
+_MAX_BYTES = 2**31  # of an ONNX file
+_MAX_BYTES_OF_GRAPH = 2**24  # without weights
+
+
+class Comparisons(dict[str, Comparison]):
+    """The comparison of each data type with the original."""
+
+    def __str__(self) -> str:
+        return "; ".join(f"{dtype}: {comparison}" for dtype, comparison in self.items())
+
+
+def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparisons:
+    """Write a model folder of this package as a folder for transformers.js: fp32, fp16 and q8.
+
+    transformers.js has no beam search, so the folder asks for greedy search.
+
+    Raises:
+        ValueError: the files cannot represent the model, or the outputs in float32 differ.
+        OSError: there is no such model, or `output_dir` is not empty.
+    """
+    check_output_dir_is_empty(output_dir)
+    model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    check_supported(
+        "transformers.js",
+        {
+            SOURCES_WITHOUT_EOS: not model.config.source_eos,
+            "it has several EOS tokens": not isinstance(model.config.eos_token_id, int),
+            "its tokenizer has no `tokenizer.json`": not hasattr(tokenizer, "backend_tokenizer"),
+            "its weights take more than 2 GB": 4 * model.num_parameters() + _MAX_BYTES_OF_GRAPH > _MAX_BYTES,
+        },
+    )
+    with atomic_folder(output_dir) as temporary:
+        write_settings(model, tokenizer, temporary)
+        _write_graphs(model, temporary / "onnx")
+        comparisons = _compare(model, tokenizer, temporary, sentences)
+        require_same(comparisons["fp32"])
+        return comparisons
+
+
+def write_settings(
+    model: VanillaTransformerForConditionalGeneration, tokenizer: PreTrainedTokenizerBase, folder: Path
+) -> None:
+    """Write `config.json`, `generation_config.json` and the tokenizer."""
+    _write_json(folder / "config.json", _marian_config(model.config))
+    generation_config = library_generation_config(model.generation_config)
+    suppressed = {*(generation_config.suppress_tokens or []), model.config.pad_token_id}  # no translation has padding
+    greedy = {"num_beams": 1, "early_stopping": False, "length_penalty": 1.0}
+    generation_config.update(**greedy, suppress_tokens=sorted(suppressed))
+    generation_config.save_pretrained(folder)
+    library_tokenizer(tokenizer).save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    # The class of transformers.js for every `tokenizer.json`.
+    _write_json(path, json.loads(path.read_text()) | {"tokenizer_class": "PreTrainedTokenizer"})
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n")
+
+
+def _marian_config(config: VanillaTransformerConfig) -> dict[str, Any]:
+    """Return the fields that Marian shares with our configuration. Sinusoids have no last position."""
+    fields = {name: getattr(config, name) for name in SHARED_FIELDS}
+    if config.position_embedding_type == "sinusoidal":
+        del fields["max_position_embeddings"]
+    return {"model_type": "marian", "architectures": ["MarianMTModel"], "is_encoder_decoder": True} | fields
+
+
+def _write_graphs(model: VanillaTransformerForConditionalGeneration, folder: Path) -> None:
+    """Write the encoder and the merged decoder in each data type."""
+    programs = {name: component.program for name, component in export_graphs(model).components.items()}
+    encoder = to_proto(programs[ENCODER])
+    first, further = (to_optimum_decoder(programs[name], model.config) for name in (DECODER, DECODER_WITH_PAST))
+    assert isinstance(model.config.eos_token_id, int)
+    further = repeat_eos(further, model.config.eos_token_id)
+    folder.mkdir()
+    with quiet():
+        for suffix, convert in DTYPES.values():
+            onnx.save(convert(encoder), folder / f"{ENCODER}{suffix}.onnx")
+            onnx.save(merge_decoders(convert(first), convert(further)), folder / f"{MERGED_DECODER}{suffix}.onnx")
+
+
+def _compare(
+    model: VanillaTransformerForConditionalGeneration,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    sentences: Sequence[str],
+) -> Comparisons:
+    ours = greedy_translator(model, tokenizer)
+    return Comparisons(
+        {
+            dtype: compare_translators(ours, merged_greedy_translator(folder, tokenizer, dtype), sentences)
+            for dtype in DTYPES
+        }
+    )
+
+
+def merged_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBase, dtype: str) -> Translator:
+    """Return a function from sentences to the token ids that the graphs of `dtype` generate by greedy search."""
+    suffix, _ = DTYPES[dtype]
+    encoder, decoder = (
+        InferenceSession(Path(folder) / "onnx" / f"{name}{suffix}.onnx") for name in (ENCODER, MERGED_DECODER)
+    )
+    generation_config = GenerationConfig.from_pretrained(folder)
+
+    def translate(sentences: Sequence[str]) -> list[list[int]]:
+        rows: list[list[int]] = []
+        for batch in tokenized_batches(tokenizer, sentences):
+            source = {name: tensor.numpy() for name, tensor in batch.items()}
+            step = _step(decoder, encoder.run(None, source)[0], source["attention_mask"])
+            rows += greedy_search(step, len(batch["input_ids"]), generation_config)
+        return rows
+
+    return translate
+
+
+def _step(decoder: InferenceSession, encoder_hidden_states: np.ndarray, attention_mask: np.ndarray) -> Step:
+    """Return the merged decoder as one step of `greedy_search`."""
+    source = {"encoder_hidden_states": encoder_hidden_states, "encoder_attention_mask": attention_mask}
+    # As in transformers.js, the first cache has no positions.
+    empty = {
+        tensor.name: np.zeros((len(attention_mask), tensor.shape[1], 0, tensor.shape[3]), dtype=np.float32)
+        for tensor in decoder.get_inputs()
+        if tensor.name.startswith("past_key_values")
+    }
+    names = [output.name.replace("present", "past_key_values") for output in decoder.get_outputs()]
+
+    def step(tokens: torch.Tensor, cache: dict[str, np.ndarray] | None) -> tuple[torch.Tensor, Any]:
+        inputs = source | {"input_ids": tokens.numpy(), USE_CACHE_BRANCH: np.array([cache is not None])}
+        outputs = dict(zip(names, decoder.run(None, inputs | (cache or empty)), strict=True))
+        return torch.from_numpy(outputs.pop("logits")), outputs
+
+    return step

@@ -83,6 +83,18 @@ def test_distill_refuses_several_directions(files, tmp_path):
         distill_tiny(files, tmp_path / "run", **changes)
 
 
+def test_distill_trains_on_all_translations_of_a_source(files, tmp_path):
+    changes = {
+        "teacher_targets": "n_best",
+        "teacher_n_best": 2,
+        "drop_lowest_scores": 0,
+        "drop_repeated_sources": True,
+    }
+    found = distill_tiny(files, tmp_path / "run", **changes)
+    assert found.report.sentences < 40 and found.report.kept > found.report.sentences
+    assert json.loads((found.folder / "corpus.json").read_text())["cleaning"]["kept"] == found.report.kept
+
+
 def test_distill_reads_a_dataset(files, tmp_path):
     splits = {}
     for split in ("train", "validation", "test"):

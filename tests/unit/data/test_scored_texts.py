@@ -1,4 +1,4 @@
-"""Filters by the scores of two models: which pairs are kept, what is cached, and mistakes."""
+"""Filters by the scores of two models: the kept pairs, the cache, and mistakes."""
 
 import numpy as np
 import pytest

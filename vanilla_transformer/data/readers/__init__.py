@@ -6,7 +6,7 @@ Own code reads TSV and JSONL because `datasets` names no line in its errors and 
 
 from collections.abc import Callable, Iterator
 
-from .corpus_spec import CorpusSpec, SentencePair
+from .corpus_spec import CorpusSpec, SentencePair, file_format
 from .datasets_library import load_splits
 from .invalid_unicode import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error
 from .jsonl import parse_jsonl
@@ -45,9 +45,11 @@ def read_pairs(corpus: OpenCorpus) -> Iterator[SentencePair]:
 
 
 def _parse(corpus: OpenCorpus) -> Iterator[SentencePair]:
-    if corpus.spec.dataset is not None:
+    if corpus.rows is not None:
         return parse_dataset(corpus)
-    return parse_parallel_lines(corpus) if corpus.spec.file is None else _PARSERS[corpus.spec.format](corpus)
+    if corpus.spec.source is not None:
+        return parse_parallel_lines(corpus)
+    return _PARSERS[file_format(corpus.files[0].name)](corpus)
 
 
 __all__ = ["CorpusSpec", "OpenCorpus", "SentencePair", "blank_side_error", "content_key", "escape_invalid_unicode"]

@@ -10,6 +10,7 @@ from .lines import COMPRESSIONS
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")
+_LIBRARIES = ("opus:", "mtdata:")
 _NO_TEXT = {"weight", "reverse"}
 
 
@@ -32,7 +33,8 @@ class CorpusSpec:
             `.parquet` file; or a `.zip` file of OPUS with a text file for each language.
         dataset (`str`):
             A folder written by `datasets.Dataset.save_to_disk`, or a name for `datasets.load_dataset`, optionally
-            followed by a colon and a configuration, as in `"wmt14:de-en"`.
+            followed by a colon and a configuration, as in `"wmt14:de-en"`. Or a corpus that opustools or mtdata
+            downloads: `"opus:NAME"`, `"opus:NAME/RELEASE"` or `"mtdata:IDENTIFIER"`.
         split (`str`): The split of the dataset.
         source_language, target_language (`str`):
             Keys in the `translation` column of a JSONL file, a Parquet file or a dataset, or names of two columns.
@@ -93,9 +95,12 @@ class CorpusSpec:
     @property
     def format(self) -> str:
         """Return the suffix of `file` without the suffix of a compression."""
-        suffixes = Path(self.file or "").suffixes
-        compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] not in _NEVER_COMPRESSED
-        return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])
+        return file_format(self.file or "")
+
+    @property
+    def is_downloaded(self) -> bool:
+        """Return whether `dataset` is an identifier of OPUS or mtdata."""
+        return self.dataset is not None and self.dataset.startswith(_LIBRARIES)
 
     @property
     def is_editable(self) -> bool:
@@ -119,3 +124,10 @@ class CorpusSpec:
         if self.dataset is not None:
             return f"the dataset {self.dataset}"
         return str(self.files[(1 - side if self.reverse else side) % len(self.files)])
+
+
+def file_format(name: str) -> str:
+    """Return the suffix of a file without the suffix of a compression."""
+    suffixes = Path(name).suffixes
+    compressed = len(suffixes) > 1 and suffixes[-1] in COMPRESSIONS and suffixes[-2] not in _NEVER_COMPRESSED
+    return "".join(suffixes[-2:-1] if compressed else suffixes[-1:])

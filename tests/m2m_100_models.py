@@ -35,7 +35,7 @@ def build_m2m_tokenizer(folder):
 def m2m_100(vocab_size, **changes):
     """Return a random model whose vectors are no constants."""
     torch.manual_seed(0)
-    config = M2M100Config(vocab_size=vocab_size, init_std=0.3, **_SIZES, **changes)
+    config = M2M100Config(vocab_size=vocab_size, init_std=0.3, **_SIZES | changes)
     model = M2M100ForConditionalGeneration(config).eval()
     for name, parameter in model.named_parameters():
         if name.endswith("bias") or "norm" in name:

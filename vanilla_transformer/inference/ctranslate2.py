@@ -16,7 +16,7 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 CONVERTED_CONFIG = "vanilla_transformer_config.json"
 _MAX_NEW_TOKENS_BEYOND_SOURCE = 50  # section 6.1, for a folder whose generation config gives no limit
 _PARAMETERS = {"num_beams", "num_return_sequences", "length_penalty", "length_penalty_type"}
-_PARAMETERS |= {"max_new_tokens", "max_new_tokens_beyond_source", "repetition_penalty"}
+_PARAMETERS |= {"max_new_tokens", "max_new_tokens_beyond_source", "repetition_penalty", "forced_bos_token_id"}
 _PARAMETERS |= {"no_repeat_ngram_size", "do_sample", "temperature", "top_k", "top_p"}
 
 
@@ -80,10 +80,10 @@ class CTranslate2Model:
         Return token ids `(batch_size * num_return_sequences, target_length)`, best first for each sentence.
 
         Supports `num_beams`, `num_return_sequences`, `length_penalty`, `length_penalty_type`, `max_new_tokens`,
-        `max_new_tokens_beyond_source`, `repetition_penalty`, `no_repeat_ngram_size` and, with `do_sample`,
-        `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length penalty, `"power"`;
-        the finished ones are sorted by the requested one. The limit beyond the source applies to the longest source
-        of the batch.
+        `max_new_tokens_beyond_source`, `repetition_penalty`, `no_repeat_ngram_size`, `forced_bos_token_id` and, with
+        `do_sample`, `temperature`, `top_k` and `top_p`. The search compares hypotheses by CTranslate2's length
+        penalty, `"power"`; the finished ones are sorted by the requested one. The limit beyond the source applies to
+        the longest source of the batch.
 
         Raises:
             ValueError: An argument is not supported.
@@ -94,6 +94,7 @@ class CTranslate2Model:
         beams = 1 if options.do_sample else options.num_beams or 1
         results = self._translator.translate_batch(
             [self._tokenizer.convert_ids_to_tokens(source) for source in sources],
+            target_prefix=self._target_prefix(options, len(sources)),
             beam_size=beams,
             num_hypotheses=max(beams, options.num_return_sequences or 1),
             length_penalty=_first_given(options.length_penalty, 1.0),
@@ -107,6 +108,12 @@ class CTranslate2Model:
         best_first = [self._best_hypotheses(result, options) for result in results]
         rows = [ids for hypotheses in best_first for ids in hypotheses]
         return nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self._tokenizer.pad_token_id)
+
+    def _target_prefix(self, options: GenerationConfig, count: int) -> list[list[str]] | None:
+        """Return the token with which each translation begins, such as its language in NLLB, or None."""
+        if options.forced_bos_token_id is None:
+            return None
+        return [[self._tokenizer.convert_ids_to_tokens(options.forced_bos_token_id)]] * count
 
     def _options(self, kwargs: Mapping[str, Any]) -> GenerationConfig:
         """Return the folder's generation config, updated by the arguments of the call."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import DROPOUTS, Recipe, given_architecture
+from .architecture_arguments import DROPOUTS
+from .arguments import Recipe, given_architecture
 
 # The parameters of each part that `freeze` may name, by expressions over their names.
 _FROZEN = {

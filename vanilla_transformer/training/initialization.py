@@ -16,8 +16,9 @@ from vanilla_transformer.inference.pretrained import load_config, load_pretraine
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import has_own_languages, set_languages
 
-from .arguments import EXTEND, REPLACE, Recipe
+from .arguments import Recipe
 from .layer_selection import keep_layers
+from .run_arguments import EXTEND, REPLACE
 from .vocabulary import replace_vocabulary
 
 # A model to start from, and its tokenizer.

@@ -14,7 +14,8 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import LongArguments, Recipe
+from .architecture_arguments import LongArguments
+from .arguments import Recipe
 from .averaging import load_weights
 from .checkpoint import load_model_weights
 from .compilation import check_compiler

@@ -9,17 +9,10 @@ from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
-from vanilla_transformer.training.arguments import (
-    LongArguments,
-    ModelArguments,
-    OptimizationArguments,
-    OutputArguments,
-    check_same_run,
-    config_fields,
-    flatten,
-    parse_recipe,
-)
+from vanilla_transformer.training.architecture_arguments import LongArguments, ModelArguments, config_fields
+from vanilla_transformer.training.arguments import check_same_run, flatten, parse_recipe
 from vanilla_transformer.training.recipe import RENAMED, read_recipe
+from vanilla_transformer.training.run_arguments import OptimizationArguments, OutputArguments
 from vanilla_transformer.training.schedule import derive_schedule
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]

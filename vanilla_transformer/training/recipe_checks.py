@@ -1,0 +1,180 @@
+"""Rules that the values of a recipe must keep."""
+
+import math
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from transformers import SchedulerType
+
+from vanilla_transformer.data.arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
+
+from .architecture_arguments import LongArguments
+from .lr_scheduler import NOAM, PAPER_MAX_STEPS
+from .run_arguments import FROZEN_PARTS, KEEP, REPLACE, OptimizationArguments
+
+if TYPE_CHECKING:
+    from .arguments import Recipe
+
+_LARGEST_NUMBER = 10**12
+
+
+def check_recipe(recipe: "Recipe") -> None:
+    """Refuse values that cannot work, before anything is read or written.
+
+    Raises:
+        ValueError: the text names the field, the value and the rule.
+    """
+    _check_numbers(recipe)
+    _check_optimization(recipe.optimization)
+    check_data_arguments(recipe.data)
+    if recipe.data.stages is not None and recipe.optimization.max_steps is None:
+        raise ValueError("`stages` must be given with `max_steps`, got it without. Add it.")
+    stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
+    _check_guided_alignment(recipe)
+    _check_fine_tuning(recipe)
+    _check_trackers(recipe.output.report_to)
+    if not recipe.output.output_dir:
+        raise ValueError("`output_dir` must be given: a folder for the model, such as --output_dir runs/my-model.")
+    if (recipe.output.keep_last or 0) < recipe.output.average_checkpoints:
+        raise ValueError(
+            f"`keep_last` must be at least `average_checkpoints`={recipe.output.average_checkpoints}, got "
+            f"{recipe.output.keep_last}: checkpoints are averaged at the end."
+        )
+    if recipe.output.sharded_checkpoints and not recipe.optimization.fsdp:
+        raise ValueError(
+            "`sharded_checkpoints` must be given with `fsdp` only, got it without: every process has the full model, "
+            "and the main process writes it. Add --fsdp, or leave it out."
+        )
+
+
+def _check_numbers(recipe: "Recipe") -> None:
+    for part in (recipe.data, recipe.optimization, recipe.output):
+        for item in fields(part):
+            value = getattr(part, item.name)
+            if item.type not in (int, int | None, float, float | None) or value is None:
+                continue
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"`{item.name}` must be a finite number, got {value}.")
+            if value < 0:
+                raise ValueError(f"`{item.name}` must not be negative, got {value}.")
+            if value > _LARGEST_NUMBER:
+                raise ValueError(f"`{item.name}` must be at most {_LARGEST_NUMBER:,}, got {value}.")
+    if recipe.optimization.seed >= 2**32:
+        raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
+    for part, names in (
+        (recipe.data, ("max_tokens", "pad_to_multiple_of")),
+        (
+            recipe.optimization,
+            ("max_steps", "warmup_steps", "gradient_accumulation_steps", "early_stopping_patience"),
+        ),
+        (recipe.output, ("logging_steps", "eval_steps", "save_steps", "average_checkpoints")),
+    ):
+        for name in names:
+            if getattr(part, name) is not None and getattr(part, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(part, name)}.")
+
+
+def _check_optimization(options: OptimizationArguments) -> None:
+    if not 0.0 <= options.label_smoothing < 1.0:
+        raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
+    if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
+        raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
+    if options.num_train_epochs == 0:
+        raise ValueError("`num_train_epochs` must be above 0, got 0.0.")
+    known = [NOAM, *(item.value for item in SchedulerType)]
+    if options.lr_scheduler not in known:
+        raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")
+    if (options.lr_scheduler == NOAM) != (options.learning_rate is None):
+        raise ValueError(
+            "`learning_rate` must be given with every `lr_scheduler` except noam, whose peak is "
+            "(d_model · warmup_steps)^-0.5 times `learning_rate_scale`. Got "
+            f"lr_scheduler={options.lr_scheduler} and learning_rate={options.learning_rate}."
+        )
+    if options.fsdp and options.mixed_precision == "fp16":
+        raise ValueError(
+            "`fsdp` needs `mixed_precision` bf16 or no, got fp16: processes that share a gradient would scale their "
+            "losses differently. Use bf16."
+        )
+
+
+def _check_fine_tuning(recipe: "Recipe") -> None:
+    options = recipe.fine_tuning
+    if options.init_from is None:
+        names = ("freeze", "lora_rank", "init_encoder_layers", "init_decoder_layers")
+        given: dict[str, Any] = {name: getattr(options, name) for name in names}
+        given["init_vocabulary"] = None if options.init_vocabulary == KEEP else options.init_vocabulary
+        for name, value in (given | {"forgetting_source": recipe.data.forgetting_source}).items():
+            if value is not None:
+                raise ValueError(f"`{name}` must be given with `init_from`, got it without. Leave it out.")
+        return
+    if recipe.data.forgetting_source is not None and not (recipe.data.validation_source or recipe.data.dataset):
+        raise ValueError("`forgetting_source` must be given with `validation_source`, got it without. Add the latter.")
+    if recipe.data.tokenizer is not None and options.init_vocabulary != REPLACE:
+        raise ValueError(
+            "Give either `init_from`, which brings its tokenizer, or `tokenizer`, got both. To change the tokenizer, "
+            "set `init_vocabulary` to replace."
+        )
+    for part in options.freeze or ():
+        if part not in FROZEN_PARTS:
+            raise ValueError(f"`freeze` must name parts of {', '.join(FROZEN_PARTS)}, got {part!r}.")
+    if set(options.freeze or ()) == set(FROZEN_PARTS):
+        raise ValueError("`freeze` must leave a part that is trained, got all of them.")
+    with_tokens = _token_keys(recipe)
+    if with_tokens and "embeddings" in (options.freeze or ()):
+        raise ValueError(
+            f"{with_tokens[0]} adds tokens, so `freeze` must not name embeddings, got both. Leave one of them out."
+        )
+    if options.lora_rank is not None:
+        _check_lora(recipe)
+
+
+def _token_keys(recipe: "Recipe") -> list[str]:
+    """Return the given keys that add tokens to the vocabulary, as messages name them."""
+    given = [f"`{name}` of `augment`" for name in augmentations(recipe.data) if name in TOKEN_AUGMENTATIONS]
+    return given + (["`source_tags`"] if recipe.data.source_tags else [])
+
+
+def _check_lora(recipe: "Recipe") -> None:
+    options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
+    if rank is not None and rank < 1:
+        raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
+    others = [name for name in ("ema_decay", "fsdp", "compile") if getattr(options, name)]
+    others += ["freeze"] if recipe.fine_tuning.freeze else []
+    others += ["train_alignments"] if recipe.data.train_alignments else []
+    others += _token_keys(recipe)
+    others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
+    if others:
+        raise ValueError(f"`lora_rank` must be given without {others[0]}, got both. Take one of them out.")
+
+
+def _check_guided_alignment(recipe: "Recipe") -> None:
+    options, layers = recipe.optimization, recipe.model.decoder_layers
+    if recipe.data.train_alignments is None:
+        if options.alignment_layer is not None:
+            raise ValueError("`alignment_layer` must be given with `train_alignments`, got it without. Leave it out.")
+        return
+    if options.alignment_layer is not None and options.alignment_layer >= layers:
+        rule = f"below `decoder_layers`={layers}, counted from 0"
+        raise ValueError(f"`alignment_layer` must be {rule}, got {options.alignment_layer}.")
+    others = [name for name in ("compile", "fsdp") if getattr(options, name)]
+    others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
+    if options.attn_implementation not in (None, "sdpa", "eager"):  # masks of others are of other kinds
+        others.append(f"attn_implementation: {options.attn_implementation}")
+    others += [] if recipe.long == LongArguments() else ["the keys of models for long sequences"]
+    if others:
+        rule = f"must be given without {others[0]}, got both"
+        raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
+
+
+def _check_trackers(report_to: str | None) -> None:
+    """Refuse a tracker that is unknown or not installed, which Accelerate would ignore."""
+    if not report_to:
+        return
+    from accelerate.tracking import LOGGER_TYPE_TO_CLASS, get_available_trackers
+
+    known, installed = ["all", *LOGGER_TYPE_TO_CLASS], ["all", *map(str, get_available_trackers())]
+    for name in report_to.split(","):
+        if name not in known:
+            raise ValueError(f"`report_to` must name trackers of {', '.join(known)}, got {name!r}.")
+        if name not in installed:
+            raise ValueError(f"`report_to` names {name}, which must be installed and is not. Install or leave it out.")

@@ -1,0 +1,215 @@
+"""Arguments of optimization, of the results of a training run, and of its start."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class OptimizationArguments:
+    """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
+
+    max_steps: int | None = field(
+        default=None,
+        metadata={"help": "Optimizer steps; 100,000 in the paper (section 5.2, base model). Default: see --dry_run."},
+    )
+    num_train_epochs: float | None = field(default=None, metadata={"help": "Limit in epochs. Not in the paper."})
+    max_minutes: float | None = field(default=None, metadata={"help": "Limit in minutes. Not in the paper."})
+    lr_scheduler: str = field(
+        default="noam",
+        metadata={
+            "help": "noam is equation 3. Not in the paper: inverse_sqrt, linear, cosine and the other schedules of "
+            "transformers, which warm up to --learning_rate."
+        },
+    )
+    warmup_steps: int | None = field(
+        default=None,
+        metadata={
+            "help": "Steps of growing learning rate; 4,000 in the paper (section 5.3). Default: a tenth of the "
+            "planned steps, at most 4,000."
+        },
+    )
+    learning_rate_scale: float | None = field(
+        default=None,
+        metadata={
+            "help": "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
+            "warm-up below 2,000 steps, so that the peak is not higher than after 2,000."
+        },
+    )
+    learning_rate: float | None = field(
+        default=None,
+        metadata={"help": "Peak of every schedule except noam, whose peak follows from equation 3."},
+    )
+    adam_beta1: float = field(default=0.9, metadata={"help": "β₁ of section 5.3."})
+    adam_beta2: float = field(default=0.98, metadata={"help": "β₂ of section 5.3."})
+    adam_epsilon: float = field(default=1e-9, metadata={"help": "ε of section 5.3."})
+    label_smoothing: float = field(default=0.1, metadata={"help": "ε of section 5.4."})
+    alignment_layer: int | None = field(
+        default=None,
+        metadata={
+            "help": "With --train_alignments: the decoder layer, from 0, whose first head learns to align. Default: "
+            "the last but one, or the last of two."
+        },
+    )
+    alignment_weight: float = field(
+        default=0.3, metadata={"help": "With --train_alignments: factor of the alignment loss."}
+    )
+    gradient_accumulation_steps: int = field(default=1, metadata={"help": "Batches per process and step."})
+    max_grad_norm: float | None = field(
+        default=None, metadata={"help": "Clip gradient to this norm. Not in the paper."}
+    )
+    ema_decay: float | None = field(
+        default=None,
+        metadata={"help": "Also keep an exponential moving average of the weights, such as 0.999. Not in the paper."},
+    )
+    fsdp: bool = field(
+        default=False, metadata={"help": "Shard parameters and optimizer state over the processes (FSDP2)."}
+    )
+    fsdp_reshard_after_forward: bool = field(
+        default=True,
+        metadata={
+            "help": "With --fsdp: free gathered parameters after the forward pass. False is faster (ZeRO stage 2)."
+        },
+    )
+    compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
+    mixed_precision: str | None = field(
+        default=None,
+        metadata={
+            "help": "Autocast: no, bf16 or fp16; or fp8, which is bf16 with linear layers in 8 bits, by torchao. "
+            "Default: that of `accelerate launch`, otherwise no.",
+            "choices": ["no", "bf16", "fp16", "fp8"],
+        },
+    )
+    attn_implementation: str | None = field(
+        default=None,
+        metadata={
+            "help": "Attention: sdpa, eager, varlen (flash attention without the source's padding, on a GPU), or "
+            "another implementation of transformers. Default: sdpa; in bf16 on a CPU eager, which is faster there, "
+            "unless sources are longer than 512 tokens."
+        },
+    )
+    dataloader_num_workers: int | None = field(
+        default=None,
+        metadata={
+            "help": "Processes that prepare batches ahead of time, for each process of the run. Default: 1 with a "
+            "GPU; 0 on a CPU, where all cores train."
+        },
+    )
+    seed: int = field(default=0, metadata={"help": "Seed of parameters, dropout and batch order."})
+    early_stopping_patience: int | None = field(
+        default=None, metadata={"help": "Stop after this many validations without a new best. Not in the paper."}
+    )
+
+
+@dataclass
+class OutputArguments:
+    """Where and how often results are written."""
+
+    output_dir: str = field(default="", metadata={"help": "Folder for the model, its checkpoints and metrics."})
+    overwrite_output_dir: bool = field(
+        default=False,
+        metadata={
+            "help": "Replace a finished model, or a run of another recipe. An unfinished run of this recipe resumes."
+        },
+    )
+    logging_steps: int = field(default=50, metadata={"help": "Steps between lines of metrics.jsonl."})
+    eval_steps: int = field(default=1000, metadata={"help": "Steps between validations."})
+    save_steps: int | None = field(
+        default=None, metadata={"help": "Steps between checkpoints; 1000 unless --save_minutes is given."}
+    )
+    save_minutes: float | None = field(
+        default=None, metadata={"help": "Minutes between checkpoints, instead of --save_steps; the paper uses 10."}
+    )
+    average_checkpoints: int = field(
+        default=5, metadata={"help": "Number of last checkpoints whose mean is the final model (section 6.1)."}
+    )
+    keep_last: int | None = field(
+        default=None, metadata={"help": "Number of last checkpoints to keep; by default as many as are averaged."}
+    )
+    allow_changed_data: bool = field(
+        default=False, metadata={"help": "Resume although texts or tokenizer have changed since the run began."}
+    )
+    sharded_checkpoints: bool = field(
+        default=False, metadata={"help": "Let each process write its shards of the optimizer state; only with --fsdp."}
+    )
+    keep_best: int = field(default=1, metadata={"help": "Number of best models to keep, beside the last checkpoints."})
+    best_metric: str = field(
+        default="bleu",
+        metadata={
+            "help": "Metric that ranks the models: bleu, chrf or loss.",
+            "choices": ["bleu", "chrf", "loss"],
+        },
+    )
+    report_to: str | None = field(
+        default=None, metadata={"help": "Trackers of Accelerate, such as tensorboard or tensorboard,wandb."}
+    )
+    dry_run: bool = field(default=False, metadata={"help": "Print the size and time of the run, and write nothing."})
+
+    def __post_init__(self) -> None:
+        if self.save_steps is None and self.save_minutes is None:
+            self.save_steps = 1000
+        if self.keep_last is None:
+            self.keep_last = self.average_checkpoints
+
+
+KEEP, EXTEND, REPLACE = "keep", "extend", "replace"
+FROZEN_PARTS = ("encoder", "decoder", "embeddings")
+
+
+@dataclass
+class FineTuningArguments:
+    """Where a run starts if not from random weights. None of this is in the paper."""
+
+    init_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "Start from the weights, the architecture and the tokenizer of this folder or Hub name: a model "
+            "of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB. Dropout is the recipe's."
+        },
+    )
+    init_vocabulary: str = field(
+        default=KEEP,
+        metadata={
+            "help": "With --init_from: keep the vocabulary of the model; extend it to --vocab_size entries by the "
+            "text; or replace it by --tokenizer or one that is trained on the text. New entries start as the mean of "
+            "the former ones that spell them.",
+            "choices": [KEEP, EXTEND, REPLACE],
+        },
+    )
+    init_encoder_layers: list[int] | str | None = field(
+        default=None,
+        metadata={"help": "With --init_from: start with these layers of its encoder, from 0, such as 0,2; or all."},
+    )
+    init_decoder_layers: list[int] | str | None = field(
+        default=None, metadata={"help": "The same of its decoder; a student with one layer starts well with layer 0."}
+    )
+    freeze: list[str] | str | None = field(
+        default=None,
+        metadata={"help": f"With --init_from: parts that are not trained, of {', '.join(FROZEN_PARTS)}."},
+    )
+
+    lora_rank: int | None = field(
+        default=None,
+        metadata={
+            "help": "With --init_from: train adapters of this rank (LoRA) in all layers, by peft, and nothing else. "
+            "They are merged into the models that are saved."
+        },
+    )
+
+    def __post_init__(self) -> None:
+        if isinstance(self.freeze, str):
+            self.freeze = as_list(self.freeze)
+        for name in ("init_encoder_layers", "init_decoder_layers"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                setattr(self, name, _as_numbers(name, as_list(value)))
+
+
+def as_list(text: str) -> list[str]:
+    """Return the words of a list in a flag, with or without brackets and quotation marks."""
+    return [word.strip("\"' ") for word in text.strip("[] ").split(",")]
+
+
+def _as_numbers(name: str, words: Sequence[str]) -> list[int]:
+    if not all(word.isdecimal() for word in words):
+        raise ValueError(f"`{name}` must be numbers of layers, such as 0,2, got {','.join(words) or 'none'}.")
+    return [*map(int, words)]

@@ -33,6 +33,7 @@ _FINE_TUNING = (
     _Rule(_ANY, {"learning_rate": 1e-4, "freeze": None, "epochs": 3}),
 )
 _FEW_PAIRS = 20_000
+_APPROXIMATE = ("epochs", "learning_rate")  # where half and twice as much are no other choice
 
 
 def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
@@ -45,7 +46,7 @@ def advise(recipe: Recipe, pairs: int, epochs: float) -> list[str]:
     values = _find(_FROM_SCRATCH if from_scratch else _FINE_TUNING, pairs)
     given = flatten(recipe) | {"epochs": epochs}
     lines = [f"Rules of thumb for {'training on' if from_scratch else 'fine-tuning on'} {pairs:,} pairs:"]
-    lines += [f"  {name} {_show(value)}{_instead(value, given[name])}" for name, value in values.items()]
+    lines += [f"  {name} {_show(value)}{_instead(name, value, given[name])}" for name, value in values.items()]
     if from_scratch and pairs < _FEW_PAIRS:
         lines.append("So few pairs teach a new model little. Start from a trained one by --init_from.")
     return lines
@@ -55,9 +56,9 @@ def _find(rules: Sequence[_Rule], pairs: int) -> dict[str, Any]:
     return next(rule.values for rule in rules if pairs <= rule.most_pairs)
 
 
-def _instead(advised: Any, given: Any) -> str:
-    same = advised == given or (isinstance(given, float) and 0.5 <= given / advised <= 2.0)
-    return "" if same else f" (here {_show(given)})"
+def _instead(name: str, advised: Any, given: Any) -> str:
+    close = name in _APPROXIMATE and given is not None and 0.5 <= given / advised <= 2.0
+    return "" if close or advised == given else f" (here {_show(given)})"
 
 
 def _show(value: Any) -> str:

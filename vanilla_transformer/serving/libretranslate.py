@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl
 
 from vanilla_transformer.text.languages import Direction
 
+from .language_names import language_name
 from .limits import Refusal
 
 _FORM = "application/x-www-form-urlencoded"
@@ -101,14 +102,4 @@ def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
     return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
 
 
-def language_name(code: str) -> str:
-    """Return the name of a language in English, or its code if that is unknown."""
-    from babel import Locale, UnknownLocaleError
-
-    try:
-        return Locale.parse(code.replace("-", "_")).english_name or code
-    except (UnknownLocaleError, ValueError):
-        return code
-
-
-__all__ = ["Question", "find_question", "language_name", "list_languages", "refuse"]
+__all__ = ["Question", "find_question", "list_languages", "refuse"]

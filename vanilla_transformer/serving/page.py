@@ -18,6 +18,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request
 from vanilla_transformer.text.languages import Languages
 
 from .batcher import Batcher, ModelFailure
+from .language_names import language_name
 from .limits import Refusal
 from .service import is_api_key
 
@@ -98,15 +99,18 @@ def add_page(
 
 def _language_choices(languages: Languages, default: Mapping[str, str]) -> list[gr.Dropdown]:
     """Return the choice of the source language, hidden where no token names it, and of the target language."""
+    sources, targets = (
+        [(language_name(code), code) for code in codes] for codes in (languages.sources, languages.targets)
+    )
     source = gr.Dropdown(
-        list(languages.sources) or [""],
+        sources or [""],
         value=default.get("src_lang", next(iter(languages.sources), "")),
         label="From",
         elem_id="source-language",
         visible=bool(languages.sources),
     )
     chosen = default.get("tgt_lang", next(iter(languages.targets)))
-    return [source, gr.Dropdown(list(languages.targets), value=chosen, label="To", elem_id="target-language")]
+    return [source, gr.Dropdown(targets, value=chosen, label="To", elem_id="target-language")]
 
 
 def make_answer_in_languages(batcher: Batcher, draw_attention: DrawAttention | None) -> Callable[..., Any]:

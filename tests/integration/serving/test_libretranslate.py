@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import find_directions
+from vanilla_transformer.serving.language_names import language_name
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 
@@ -90,3 +91,10 @@ def test_find_directions_reads_the_flag(tiny_tokenizer):
     assert find_directions(tiny_tokenizer, None) == []
     with pytest.raises(ValueError, match="`direction` must be the codes of two languages"):
         find_directions(tiny_tokenizer, "english")
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [("pt-BR", "Portuguese (Brazil)"), ("deu_Latn", "German"), ("xx", "xx"), ("!", "!"), ("", "")]
+)
+def test_language_name_is_english_or_the_code(code, name):
+    assert language_name(code) == name

@@ -1,6 +1,7 @@
 """A student is trained on a teacher's translations; finished work is done once."""
 
 import json
+from types import SimpleNamespace
 
 import datasets
 import pytest
@@ -8,6 +9,7 @@ from safetensors.torch import load_file
 
 from tests.tiny_distillation import distill_tiny, write_files
 from tests.tiny_runs import assert_equal_tensors
+from vanilla_transformer.distillation import distillation
 from vanilla_transformer.distillation.distillation import RESULTS_FILE, TABLE_FILE
 from vanilla_transformer.inference.corpus_shards import CorpusShards
 from vanilla_transformer.training import trainer
@@ -111,3 +113,16 @@ def test_distill_reads_a_dataset(files, tmp_path):
     found = distill_tiny(files, tmp_path / "run", **changes)
     validation = tmp_path / "run" / "distillation" / "validation.source"
     assert validation.read_text() == (files / "validation.a").read_text() and found.report.sentences == 40
+
+
+def test_distill_needs_one_process(files, tmp_path, monkeypatch):
+    monkeypatch.setattr(distillation, "process_state", lambda: SimpleNamespace(num_processes=2))
+    with pytest.raises(ValueError, match="distill needs one process, got 2 of `accelerate launch`. Distill in one"):
+        distill_tiny(files, tmp_path / "run")
+
+
+def test_distill_refuses_other_options_of_the_teacher(straight, files):
+    with pytest.raises(
+        ValueError, match="must continue with the same options as .*`teacher_num_beams` was None and is 2"
+    ):
+        distill_tiny(files, straight.folder, teacher_num_beams=2)

@@ -55,3 +55,10 @@ def test_distill_starts_from_a_layer_of_its_teacher(files, tmp_path):
     ensemble = {"teacher": f"{files / 'teacher'},{files / 'other'}", "teacher_weights": "2,1", "teacher_num_beams": 4}
     found = distill_tiny(files, tmp_path / "run", **sizes | changes | ensemble, reverse_model=files / "other")
     assert found.results[0].parameters == 2 * found.results[1].parameters
+
+
+def test_distill_overwrites_a_run_of_another_teacher(files, tmp_path):
+    distill_tiny(files, tmp_path / "run")
+    found = distill_tiny(files, tmp_path / "run", teacher=files / "other", overwrite_output_dir=True)
+    fresh = distill_tiny(files, tmp_path / "fresh", teacher=files / "other")
+    assert_same_run(fresh.folder, found.folder)

@@ -166,6 +166,7 @@ class CorpusShards:
         for pattern in (_MANIFEST, "[0-9]*.json", "[0-9]*.txt", ".[0-9m]*.*"):  # and files of writers that were killed
             for path in self.folder.glob(pattern):
                 path.unlink()
+        self.finished_lines = 0
         with suppress(OSError):  # it does not exist, or has files of others
             self.folder.rmdir()
 

@@ -133,6 +133,16 @@ def test_corpus_shards_refuse_another_origin(folder, change, message):
         opened(folder, **change)
 
 
+def test_corpus_shards_start_again_after_they_are_deleted(folder):
+    work(opened(folder))
+    shards = CorpusShards(folder, ORIGIN | {"input": "9"}, 3)
+    with pytest.raises(ValueError, match="the input is another one"):
+        shards.open(resume=True)
+    shards.delete()
+    shards.open(resume=True)
+    assert shards.finished_lines == 0 and work(shards) == [0, 1, 2]
+
+
 def test_corpus_shards_continue_only_if_wanted(folder):
     work(opened(folder), most=1)
     with pytest.raises(ValueError, match="has 3 sentences of an interrupted run. Add --resume to continue it. Delete"):

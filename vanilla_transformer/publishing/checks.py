@@ -21,6 +21,7 @@ from transformers.utils import logging as library_logging
 
 from vanilla_transformer.file_utils import hash_file
 from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.text.languages import TARGET_TAG, find_languages
 
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, find_task, run_check
@@ -248,7 +249,7 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
     with tempfile.TemporaryDirectory() as modules:
         process = subprocess.run(
             [sys.executable, behavior.__file__, str(folder.resolve())],
-            input=json.dumps(_SENTENCES),
+            input=json.dumps(_sentences(folder)),
             capture_output=True,
             text=True,
             cwd=modules,
@@ -263,6 +264,14 @@ def _check_in_new_process(folder: Path) -> list[CheckResult]:
         return [*results, *_skipped("'loads without the package'")[1:]]
     same = run_check("same translations", _check_answers, folder, answer["answers"])
     return [*results, CheckResult(**same)]
+
+
+def _sentences(folder: Path) -> list[str]:
+    """Return the sentences to run a model on, with a tag of the target language if it has several."""
+    languages = find_languages(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
+    if languages is None or languages.is_forced:
+        return [*_SENTENCES]
+    return [TARGET_TAG.format(next(iter(languages.targets))) + sentence for sentence in _SENTENCES]
 
 
 def _environment_without_secrets(home: Path) -> dict[str, str]:
@@ -285,8 +294,9 @@ def _check_answers(folder: Path, answers: Sequence[str]) -> str:
             loaded["pipeline"] = TranslationPipeline(model, tokenizer, task="translation")
     finally:
         library_logging.enable_progress_bar()
-    expected = behavior.answer(loaded, _SENTENCES)
-    for sentence, ours, theirs in zip(_SENTENCES, expected, answers, strict=True):
+    sentences = _sentences(folder)
+    expected = behavior.answer(loaded, sentences)
+    for sentence, ours, theirs in zip(sentences, expected, answers, strict=True):
         if ours != theirs:
             raise CheckFailed(f"{sentence!r} becomes {ours!r} with this package and {theirs!r} without it")
     return f"{len(expected)} sentences, run with and without this package"

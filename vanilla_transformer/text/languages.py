@@ -109,7 +109,7 @@ class Languages:
 
 def find_languages(tokenizer: Any) -> Languages | None:
     """Return the languages of a tokenizer, or None if it has no tokens for them."""
-    if has_own_languages(tokenizer):
+    if _has_own_languages(tokenizer):
         codes = _language_tokens(tokenizer)
         if tokenizer("a")["input_ids"][0] not in codes.values():  # former NLLB, which ends sources with the language
             return None
@@ -120,7 +120,7 @@ def find_languages(tokenizer: Any) -> Languages | None:
     return Languages(_tagged(tokenizer, SOURCE_TAG), targets, directions=trained_directions(tokenizer))
 
 
-def has_own_languages(tokenizer: Any) -> bool:
+def _has_own_languages(tokenizer: Any) -> bool:
     """Return whether a tokenizer marks each side with its language by itself, as of M2M-100 and NLLB."""
     return hasattr(tokenizer, "src_lang") and hasattr(tokenizer, "tgt_lang")
 
@@ -141,7 +141,7 @@ def add_language_tags(tokenizer: Any, directions: Iterable[Direction], with_sour
         for side, code in zip(("source", "target"), direction, strict=True):
             if (side == "target" or with_sources) and (code is None or _CODE.fullmatch(code) is None):
                 raise ValueError(f"`{side}_language` of each corpus must be a code such as en, got {code!r}.")
-    if has_own_languages(tokenizer) or not tokenizer.is_fast:
+    if _has_own_languages(tokenizer) or not tokenizer.is_fast:
         raise ValueError(
             f"Language tags need a fast tokenizer without other languages, got {type(tokenizer).__name__}. Set "
             "`language_tags` to none, or `init_vocabulary` to replace."
@@ -220,5 +220,5 @@ def _check(side: str, code: str | None, known: Iterable[str]) -> None:
     raise ValueError(f"The {side} language must be one of {shown}; got {found}.{hint}")
 
 
-__all__ = ["NO_DIRECTION", "Direction", "DirectionTokens", "Languages", "add_language_tags", "find_languages"]
-__all__ += ["has_own_languages", "set_languages", "similar_tags", "trained_directions"]
+__all__ = ["NO_DIRECTION", "TARGET_TAG", "Direction", "DirectionTokens", "Languages", "add_language_tags"]
+__all__ += ["find_languages", "set_languages", "similar_tags", "trained_directions"]

@@ -14,7 +14,7 @@ from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
 from vanilla_transformer.data.tokenizer_training import add_recipe_tokens, load_or_train_tokenizer
 from vanilla_transformer.inference.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.text.languages import has_own_languages, set_languages
+from vanilla_transformer.text.languages import Languages, find_languages, set_languages
 
 from .arguments import Recipe
 from .layer_selection import keep_layers
@@ -63,7 +63,8 @@ def load_initial_model(
         model = keep_layers(model, kept)
     else:
         model, tokenizer = load_own_model(checkpoint)
-    if has_own_languages(tokenizer):
+    languages = find_languages(tokenizer)
+    if languages is not None and languages.is_forced:
         if any(None in spec.direction for spec in texts.specs):
             raise ValueError(
                 f"`source_language` and `target_language` must be given for {name}, in the codes of its tokenizer, "
@@ -71,9 +72,22 @@ def load_initial_model(
             )
         set_languages(model, tokenizer, *texts.specs[0].direction)  # the folder's default
     changed = _create_tokenizer(recipe, texts, tokenizer, checkpoint)
+    _check_new_tags(recipe, languages, find_languages(changed))
     if hash_tokenizer(changed) != hash_tokenizer(tokenizer):
         model = replace_vocabulary(model, tokenizer, changed)
     return model, changed
+
+
+def _check_new_tags(recipe: Recipe, before: Languages | None, after: Languages | None) -> None:
+    """Refuse new tags of languages where the vectors of tokens are not trained."""
+    known = set() if before is None else {*before.targets, *before.sources}
+    new = [] if after is None else [code for code in (*after.targets, *after.sources) if code not in known]
+    frozen = "embeddings" in (recipe.fine_tuning.freeze or ())
+    if new and (frozen or recipe.fine_tuning.lora_rank is not None):
+        option = "freeze: embeddings" if frozen else "lora_rank"
+        raise ValueError(
+            f"`{option}` leaves the tag of the new language {new[0]} untrained. Take it out of the recipe."
+        )
 
 
 def _create_tokenizer(

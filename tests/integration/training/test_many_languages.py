@@ -82,6 +82,15 @@ def test_train_adds_a_language_to_a_model(corpus, tmp_path):
         assert after[token].tolist() == pytest.approx(expected.tolist())
 
 
+@pytest.mark.parametrize(("name", "value"), [("lora_rank", 2), ("freeze", "embeddings")])
+def test_train_refuses_to_leave_a_new_tag_untrained(corpus, tmp_path, tiny_model, tiny_tokenizer, name, value):
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "start")
+    changes = {"init_from": tmp_path / "start", "lr_scheduler": "constant", "learning_rate": 0.01, name: value}
+    with pytest.raises(ValueError, match=f"`{name}.*` leaves the tag of the new language b untrained"):
+        train(recipe(corpus, tmp_path / "out", **NO_SIZES | changes), scores_by_language)
+    assert not (tmp_path / "out").exists()
+
+
 def test_train_fine_tunes_nllb_in_both_directions(corpus, tmp_path):
     tokenizer = build_nllb_tokenizer()
     save_model_folder(m2m_100(len(tokenizer)), tokenizer, tmp_path / "nllb")

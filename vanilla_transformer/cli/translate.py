@@ -1,22 +1,26 @@
 """Translate sentences given as arguments, a document, a file, or lines of standard input: piped or typed ones."""
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arguments import parse
-from .constraint_arguments import ConstraintArguments, check_constraints, split_constraints
+from .constraint_arguments import ConstraintArguments, check_constraints
 from .language_arguments import DEFAULT_LANGUAGE, language_settings
 from .line_reader import Source, file_source, given_source, is_interactive, shard_lines, stdin_source, typed_lines
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
 from .prefix_arguments import PrefixArguments, check_prefixes, prefix_settings, read_prefixes
+from .ray_arguments import RayArguments, check_engine, work_by_ray
 from .search_arguments import SearchArguments, check_search, search_settings
+from .shard_output import is_distributed, write_shards
 from .term_arguments import TermArguments, term_settings
 from .translate_document import DocumentArguments, translate_document
+from .translation_lines import answer_lines
 
 if TYPE_CHECKING:
     from vanilla_transformer.inference.corpus_shards import Shard
@@ -67,6 +71,7 @@ class TranslateArguments(
     ConstraintArguments,
     TermArguments,
     DocumentArguments,
+    RayArguments,
     TextArguments,
 ):
     """Flags of `translate`."""
@@ -89,6 +94,11 @@ def main(arguments: Sequence[str]) -> None:
     if options.split_sentences:
         _check_splitter(options)
     decoding = _decoding(options)
+    if options.engine == "ray" and source is not None and options.output is not None:
+        _write_by_ray(Path(options.output), model, source, options, decoding)
+        return
+    if is_distributed() and options.device is None:
+        options.device = _own_device()
     with open_model(model, options, options.num_beams) as translate:
         settings = decoding | _returned(options, translate.model) | language_settings(translate.tokenizer, options)
         if source is None:
@@ -120,6 +130,11 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
         raise ValueError(f"With `--format {options.format}` there is {rule}.")
+    check_engine(options)
+    if is_distributed() and (options.input is None or options.output is None or options.samples):
+        raise ValueError("Several processes divide the lines of an --input with an --output, and draw no samples.")
+    if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
+        raise ValueError("--engine ray is for searches of the lines of an --input, without samples and --format.")
     check_constraints(options, options.format)
     check_prefixes(options, options.format)
     if options.resume and (options.input is None or options.output is None):
@@ -128,6 +143,14 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         raise ValueError("--resume continues searches, not samples. Leave out --resume, or --do_sample and --mbr.")
     if options.output is not None:
         _check_output(Path(options.output), options)
+
+
+def _own_device() -> str:
+    """Return the device of this process, of several that a launcher has started."""
+    from vanilla_transformer.evaluation.decoding import process_state
+
+    device = process_state().device
+    return device.type if device.type == "cpu" else str(device)
 
 
 def _check_splitter(options: TranslateArguments) -> None:
@@ -185,30 +208,62 @@ def _write_file(
     options: TranslateArguments,
     settings: Mapping[str, Any],
 ) -> None:
-    from vanilla_transformer.data.readers import stream_lines
     from vanilla_transformer.file_utils import write_text_atomically
-    from vanilla_transformer.inference.corpus_shards import CorpusShards
 
     if options.input is None or (output.exists() and not output.is_file()):
         write_text_atomically(output, _texts(translate, source, options, settings))
         return
-    folder = output.with_name(f"{output.name}.partial")
-    shards = CorpusShards(folder, _origin(options.input, model, options, settings), shard_lines(options.batch_size))
-    shards.open(options.resume)
-    unfinished = shards.unfinished(stream_lines(options.input))
-    try:
-        for shard, texts in _translate(translate, unfinished, source.total, options, settings, shards.finished_lines):
-            shards.write(shard, texts)
-    except KeyboardInterrupt as interruption:
-        done = shards.finished_lines
-        hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
-        raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
-    finally:
-        if not shards.finished_lines:  # nothing to continue
-            shards.delete()
     assert source.total is not None  # which is known of files
-    write_text_atomically(output, shards.results(source.total))
-    shards.delete()
+
+    def work(shards: Iterable["Shard"], done: int) -> Iterator[tuple["Shard", list[str]]]:
+        return _translate(translate, shards, source.total, options, settings, done)
+
+    _write_shards(output, model, source.total, options, settings, work)
+
+
+def _write_by_ray(output: Path, model: str, source: Source, options: TranslateArguments, settings: Mapping) -> None:
+    """Write the translations of a file by the workers of a cluster."""
+    assert source.total is not None  # which is known of files
+    build = partial(ShardTranslator, model, options, source.total)
+    work = partial(work_by_ray, build=build, total=source.total, options=options, hidden=options.quiet)
+    _write_shards(output, model, source.total, options, settings, work)
+
+
+def _write_shards(
+    output: Path,
+    model: str,
+    total: int,
+    options: TranslateArguments,
+    settings: Mapping[str, Any],
+    work: Callable,
+) -> None:
+    from vanilla_transformer.data.readers import stream_lines
+
+    assert options.input is not None
+    origin = _origin(options.input, model, options, settings)
+    lines = stream_lines(options.input)
+    write_shards(output, lines, total, origin, shard_lines(options.batch_size), options.resume, work)
+
+
+class ShardTranslator:
+    """
+    Translate shards of a file; for workers of a cluster, which load the model themselves.
+
+    Args:
+        total: The number of lines of the file.
+    """
+
+    def __init__(self, model: str, options: TranslateArguments, total: int):
+        self._options, self._resources = options, ExitStack()
+        translate = self._resources.enter_context(open_model(model, options, options.num_beams))
+        languages = language_settings(translate.tokenizer, options)
+        self._settings = _decoding(options) | _returned(options, translate.model) | languages
+        self._translate, self._prefixes = translate, read_prefixes(options, total)
+
+    def __call__(self, shard: "Shard") -> list[str]:
+        """Return the text to write for each line."""
+        own = _own_prefixes(self._prefixes, shard)
+        return answer_lines(self._translate, shard.lines, self._options, {**self._settings, **own})
 
 
 def _origin(text: str, model: str, options: TranslateArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -255,13 +310,16 @@ def _translate(
     settings, prefixes = share_seed(settings), read_prefixes(options, total)
     with open_bar(total, done, hidden=options.quiet) as bar:
         for shard in shards:
-            own: dict[str, Any] = {"progress": (progress := BlockProgress(bar, len(shard.lines)))}
-            if prefixes is not None:
-                own["target_prefix"] = prefixes[shard.start : shard.start + len(shard.lines)]
-            texts = _answer(translate, shard.lines, options, {**settings, **own})
+            own = {"progress": (progress := BlockProgress(bar, len(shard.lines))), **_own_prefixes(prefixes, shard)}
+            texts = answer_lines(translate, shard.lines, options, {**settings, **own})
             bar.clear()  # from the terminal to which the text may go
             yield shard, texts
             progress.finish()
+
+
+def _own_prefixes(prefixes: Sequence[str] | None, shard: "Shard") -> dict[str, Any]:
+    """Return the keyword argument of the pipeline for the target prefixes of a shard."""
+    return {} if prefixes is None else {"target_prefix": prefixes[shard.start : shard.start + len(shard.lines)]}
 
 
 def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
@@ -277,35 +335,4 @@ def _converse(translate: Any, options: TranslateArguments, settings: dict[str, A
     if prompted:
         print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
     for line in typed_lines("> " if prompted else ""):
-        print(*_answer(translate, [line], options, settings), flush=True)
-
-
-def _answer(
-    translate: Any, lines: Sequence[str], options: TranslateArguments, settings: Mapping[str, Any]
-) -> list[str]:
-    """Return the text to write for each of some lines."""
-    sources, constraints = split_constraints(options, lines)
-    answers = translate(sources, options.batch_size, False, **settings, **constraints)
-    show: Callable[[str, Any], str] = _as_json if options.json else _as_text
-    pairs = zip(sources, answers, strict=True)
-    return [show(source, answer if isinstance(answer, list) else [answer]) for source, answer in pairs]
-
-
-def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
-    from vanilla_transformer.inference.translations import rename_text
-
-    translations = [rename_text(answer) for answer in answers]
-    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
-
-
-def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
-    """Return the translations, one a line, after their scores and before their alignments if these were requested."""
-    from vanilla_transformer.inference.alignments import moses_pairs
-
-    lines = []
-    for answer in answers:
-        text = answer["translation_text"]
-        score = f"{answer['score']:.4f}\t" if "score" in answer else ""
-        pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
-        lines.append(f"{score}{text}{pairs}")
-    return "\n".join(lines)
+        print(*answer_lines(translate, [line], options, settings), flush=True)

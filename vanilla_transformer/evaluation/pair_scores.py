@@ -13,7 +13,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .decoding import interleave, process_state
 
-_WINDOW = 8192  # pairs that are in memory at once, sorted by length
+WINDOW = 8192  # pairs that are in memory at once, sorted by length
 
 
 class ScoredPair(NamedTuple):
@@ -50,7 +50,7 @@ def score_pairs(
     state, pairs = process_state(), iter(pairs)
     hidden = None if state.is_main_process else True
     with logging.tqdm(total=total, unit="pair", desc="Scoring", disable=hidden) as bar:
-        while window := list(islice(pairs, _WINDOW)):
+        while window := list(islice(pairs, WINDOW)):
             share = window[state.process_index :: state.num_processes]
             scored = interleave(gather_object([_score(model, tokenizer, share, max_tokens, direction)]))
             bar.update(len(window))

@@ -380,6 +380,36 @@ FLAGS = {
         {"a": b"\n \n"},
         "a is empty",
     ),
+    "translate: unknown engine": (
+        ["translate", "model", "--engine", "rai", "--input", "a", "--output", "b"],
+        {"a": b"a\n"},
+        "`engine` must be 'ray' or left out, got 'rai'.",
+    ),
+    "translate: cluster without file": (
+        ["translate", "model", "--engine", "ray", "--input", "a"],
+        {"a": b"a\n"},
+        "Give its --output.",
+    ),
+    "translate: cluster without input": (
+        ["translate", "model", "--engine", "ray", "--output", "b"],
+        {},
+        "--engine ray is for searches of the lines of an --input",
+    ),
+    "score: workers without cluster": (
+        ["score", "model", "--source", "a", "--target", "a", "--ray_workers", "2"],
+        {"a": b"a\n"},
+        "Add --engine ray or leave them out.",
+    ),
+    "score: no workers": (
+        ["score", "model", "--source", "a", "--target", "a", "--engine", "ray", "--ray_workers", "0"],
+        {"a": b"a\n"},
+        "`ray_workers` must be 1 or more, got 0.",
+    ),
+    "score: resume without cluster": (
+        ["score", "model", "--source", "a", "--target", "a", "--resume"],
+        {"a": b"a\n"},
+        "--resume is for --engine ray. Leave it out.",
+    ),
     **{
         f"{command}: {number} workers": (
             [command, "model", *flags, "--workers", number],

@@ -34,7 +34,7 @@ def expected(tiny_model, tiny_tokenizer):
 
 
 def test_score_prints_log_probabilities_in_order(folder, files, expected, capsys, monkeypatch):
-    monkeypatch.setattr(pair_scores, "_WINDOW", 2)
+    monkeypatch.setattr(pair_scores, "WINDOW", 2)
     assert main(["score", folder, *files, "--max_tokens", "16"]) == 0
     shown = [float(line) for line in capsys.readouterr().out.splitlines()]
     assert shown == pytest.approx([sum(row) for row in expected], rel=1e-5)
@@ -86,7 +86,7 @@ def test_score_names_an_invalid_flag(folder, files, flags, text, capsys):
 
 def test_score_leaves_the_old_file_if_it_is_stopped(folder, files, tmp_path, capsys, monkeypatch):
     (tmp_path / "scores").write_text("old")
-    monkeypatch.setattr(pair_scores, "_WINDOW", 2)
+    monkeypatch.setattr(pair_scores, "WINDOW", 2)
     score, calls = pair_scores.score_tokens, []
 
     def fail_later(*arguments):

@@ -71,9 +71,9 @@ def test_translate_resumes_an_interrupted_file(run, interruption, tmp_path, flag
     (tmp_path / "out.partial" / "000001.txt").write_text("torn line of a killed run")
     translated = []
     interruption(None)
-    whole = translate._answer
+    whole = translate.answer_lines
     monkeypatch.setattr(
-        translate, "_answer", lambda model, block, *rest: translated.extend(block) or whole(model, block, *rest)
+        translate, "answer_lines", lambda model, block, *rest: translated.extend(block) or whole(model, block, *rest)
     )
     assert run("--output", "out", "--resume", *flags) == (0, "")
     assert translated == LINES[64:]

@@ -1,0 +1,104 @@
+"""Files are translated and scored on a Ray cluster of two nodes as in one process, also if one node is killed."""
+
+import threading
+
+import pytest
+
+from tests.waiting import wait_until
+from vanilla_transformer.cli import main
+from vanilla_transformer.inference.corpus_shards import CorpusShards
+
+pytest.importorskip("ray", reason="needs `pip install 'vanilla-transformer[ray]'`")
+LINES = [f"a {'dog ' * (index % 5)}{index}." for index in range(1200)]
+RAY = ["--engine", "ray", "--ray_workers", "2"]
+NODE = {"num_cpus": 1, "object_store_memory": 10**8}
+SECONDS = 300  # until a test gives up
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args=NODE)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture
+def node(cluster, monkeypatch):
+    """Add a second node, and return the function that kills it."""
+    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
+    node = cluster.add_node(**NODE)
+    yield lambda: cluster.remove_node(node, allow_graceful=False)
+    if node in cluster.worker_nodes:
+        cluster.remove_node(node)
+
+
+@pytest.fixture
+def texts(tmp_path):
+    source, target = tmp_path / "text.en", tmp_path / "text.de"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    target.write_text("".join(f"{line.upper()}\n" for line in LINES), encoding="utf-8")
+    return source, target
+
+
+def run_translate(folder, texts, output, *flags):
+    """Translate in 19 shards, and return the exit status."""
+    words = ["translate", str(folder), "--input", str(texts[0]), "--output", str(output), "--max_new_tokens", "12"]
+    return main([*words, "--batch_size", "1", "--quiet", *flags])
+
+
+def translation(*arguments):
+    assert run_translate(*arguments) == 0
+    return arguments[2].read_text(encoding="utf-8")
+
+
+def test_translate_by_ray_survives_a_killed_node(folder, texts, node, tmp_path):
+    expected = translation(folder, texts, tmp_path / "local")
+    output, unfinished = tmp_path / "ray", []
+
+    def kill():
+        wait_until(lambda: any(tmp_path.glob("ray.partial/*[0-9].json")), SECONDS)
+        node()
+        unfinished.append(not output.exists())
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    assert translation(folder, texts, output, *RAY) == expected
+    killing.join()
+    assert unfinished == [True]
+
+
+def test_translate_by_ray_resumes(folder, texts, node, tmp_path, monkeypatch, capsys):
+    expected = translation(folder, texts, tmp_path / "local", "--json")
+    write, written = CorpusShards.write, []
+
+    def interrupt(self, shard, results):
+        if len(written) == 3:
+            raise KeyboardInterrupt
+        written.append(shard.number)
+        write(self, shard, results)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CorpusShards, "write", interrupt)
+        assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--json") == 130
+    assert "Add --resume to continue." in capsys.readouterr().err
+    assert translation(folder, texts, tmp_path / "ray", *RAY, "--json", "--resume") == expected
+    assert len(written) == 3 and not (tmp_path / "ray.partial").exists()
+
+
+def test_score_by_ray_scores_as_one_process_does(folder, texts, node, tmp_path, monkeypatch):
+    monkeypatch.setattr("vanilla_transformer.evaluation.pair_scores.WINDOW", 100)
+    command = ["score", str(folder), "--source", str(texts[0]), "--target", str(texts[1])]
+    for name, flags in {"local": [], "ray": RAY}.items():
+        assert main([*command, "--output", str(tmp_path / name), *flags]) == 0
+    expected, found = ((tmp_path / name).read_text().split() for name in ("local", "ray"))
+    assert [*map(float, found)] == pytest.approx([*map(float, expected)], abs=2e-6)
+
+
+def test_translate_by_ray_reports_mistakes_in_one_line(folder, texts, node, tmp_path, capsys):
+    assert run_translate(folder, texts, tmp_path / "ray", *RAY, "--constraint", " ") == 2
+    assert "error: A constraint must have a word, got ' '." in capsys.readouterr().err
+    assert run_translate(folder, texts, tmp_path / "ray", *RAY[:2], "--ray_threads", "64") == 2
+    assert "A machine of the cluster must have 64 CPUs, but the largest one has 1." in capsys.readouterr().err
+    assert not (tmp_path / "ray.partial").exists()

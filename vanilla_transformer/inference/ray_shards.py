@@ -1,0 +1,113 @@
+"""
+Work on the shards of a corpus with Ray Data, by actors that each hold a model, on all machines of a cluster.
+
+Shards travel through Ray's object store, so that machines share no files but the model. An actor or a machine that
+dies loses the shards in its hands only: Ray starts the actor again where there is room, and repeats these shards.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from vanilla_transformer.import_utils import requires_extra
+
+from .corpus_shards import Shard
+
+Work = Callable[[Shard], list[str]]  # returns one result for each line
+_SHARDS_PER_ACTOR = 2  # one that it works on, and one that waits
+
+
+def map_shards(
+    shards: Iterable[Shard], build: Callable[[], Work], workers: int | None = None, threads: int = 1
+) -> Iterator[tuple[Shard, list[str]]]:
+    """
+    Yield each shard with its results, in the order in which they are done.
+
+    Connects to the cluster that the environment variable `RAY_ADDRESS` names or that runs on this machine, or else
+    starts one on this machine. All shards are read before work begins.
+
+    Args:
+        build: Called by each actor; returns the function that works on a shard. It is pickled.
+        workers: Actors; by default one per GPU or, without GPUs, as many as the CPUs of the cluster allow.
+        threads: CPUs of each actor.
+
+    Raises:
+        ValueError: No machine has so many CPUs, or the work has raised a `ValueError` or an `OSError`.
+        OSError: Ray is not installed.
+    """
+    with requires_extra("ray", "Ray"):
+        import pyarrow
+        import ray
+        from ray.data import ActorPoolStrategy, DataContext
+    is_own = not ray.is_initialized()
+    if is_own:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        gpus = int(ray.cluster_resources().get("GPU", 0))
+        workers = workers or gpus or count_workers(ray.nodes(), threads)
+        rows = (shard._asdict() for shard in shards)
+        blocks: list[Any] = [ray.put(pyarrow.Table.from_pylist([row], _schema())) for row in rows]
+        if not blocks:
+            return
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        pool = ActorPoolStrategy(size=min(workers, len(blocks)), max_tasks_in_flight_per_actor=_SHARDS_PER_ACTOR)
+        actor: Any = _Actor
+        results = ray.data.from_arrow_refs(blocks).map(
+            actor,
+            fn_constructor_args=(build,),
+            compute=pool,
+            num_cpus=threads,
+            num_gpus=1 if gpus else None,
+        )
+        for row in results.iter_rows():
+            if row["error"]:
+                raise ValueError(row["error"])
+            yield Shard(row["number"], row["start"], [*row["lines"]]), [*row["results"]]
+    finally:
+        if is_own:
+            ray.shutdown()
+
+
+class _Actor:
+    """Work on shards, one after the other."""
+
+    def __init__(self, build: Callable[[], Work]):
+        self._build = build
+        self._work: Work | None = None
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a shard with its results, or with the mistake of the user that prevents them."""
+        shard, results, error = Shard(row["number"], row["start"], [*row["lines"]]), list[str](), ""
+        try:
+            if self._work is None:
+                self._work = self._build()
+            results = self._work(shard)
+        except (ValueError, OSError) as mistake:
+            error = str(mistake)
+        return {**shard._asdict(), "results": results, "error": error}
+
+
+def count_workers(nodes: Iterable[dict[str, Any]], threads: int) -> int:
+    """Return how many actors with so many threads fit on the machines of a cluster.
+
+    Raises:
+        ValueError: None does.
+    """
+    cpus = [int(node["Resources"].get("CPU", 0)) for node in nodes if node["Alive"]]
+    count = sum(each // threads for each in cpus)
+    if not count:
+        raise ValueError(f"A machine of the cluster must have {threads} CPUs, but the largest one has {max(cpus)}.")
+    return count
+
+
+def _schema() -> Any:
+    import pyarrow
+
+    return pyarrow.schema(
+        [("number", pyarrow.int64()), ("start", pyarrow.int64()), ("lines", pyarrow.list_(pyarrow.string()))]
+    )
+
+
+__all__ = ["count_workers", "map_shards"]

@@ -5,6 +5,8 @@ import json
 import re
 import shlex
 from pathlib import Path
+from xml.sax.saxutils import escape
+from zipfile import ZipFile
 
 import datasets
 import pytest
@@ -106,6 +108,11 @@ def test_docs_training_commands_run_from_top_to_bottom(workspace):
     assert (workspace / "runs" / "mean" / "model.safetensors").exists()
 
 
+def _translation_unit(pair):
+    source, target = map(escape, pair)
+    return f"<tu><tuv xml:lang='en'><seg>{source}</seg></tuv><tuv xml:lang='de'><seg>{target}</seg></tuv></tu>"
+
+
 def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(workspace):
     sources, targets = ((workspace / f"train.{end}").read_text() for end in ("en", "de"))
     pairs = list(zip(sources.splitlines(), targets.splitlines(), strict=True))
@@ -115,6 +122,11 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(workspac
             file.write(text)
     Path("ours.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
     Path("crawled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with gzip.open("memory.tmx.gz", "wt", encoding="utf-8") as file:
+        file.write(f"<tmx version='1.4'><body>{''.join(map(_translation_unit, pairs))}</body></tmx>")
+    with ZipFile("Books.de-en.zip", "w") as archive:
+        for end, text in (("en", sources), ("de", targets)):
+            archive.writestr(f"Books.de-en.{end}", text)
     datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt14:de-en")
     shown = [yaml.safe_load(block) for block in blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")]
     corpora = next(recipe for recipe in shown if "corpora" in recipe and "stages" not in recipe)
@@ -123,5 +135,5 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(workspac
     Path("mix.yaml").write_text(yaml.safe_dump(small | corpora | cleaning))
     train(parse_recipe(["mix.yaml", "--output_dir", "out"]), evaluate=lambda *_, **__: {"bleu": 0.0})
     report = json.loads(Path("out/corpus.json").read_text())
-    assert report["cleaning"]["dropped"]["duplicates"] == 3 * len(pairs)
+    assert report["cleaning"]["dropped"]["duplicates"] == 5 * len(pairs)
     assert set(report["overlap"]) == {"validation", "test"}

@@ -68,7 +68,7 @@ def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
     """Call `draw(*arguments)`, or log one line if that fails, for example because matplotlib is not installed."""
     try:
         draw(*arguments)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         logger.warning("No pictures were drawn. %s", error)
 
 

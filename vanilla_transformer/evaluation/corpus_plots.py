@@ -19,9 +19,12 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
 
     Raises:
         OSError: there is no such file, or matplotlib is not installed.
+        ValueError: the report counts no lengths.
     """
     figure = new_figure(15, 4)
-    histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"]["histograms"]
+    histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get("histograms")
+    if not histograms:
+        raise ValueError(f"{report_file} must count the lengths of pairs, which an older version did not.")
     panels = figure.subplots(1, len(_PANELS))
     for axes, (name, (edges, label)) in zip(panels, _PANELS.items(), strict=True):
         for kind, color in (("kept", "tab:blue"), ("dropped", "tab:red")):

@@ -27,6 +27,15 @@ def run_graphs(folder):
     return graphs[ENCODER], forward
 
 
+def assert_decoder_takes_prefixes(model, inputs, folder):
+    """Compare the logits of a translation that starts with three tokens."""
+    graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
+    prefix = {"decoder_input_ids": torch.tensor([[1, 40, 50]] * len(inputs["input_ids"]))}
+    encoder_outputs = graphs[ENCODER](**inputs)
+    outputs = graphs[DECODER](encoder_outputs=encoder_outputs, attention_mask=inputs["attention_mask"], **prefix)
+    torch.testing.assert_close(outputs.logits, model(**inputs, **prefix).logits, atol=1e-4, rtol=1e-4)
+
+
 def assert_onnx_parity(config, tokenizer, folder):
     """Export a random model into `folder` and compare greedy and beam search, tokens and scores."""
     torch.manual_seed(0)
@@ -46,5 +55,6 @@ def assert_onnx_parity(config, tokenizer, folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(model, "forward", forward)
             outputs = GenerationMixin.generate(model, encoder_outputs=encoder(**inputs), **inputs, **options)
+        assert_decoder_takes_prefixes(model, inputs, folder / "onnx")
         assert outputs.sequences.tolist() == expected.sequences.tolist()
         torch.testing.assert_close(outputs.sequences_scores, expected.sequences_scores, atol=1e-4, rtol=1e-4)

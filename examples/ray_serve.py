@@ -1,0 +1,47 @@
+"""
+Serve a model on a Ray cluster: `vanilla-transformer serve`, with several replicas at one address.
+
+    pip install 'vanilla-transformer[serve,documents]' 'ray[serve]'
+    MODEL=runs/mine serve run examples.ray_serve:application
+
+Each replica has its own model, queue and limits; Ray Serve balances requests among them. The
+environment variable `REPLICAS` has their number.
+"""
+
+import os
+from typing import Any
+
+from ray import serve
+
+
+def build_service() -> Any:
+    """Return the application of `vanilla-transformer serve` with the model that `MODEL` names."""
+    from vanilla_transformer.cli.serve import known_entries
+    from vanilla_transformer.documents import DocumentTranslator, parse_document
+    from vanilla_transformer.inference.loading import load_pipeline
+    from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+
+    translate = load_pipeline(os.environ["MODEL"])
+    return create_service(
+        translate_with(translate, DocumentTranslator(translate)),
+        count_tokens=count_tokens_with(translate.tokenizer),
+        known=known_entries(translate),
+        check_document=parse_document,
+    )
+
+
+def build_application(replicas: int) -> Any:
+    """Return the deployment, to which `serve.run` gives an address."""
+    environment = {"env_vars": {"MODEL": os.environ["MODEL"]}}
+
+    @serve.deployment(num_replicas=replicas, ray_actor_options={"runtime_env": environment})
+    @serve.ingress(build_service)
+    class Translation:
+        """A replica."""
+
+    deployment: Any = Translation
+    return deployment.bind()
+
+
+if "MODEL" in os.environ:
+    application = build_application(int(os.environ.get("REPLICAS", "1")))

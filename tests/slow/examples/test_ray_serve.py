@@ -1,0 +1,34 @@
+"""The example of Ray Serve answers as the pipeline does, with two replicas."""
+
+import runpy
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service_answers import TEXTS
+from vanilla_transformer.inference.loading import load_pipeline
+
+pytest.importorskip("ray.serve", reason="needs `pip install 'ray[serve]'`")
+EXAMPLE = Path(__file__).parents[3] / "examples" / "ray_serve.py"
+
+
+def test_ray_serve_answers_like_the_pipeline(folder, monkeypatch):
+    import ray
+    from ray import serve
+
+    monkeypatch.setenv("MODEL", str(folder))
+    monkeypatch.setenv("REPLICAS", "2")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    ray.init(address="local", num_cpus=3, log_to_driver=False)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        serve.start(http_options={"port": port})
+        serve.run(runpy.run_path(str(EXAMPLE))["application"])
+        answer = httpx.post(f"http://127.0.0.1:{port}/translate", json={"text": TEXTS}, timeout=60)
+    finally:
+        serve.shutdown()
+        ray.shutdown()
+    assert answer.json() == {"translations": [[each["translation_text"]] for each in load_pipeline(folder)(TEXTS)]}

@@ -32,7 +32,7 @@ class OptimizationArguments:
         default=None,
         metadata={
             "help": "Factor of the learning rate of equation 3. Not in the paper. Default: 1, or less after a default "
-            "warm-up below 2,000 steps, so that the peak is not higher than after 2,000."
+            "warm-up below 2,000 steps, for a peak that falls with a shorter warm-up."
         },
     )
     learning_rate: float | None = field(

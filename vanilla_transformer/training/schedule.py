@@ -22,8 +22,8 @@ from .train_step import compute_gradient
 logger = logging.getLogger(__name__)
 
 _WARMUP_SHARE = 0.1  # of the planned steps
-# A shorter warm-up would raise the peak of equation 3 further, which small corpora do not bear.
-_HIGHEST_PEAK_AT = 2000
+# A shorter warm-up raises the peak of equation 3, at which training does not start: there it falls by the sixth root.
+_FULL_RATE_FROM, _SCALE_EXPONENT = 2000, 2 / 3
 _TIMED_STEPS, _UNTIMED_STEPS = 6, 2  # the first ones allocate memory
 
 
@@ -44,8 +44,8 @@ def derive_schedule(recipe: Recipe, steps_per_epoch: int, seconds_per_step: floa
 
     The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus decides: training
     from scratch has 20,000 steps, but at least 20 and at most 100 epochs; fine-tuning 2,000, and 3 to 20. The warm-up
-    is a tenth of the planned steps, at most the paper's 4,000. The peak of equation 3 is at most its peak after a
-    warm-up of 2,000 steps.
+    is a tenth of the planned steps, at most the paper's 4,000. After a derived warm-up
+    below 2,000 steps, the peak of equation 3 falls by the sixth root of the warm-up instead of growing.
 
     Args:
         seconds_per_step: With it, no more steps are planned than fit into `max_minutes`.
@@ -58,7 +58,7 @@ def derive_schedule(recipe: Recipe, steps_per_epoch: int, seconds_per_step: floa
     warmup_steps, scale = options.warmup_steps, options.learning_rate_scale
     if warmup_steps is None:
         warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(_WARMUP_SHARE * planned)))
-        scale = min(1.0, math.sqrt(warmup_steps / _HIGHEST_PEAK_AT)) if scale is None else scale
+        scale = min(1.0, (warmup_steps / _FULL_RATE_FROM) ** _SCALE_EXPONENT) if scale is None else scale
     scale = 1.0 if scale is None else scale
     derived: dict[str, Any] = {"max_steps": max_steps, "warmup_steps": warmup_steps, "learning_rate_scale": scale}
     return replace(recipe, optimization=replace(options, **derived))

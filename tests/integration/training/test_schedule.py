@@ -39,7 +39,7 @@ def test_train_keeps_the_derived_warm_up_when_it_resumes(corpus, tmp_path, monke
     folder = train(recipe, evaluate=no_scores)
     after = json.loads((folder / "recipe.json").read_text())
     names = ("warmup_steps", "learning_rate_scale")
-    assert [before[name] for name in names] == [after[name] for name in names] == [2, 0.001**0.5]
+    assert [before[name] for name in names] == [after[name] for name in names] == [2, 0.001 ** (2 / 3)]
     assert (before["max_steps"], after["max_steps"]) == (100_000, 6)
     caplog.clear()
     assert train(recipe, evaluate=no_scores) == folder and "is finished" in caplog.text

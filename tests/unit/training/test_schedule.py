@@ -33,18 +33,18 @@ def schedule_of(recipe):
         ({}, 5300, None, (100_000, 4000, 1.0)),  # the paper's corpus and its base model
         ({}, 209, None, (20_000, 2000, 1.0)),
         ({}, 2000, None, (40_000, 4000, 1.0)),
-        ({}, 30, None, (3000, 300, 0.387)),
-        ({}, 1, None, (100, 10, 0.071)),
-        ({"max_steps": 5}, 209, None, (5, 1, 0.022)),
+        ({}, 30, None, (3000, 300, 0.282)),
+        ({}, 1, None, (100, 10, 0.029)),
+        ({"max_steps": 5}, 209, None, (5, 1, 0.006)),
         ({"learning_rate_scale": 0}, 30, None, (3000, 300, 0.0)),
-        ({"num_train_epochs": 2.5}, 209, None, (523, 52, 0.161)),
-        ({"num_train_epochs": 1, "max_steps": 300}, 209, None, (209, 21, 0.102)),
-        ({"max_minutes": 4}, 209, 0.4, (100_000, 60, 0.173)),
-        ({"max_minutes": 4, "max_steps": 300}, 209, 0.4, (300, 30, 0.122)),
-        ({"max_minutes": 4, "num_train_epochs": 1}, 209, 0.4, (209, 21, 0.102)),
-        ({"max_minutes": 4} | LINEAR, 209, 0.4, (600, 60, 0.173)),
-        ({"init_from": "a"}, 36, None, (720, 72, 0.19)),
-        ({"init_from": "a"}, 1500, None, (4500, 450, 0.474)),
+        ({"num_train_epochs": 2.5}, 209, None, (523, 52, 0.088)),
+        ({"num_train_epochs": 1, "max_steps": 300}, 209, None, (209, 21, 0.048)),
+        ({"max_minutes": 4}, 209, 0.4, (100_000, 60, 0.097)),
+        ({"max_minutes": 4, "max_steps": 300}, 209, 0.4, (300, 30, 0.061)),
+        ({"max_minutes": 4, "num_train_epochs": 1}, 209, 0.4, (209, 21, 0.048)),
+        ({"max_minutes": 4} | LINEAR, 209, 0.4, (600, 60, 0.097)),
+        ({"init_from": "a"}, 36, None, (720, 72, 0.109)),
+        ({"init_from": "a"}, 1500, None, (4500, 450, 0.37)),
     ],
 )
 def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, seconds, expected):
@@ -110,7 +110,7 @@ def test_describe_schedule_names_derived_values():
     line = describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)
     assert line == (
         "Training has at most 600 steps (2.9 epochs) and 4 minutes, with a warm-up of 60 steps. "
-        "Derived: max_steps 100,000, warmup_steps 60, learning_rate_scale 0.1732."
+        "Derived: max_steps 100,000, warmup_steps 60, learning_rate_scale 0.0965."
     )
     given = recipe_of(**GIVEN, learning_rate_scale=1)
     assert "Derived" not in describe_schedule(given, derive_schedule(given, 209), 209, None)

@@ -53,7 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         columns = " | ".join(f"pairs/s, {number} process{'es' * (number > 1)}" for number in (1, 2))
         print(f"| rule | {columns} | minutes for 10 million pairs, {PROCESSES} processes | dropped clean pairs |")
         print("|---|---|---|---|---|")
-        for number, (name, rules) in enumerate(RULES.items()):
+        for number, name in enumerate(options.rules or RULES):
+            rules = RULES[name]
             caches = (Path(folder) / f"cache-{number}-{count}" for count in itertools.count())
             one, two = (_measure(repeated, rules, next(caches), processes) for processes in (1, 2))
             report = load_cached_texts([once], [rules], next(caches), 1).report
@@ -69,6 +70,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--target", required=True, help="clean text, target side")
     parser.add_argument("--languages", required=True, nargs=2, help="codes of both languages")
     parser.add_argument("--pairs", type=int, default=200_000, help="number of pairs to clean")
+    parser.add_argument("--rules", nargs="+", choices=list(RULES), help="measure these rules only")
     return parser.parse_args(arguments)
 
 
@@ -80,10 +82,13 @@ def predict_seconds(one: float, two: float, processes: int) -> float:
 
 def _write_corpus(options: argparse.Namespace, path: Path, pairs: int | None) -> CorpusSpec:
     text = read_text_files(options.source, options.target)
-    repeated = text if pairs is None else itertools.islice(itertools.cycle(text), pairs)
-    file = path.with_suffix(".tsv")
-    file.write_text("".join(f"{pair.source}\t{pair.target}\n" for pair in repeated), encoding="utf-8")
-    return CorpusSpec(file=str(file), source_language=options.languages[0], target_language=options.languages[1])
+    repeated = text if pairs is None else list(itertools.islice(itertools.cycle(text), pairs))
+    files = []
+    for side, language in enumerate(options.languages):
+        file = path.with_suffix(f".{language}")
+        file.write_text("".join(pair[side] + "\n" for pair in repeated), encoding="utf-8")
+        files.append(str(file))
+    return CorpusSpec(*files, source_language=options.languages[0], target_language=options.languages[1])
 
 
 def _measure(spec: CorpusSpec, rules: CleaningRules, cache: Path, processes: int) -> float:

@@ -10,10 +10,12 @@ two processes (Amdahl's law).
 
 import argparse
 import itertools
+import resource
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from vanilla_transformer.data.cached_texts import load_cached_texts
 from vanilla_transformer.data.cleaning.language_identification import load_identifier
@@ -51,15 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         once = _write_corpus(options, Path(folder) / "once", None)
         repeated = _write_corpus(options, Path(folder) / "repeated", options.pairs)
         columns = " | ".join(f"pairs/s, {number} process{'es' * (number > 1)}" for number in (1, 2))
-        print(f"| rule | {columns} | minutes for 10 million pairs, {PROCESSES} processes | dropped clean pairs |")
-        print("|---|---|---|---|---|")
+        print(
+            f"| rule | pairs per CPU second | {columns} | minutes for 10 million pairs, {PROCESSES} processes | dropped clean pairs |"
+        )
+        print("|---|---|---|---|---|---|")
         for number, name in enumerate(options.rules or RULES):
             rules = RULES[name]
             caches = (Path(folder) / f"cache-{number}-{count}" for count in itertools.count())
             one, two = (_measure(repeated, rules, next(caches), processes) for processes in (1, 2))
             report = load_cached_texts([once], [rules], next(caches), 1).report
-            speeds = " | ".join(f"{options.pairs / seconds:,.0f}" for seconds in (one, two))
-            minutes = predict_seconds(one, two, PROCESSES) * CORPUS / options.pairs / 60
+            speeds = " | ".join(f"{options.pairs / seconds:,.0f}" for seconds in (one.cpu, one.wall, two.wall))
+            minutes = predict_seconds(one.wall, two.wall, PROCESSES) * CORPUS / options.pairs / 60
             share = 100 * (report.read - report.kept) / report.read
             print(f"| {name} | {speeds} | {minutes:.1f} | {share:.3f} % |", flush=True)
 
@@ -91,10 +95,22 @@ def _write_corpus(options: argparse.Namespace, path: Path, pairs: int | None) ->
     return CorpusSpec(*files, source_language=options.languages[0], target_language=options.languages[1])
 
 
-def _measure(spec: CorpusSpec, rules: CleaningRules, cache: Path, processes: int) -> float:
-    start = time.perf_counter()
+class Seconds(NamedTuple):
+    """The time of a measurement, and the time of all cores together, which other processes change little."""
+
+    wall: float
+    cpu: float
+
+
+def _measure(spec: CorpusSpec, rules: CleaningRules, cache: Path, processes: int) -> Seconds:
+    start, cpu = time.perf_counter(), _cpu_seconds()
     load_cached_texts([spec], [rules], cache, processes)
-    return time.perf_counter() - start
+    return Seconds(time.perf_counter() - start, _cpu_seconds() - cpu)
+
+
+def _cpu_seconds() -> float:
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 if __name__ == "__main__":

@@ -53,9 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         once = _write_corpus(options, Path(folder) / "once", None)
         repeated = _write_corpus(options, Path(folder) / "repeated", options.pairs)
         columns = " | ".join(f"pairs/s, {number} process{'es' * (number > 1)}" for number in (1, 2))
-        print(
-            f"| rule | pairs per CPU second | {columns} | minutes for 10 million pairs, {PROCESSES} processes | dropped clean pairs |"
-        )
+        prediction = f"minutes for {CORPUS:,} pairs, {PROCESSES} processes"
+        print(f"| rule | pairs per CPU second | {columns} | {prediction} | dropped clean pairs |")
         print("|---|---|---|---|---|---|")
         for number, name in enumerate(options.rules or RULES):
             rules = RULES[name]
@@ -92,7 +91,8 @@ def _write_corpus(options: argparse.Namespace, path: Path, pairs: int | None) ->
         file = path.with_suffix(f".{language}")
         file.write_text("".join(pair[side] + "\n" for pair in repeated), encoding="utf-8")
         files.append(str(file))
-    return CorpusSpec(*files, source_language=options.languages[0], target_language=options.languages[1])
+    source_language, target_language = options.languages
+    return CorpusSpec(files[0], files[1], source_language=source_language, target_language=target_language)
 
 
 class Seconds(NamedTuple):

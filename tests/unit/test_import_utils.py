@@ -22,7 +22,8 @@ def test_requires_extra_passes_other_errors_on():
 
 
 def test_plots_without_matplotlib_name_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for name in ("matplotlib", "matplotlib.figure"):  # another test may have imported both
+        monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(OSError, match=r"^A plot needs .*`pip install 'vanilla-transformer\[plots\]'`\.$"):
         plot_learning_curve(tmp_path / "metrics.jsonl", tmp_path / "curve.png")
 

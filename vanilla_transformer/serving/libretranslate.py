@@ -1,6 +1,5 @@
 """The API of LibreTranslate, for its clients: `POST /translate` with the entry `q`, and `GET /languages`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
@@ -12,7 +11,7 @@ from .limits import Refusal
 
 _FORM = "application/x-www-form-urlencoded"
 _DETECTED = "auto"
-# How LibreTranslate answers what the service refuses with other statuses.
+# The statuses of LibreTranslate for refusals that have another one in this service.
 _STATUSES = {401: 403, 422: 400}
 
 
@@ -31,9 +30,9 @@ class Question(NamedTuple):
         """Return the key of the request, or an empty string."""
         return str(self.entries.get("api_key") or "")
 
-    def to_body(self, directions: Sequence[Direction]) -> bytes:
+    def to_content(self, directions: Sequence[Direction]) -> dict[str, Any]:
         """
-        Return the request in the form of this service.
+        Return the content of the request in the form of this service.
 
         Args:
             directions: From and to which languages the model translates, if they are known.
@@ -49,7 +48,7 @@ class Question(NamedTuple):
             content["num_return_sequences"] = int(alternatives) + 1
         if self.entries.get("format") not in (None, "text"):
             content["format"] = self.entries["format"]
-        return json.dumps(content | self._languages(directions)).encode()
+        return content | self._languages(directions)
 
     def _languages(self, directions: Sequence[Direction]) -> dict[str, str]:
         source, target = self.entries.get("source"), self.entries.get("target")
@@ -75,18 +74,18 @@ class Question(NamedTuple):
         return content
 
 
-def find_question(body: bytes, content_type: str) -> Question | None:
-    """Return a request in the form of LibreTranslate, or None if the body has another form."""
-    if content_type.partition(";")[0].strip().lower() == _FORM:
-        pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
-        texts = [value for name, value in pairs if name == "q"]
-        entries = dict(pairs) | ({"q": texts[0] if len(texts) == 1 else texts} if texts else {})
-    else:
-        try:
-            entries = json.loads(body)
-        except (ValueError, RecursionError):
-            return None  # which the service itself refuses
-    return Question(entries) if isinstance(entries, dict) and "q" in entries else None
+def parse_form(body: bytes, content_type: str) -> dict[str, Any] | None:
+    """Return the entries of a form with `q`, or None if the body has another form."""
+    if content_type.partition(";")[0].strip().lower() != _FORM:
+        return None
+    pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
+    texts = [value for name, value in pairs if name == "q"]
+    return dict(pairs) | {"q": texts[0] if len(texts) == 1 else texts} if texts else None
+
+
+def find_question(content: Any) -> Question | None:
+    """Return a request in the form of LibreTranslate, or None if its content has another form."""
+    return Question(content) if isinstance(content, dict) and "q" in content else None
 
 
 def refuse(refusal: Refusal) -> tuple[dict[str, str], int]:
@@ -102,4 +101,4 @@ def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
     return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
 
 
-__all__ = ["Question", "find_question", "list_languages", "refuse"]
+__all__ = ["Question", "find_question", "list_languages", "parse_form", "refuse"]

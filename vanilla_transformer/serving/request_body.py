@@ -90,20 +90,29 @@ class Body(NamedTuple):
     is_stream: bool = False
 
 
-def parse_body(body: bytes, known: Sequence[str] = ()) -> Body:
+def parse_json(body: bytes) -> Any:
+    """Return the content of a request.
+
+    Raises:
+        Refusal: 422; it is not JSON.
+    """
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
+
+
+def parse_body(content: Any, known: Sequence[str] = ()) -> Body:
     """Return the texts and the options of a request.
 
     Args:
+        content: See [`parse_json`].
         known: Names of the `ENTRIES`, besides the first two, that the model accepts; `do_sample` stands for all
             options of sampling. `SOFT_TERMS` is among them if the model was trained with inline terms.
 
     Raises:
         Refusal: 422; the body is not a JSON object with these entries.
     """
-    try:
-        content = json.loads(body, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
     if not isinstance(content, dict) or "text" not in content:
         raise Refusal(422, "The body must be a JSON object with the entry `text`.")
     unknown = next((name for name in content if name not in ENTRIES), None)
@@ -273,4 +282,4 @@ def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) ->
 
 
 __all__ = ["ENTRIES", "FILTERS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SCHEMA", "SEARCHES", "SOFT_TERMS"]
-__all__ += ["Body", "parse_body"]
+__all__ += ["Body", "parse_body", "parse_json"]

@@ -22,7 +22,7 @@ from . import libretranslate
 from .batcher import Batcher, CountTokens, ModelFailure, Translate
 from .event_stream import stream_events
 from .limits import Limits, Refusal
-from .request_body import RETURNED, SCHEMA, Body, parse_body
+from .request_body import RETURNED, SCHEMA, Body, parse_body, parse_json
 
 Result = TypeVar("Result")
 CheckDocument = Callable[[str, str], object]
@@ -135,9 +135,10 @@ async def _answer(
     """Return the translations, or the reason for which there are none."""
     question = None
     try:
-        content, question = await _read_question(request, batcher.limits)
+        content = await _read_content(request, batcher.limits, api_keys)
+        question = libretranslate.find_question(content)
         client = _find_client(request, api_keys, question.api_key if question else "")
-        body = parse_body(question.to_body(directions) if question else content, known)
+        body = parse_body(question.to_content(directions) if question else content, known)
         batcher.limits.check_samples(dict(body.options).get("mbr_samples", 1))
         if check_document is not None:
             await _check_documents(body, batcher.limits, check_document)
@@ -193,10 +194,17 @@ def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
     return any(matches)
 
 
-async def _read_question(request: Request, limits: Limits) -> tuple[bytes, libretranslate.Question | None]:
-    """Return the body, and the request in it if it has the form of LibreTranslate."""
-    content = await _read_body(request, limits)
-    return content, libretranslate.find_question(content, request.headers.get("content-type", ""))
+async def _read_content(request: Request, limits: Limits, api_keys: Sequence[str]) -> Any:
+    """Return the content of a request: JSON, whatever its type is said to be, or a form of LibreTranslate."""
+    body = await _read_body(request, limits)
+    try:
+        return parse_json(body)
+    except Refusal:
+        form = libretranslate.parse_form(body, request.headers.get("content-type", ""))
+        if form is None:
+            _find_client(request, api_keys)  # a missing key goes before a mistake in the body
+            raise
+        return form
 
 
 async def _read_body(request: Request, limits: Limits) -> bytes:

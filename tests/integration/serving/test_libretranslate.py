@@ -1,5 +1,6 @@
 """The service answers requests in the form of LibreTranslate."""
 
+import json
 from urllib.parse import urlencode
 
 import pytest
@@ -44,6 +45,15 @@ def test_libretranslate_accepts_forms(client, translate):
     assert client.post("/translate", content=body, headers=FORM).json() == {"translatedText": expected}
     several = urlencode([("q", TEXTS[0]), ("q", TEXTS[1]), ("source", "en"), ("target", "de")])
     assert client.post("/translate", content=several, headers=FORM).json()["translatedText"][0] == expected
+
+
+def test_libretranslate_forms_are_no_json(client, translate):
+    # As `curl -d` sends JSON: a text with `&q=` in it is no form.
+    text = "A man & a dog.&q=Grass."
+    answer = client.post("/translate", content=json.dumps({"text": text}), headers=FORM)
+    assert answer.json() == {"translations": [[translate(text)[0]["translation_text"]]]}
+    answer = client.post("/translate", content=json.dumps({"q": text, "source": "en", "target": "de"}), headers=FORM)
+    assert answer.json() == {"translatedText": translate(text)[0]["translation_text"]}
 
 
 def test_libretranslate_returns_alternatives(client, translate):

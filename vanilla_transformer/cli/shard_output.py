@@ -35,7 +35,7 @@ def write_shards(
     """
     from vanilla_transformer.inference.corpus_shards import CorpusShards
 
-    shards = CorpusShards(output.with_name(f"{output.name}.partial"), origin, shard_lines)
+    shards = CorpusShards.beside(output, origin, shard_lines)
     if is_distributed():
         _share_shards(shards, lines, resume, work)
     else:
@@ -76,8 +76,8 @@ def _work(shards: "CorpusShards", unfinished: Iterator["Shard"], work: Work) -> 
         hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
         raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
     finally:
-        if not shards.finished_lines and not is_distributed():  # nothing to continue
-            shards.delete()
+        if not is_distributed():
+            shards.delete_if_empty()
 
 
 def _is_main_process() -> bool:

@@ -68,7 +68,7 @@ def back_translate(
 
     Args:
         translate: The pipeline of a model that translates to the source language.
-        model: What identifies the model, as JSON.
+        model: The identity of the model, as JSON.
         tag: Written before each source, and a space.
         keep_warnings: Keep translations with a warning, see [`find_warnings`].
         resume: Continue an interrupted run.
@@ -79,7 +79,7 @@ def back_translate(
         OSError: A file cannot be read or written.
     """
     origin = {"input": hash_file(text), "model": model, "options": search}
-    shards = CorpusShards(output.with_name(f"{output.name}.partial"), origin, SHARD_LINES)
+    shards = CorpusShards.beside(output, origin, SHARD_LINES)
     total = sum(1 for _ in stream_lines(text))
     shards.open(resume)
 
@@ -91,8 +91,7 @@ def back_translate(
     try:
         shards.complete(stream_lines(text), work, total, "Translating")
     finally:
-        if not shards.finished_lines:  # nothing to continue
-            shards.delete()
+        shards.delete_if_empty()
     sources = map(json.loads, shards.result_lines(total))
     limits, dropped = WarningLimits.from_config(translate.model.config), Counter[str]()
     pairs = zip(sources, stream_lines(text), strict=True)

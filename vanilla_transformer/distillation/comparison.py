@@ -12,6 +12,7 @@ from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.inference.engine.precision import precision_of
+from vanilla_transformer.inference.ensembles import ensemble_arguments
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.inference.pretrained import hash_model
 
@@ -115,9 +116,8 @@ def as_table(results: Sequence[Result]) -> str:
 
 def _load(system: System) -> Any:
     first, *others = system.models
-    further: dict[str, Any] = {"ensemble": others or None, "ensemble_weights": system.weights}
-    given = {name: value for name, value in further.items() if value is not None}
-    return load_pipeline(first, precision=system.precision, compile=True if system.compile else "auto", **given)
+    further = ensemble_arguments(others, system.weights)
+    return load_pipeline(first, precision=system.precision, compile=True if system.compile else "auto", **further)
 
 
 def _origin(system: System, pairs: Sequence[SentencePair]) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class DistilledModel:
 
     Attributes:
         folder: Of the student.
-        report: What became of the teacher's translations.
+        report: The numbers of the teacher's translations, kept and dropped.
         results: Of the teacher, and of the student with each decoding.
     """
 

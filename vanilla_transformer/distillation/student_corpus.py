@@ -30,7 +30,7 @@ class Row(NamedTuple):
 @dataclass
 class FilterReport:
     """
-    What became of the translations of a teacher.
+    The numbers of the translations of a teacher, kept and dropped.
 
     Attributes:
         sentences: Of the text.
@@ -38,7 +38,7 @@ class FilterReport:
         translations: Of the teacher.
         kept: Pairs that the student is trained on.
         dropped: Pairs that were dropped, by the first reason.
-        origin: What the pairs depend on.
+        origin: A hash of the translations and the rules.
         least_score: The lowest score that was kept; None if pairs were not filtered by it.
         examples: A few pairs that were dropped, by reason.
     """
@@ -91,7 +91,7 @@ def write_student_corpora(
         corpora: The number of corpora.
         drop_warnings: Drop pairs with a warning.
         drop_lowest_scores: The share of the other pairs to drop.
-        origin: Stored with the report: what the pairs depend on.
+        origin: A hash of the translations and the rules, stored with the report.
 
     Raises:
         ValueError: No pair of a corpus is left.

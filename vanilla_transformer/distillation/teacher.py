@@ -10,7 +10,7 @@ from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.inference import TranslationPipeline
 from vanilla_transformer.inference.corpus_shards import CorpusShards, Shard
 from vanilla_transformer.inference.engine_workers import open_pipeline
-from vanilla_transformer.inference.ensembles import load_ensemble
+from vanilla_transformer.inference.ensembles import ensemble_arguments, load_ensemble
 from vanilla_transformer.inference.pretrained import hash_model, load_seq2seq, load_tokenizer
 
 from .arguments import DistillationArguments
@@ -28,9 +28,8 @@ def open_teacher(options: DistillationArguments) -> AbstractContextManager[Trans
     """
     first, *others = options.teachers
     workers = int(options.teacher_workers) if options.teacher_workers.isdecimal() else options.teacher_workers
-    further = {"ensemble": others or None, "ensemble_weights": options.weights}
-    given = {name: value for name, value in further.items() if value is not None}
-    return open_pipeline(first, workers, options.teacher_precision, options.teacher_num_beams, **given)
+    further = ensemble_arguments(others, options.weights)
+    return open_pipeline(first, workers, options.teacher_precision, options.teacher_num_beams, **further)
 
 
 def load_teacher(options: DistillationArguments) -> tuple[Any, Any]:

@@ -46,15 +46,15 @@ class Shard(NamedTuple):
 
 class CorpusShards:
     """
-    The results of each shard of a corpus, in a folder with a manifest that says what they depend on.
+    The results of each shard of a corpus, in a folder with a manifest of their origin.
 
     A result and its record are written aside and renamed. The record, written last, has the number and the hash of the
     lines of the shard, and the hash of its result.
 
     Args:
         folder: It holds one run at a time.
-        origin: What results depend on, as JSON: a run continues shards with the same origin only. A mapping in it
-            tells which of its entries differs.
+        origin: The identity of the input, the model and the options, as JSON. A run continues shards with the same
+            origin only. A mapping in it tells which of its entries differs.
         shard_lines: Lines of a shard, except the last one. A run that continues keeps the size that it began with.
     """
 
@@ -62,6 +62,11 @@ class CorpusShards:
         self.folder, self.shard_lines = Path(folder), shard_lines
         self.origin: dict[str, Any] = json.loads(json.dumps(origin))  # as it will be read
         self.finished_lines = 0
+
+    @classmethod
+    def beside(cls, output: Path, origin: Mapping[str, Any], shard_lines: int = SHARD_LINES) -> "CorpusShards":
+        """Return the shards of a file that is not complete yet, in a folder `NAME.partial` beside it."""
+        return cls(output.with_name(f"{output.name}.partial"), origin, shard_lines)
 
     def open(self, resume: bool) -> None:
         """
@@ -94,7 +99,7 @@ class CorpusShards:
         Args:
             work: Returns the result of each line of a shard.
             total: The number of lines, if it is known.
-            desc: What the progress bar says.
+            desc: The title of the progress bar.
 
         Raises:
             ValueError: A finished shard was made from other lines, or a shard has more or fewer results than lines.
@@ -160,6 +165,11 @@ class CorpusShards:
         """Yield the lines of the results in order, see [`results`]."""
         for text in self.results(total):
             yield from text.removesuffix("\n").split("\n")
+
+    def delete_if_empty(self) -> None:
+        """Delete the folder if no shard is finished, since there is nothing to continue."""
+        if not self.finished_lines:
+            self.delete()
 
     def delete(self) -> None:
         """Delete the files of shards, the manifest first, and the folder: nothing continues one without a manifest."""

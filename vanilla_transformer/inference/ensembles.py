@@ -35,6 +35,16 @@ def load_ensemble(
     return Ensemble([model, *others], weights)
 
 
+def ensemble_arguments(names: Sequence[str], weights: Sequence[float] | None) -> dict[str, Any]:
+    """Return the arguments of the pipeline that combine a first model with others; without others, none.
+
+    Args:
+        names, weights: See [`load_ensemble`].
+    """
+    given = {"ensemble": list(names) or None, "ensemble_weights": weights}
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path) -> None:
     ours, theirs = tokenizer.get_vocab(), other.get_vocab()
     if ours == theirs:
@@ -47,4 +57,4 @@ def _check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path) -> None
     raise ValueError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
 
 
-__all__ = ["load_ensemble"]
+__all__ = ["ensemble_arguments", "load_ensemble"]

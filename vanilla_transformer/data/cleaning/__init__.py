@@ -1,4 +1,4 @@
-"""Rules that drop pairs of a corpus, and the report of what they dropped."""
+"""Rules that drop pairs of a corpus, and the report of the dropped pairs."""
 
 from vanilla_transformer.data.cleaning_rules import RULES, CleaningRules
 

@@ -1,4 +1,4 @@
-"""What cleaning dropped, with examples, and the lengths of what it kept."""
+"""The report of cleaning: dropped pairs with examples, and the lengths of all pairs."""
 
 import logging
 from collections.abc import Sequence

@@ -1,12 +1,16 @@
 """
-Count the terms that models use as a glossary asks, with German nouns that the demo corpus lacks.
+Count the terms that models use as a glossary asks, on the demo corpus or on a user's text.
 
     python -m benchmarks.bench_terms runs/demo runs/terms
+    python -m benchmarks.bench_terms runs/multi30k_en_de --source test.en --target test.de \
+        --train_source train.en --train_target train.de
 
-The first set has nouns of the demo corpus, for which the glossary asks for other German nouns ("dog": "Köter" instead
-of "Hund"). The second set has nouns that are new in both languages. The references come from the corpus's grammar, so
-they have the gender, case and number of the new nouns, while the glossary gives the nominative. `soft` and `hard` are
-for models that were trained with inline terms. `--write FOLDER` writes the sets as text files, for
+On the demo corpus, the first set has nouns of the corpus, for which the glossary asks for other German nouns ("dog":
+"Köter" instead of "Hund"). The second set has nouns that are new in both languages. The references come from the
+corpus's grammar, so they have the gender, case and number of the new nouns, while the glossary gives the nominative.
+On other text, the glossary has the most frequent translations with a capital (German nouns) of the words of the
+training text, or the second most frequent ones, and a set has the test sentences whose references use them. `soft` and
+`hard` are for models that were trained with inline terms. `--write FOLDER` writes the sets as text files, for
 `vanilla-transformer evaluate`.
 """
 
@@ -16,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import progress
-from benchmarks.term_sets import TermSet, build_term_sets
+from benchmarks.term_sets import TermSet, build_term_sets, find_term_sets
+from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.evaluation.term_use import measure_term_use
 from vanilla_transformer.file_utils import write_text_atomically
@@ -28,7 +33,7 @@ from vanilla_transformer.text.inline_terms import knows_inline_terms
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
-    sets = build_term_sets(options.sentences)
+    sets = build_term_sets(options.sentences) if options.source is None else _read_term_sets(options)
     if options.write is not None:
         for number, each in enumerate(sets, start=1):
             _write(Path(options.write), f"terms{number}", each)
@@ -42,13 +47,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench_terms", allow_abbrev=False, description=__doc__.split("\n")[1])
-    parser.add_argument("models", nargs="*", help="folders of models of the demo corpus")
-    parser.add_argument("--sentences", type=int, default=500, help="number of sentences in each set")
+    parser.add_argument("models", nargs="*", help="folders of models")
+    parser.add_argument("--sentences", type=int, default=500, help="number of sentences in each set, at most")
+    parser.add_argument("--source", help="test text, source side; by default sentences of the demo corpus's grammar")
+    parser.add_argument("--target", help="its references")
+    parser.add_argument("--train_source", help="text from which the glossaries come, source side")
+    parser.add_argument("--train_target", help="its translations")
     parser.add_argument("--write", metavar="FOLDER", help="write the sets to terms1.en, terms1.de, terms1.tsv, …")
     options = parser.parse_args(arguments)
     if options.sentences < 1:
         parser.error(f"--sentences must be 1 or more, got {options.sentences}")
+    files = ("source", "target", "train_source", "train_target")
+    if len({getattr(options, name) is None for name in files}) > 1:
+        parser.error(f"--{', --'.join(files)} must be given together")
     return options
+
+
+def _read_term_sets(options: argparse.Namespace) -> list[TermSet]:
+    test = read_text_files(options.source, options.target)
+    sets = find_term_sets(test, read_text_files(options.train_source, options.train_target))
+    return [each._replace(pairs=each.pairs[: options.sentences]) for each in sets]
 
 
 def compare_modes(translate: TranslationPipeline, terms: TermSet) -> Iterator[str]:

@@ -1,6 +1,10 @@
-"""Test sentences of the demo corpus's grammar with nouns that its training text lacks, and glossaries of them."""
+"""
+Test sentences with glossaries: of the demo corpus's grammar, with nouns that its training text lacks, and of a user's
+text, with the translations that its training text has.
+"""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -9,9 +13,13 @@ from tools.demo_corpus.combinations import combinations, split_of
 from tools.demo_corpus.draw import Draw
 from tools.demo_corpus.generation import FRAMES
 from tools.demo_corpus.nouns import noun
-from tools.demo_corpus.spelling import SentencePair, spell_out
+from tools.demo_corpus.spelling import spell_out
 from tools.demo_corpus.structures import Noun, Sentence
+from vanilla_transformer.data.lexicon import fit_lexicon
+from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.text.glossary import Glossary
+from vanilla_transformer.text.term_forms import count_forms
+from vanilla_transformer.text.units import split_units
 
 # A noun of the corpus, another German noun for it, and a pair of nouns that take its place. German nouns have their
 # gender, plural, genitive and, if they are weak, other singular cases.
@@ -41,7 +49,7 @@ _GENDERS: dict[str, Any] = {"m": "masculine", "f": "feminine", "n": "neuter"}
 
 
 class TermSet(NamedTuple):
-    """Sentences that each have a new noun, with the glossary that asks for it in the nominative."""
+    """Sentences that each have a term, with the glossary that asks for its translation."""
 
     name: str
     pairs: list[SentencePair]
@@ -56,6 +64,44 @@ def build_term_sets(count: int, seed: int = 0) -> list[TermSet]:
         known[old] = _with_german(old, german)
         unknown[old] = replace(_with_german(old, other_german), english=other, english_plural=f"{other}s")
     return [_build("known nouns, other translations", known, count, seed), _build("new nouns", unknown, count, seed)]
+
+
+def find_term_sets(test: Sequence[SentencePair], training: Sequence[SentencePair]) -> list[TermSet]:
+    """Return the test pairs in which words have their most frequent translation of the training text, or the second.
+
+    A pair belongs to a set if its reference has the wanted translations of all terms of its source, with any ending.
+    IBM model 1 finds the translations; forms with the same beginning count as one. Only those with a capital are
+    terms: in German, nouns.
+    """
+    ranked = _rank_translations(training)
+    sets = []
+    for rank, name in enumerate(("most frequent translations", "second most frequent translations")):
+        terms = [(word, forms[rank]) for word, forms in ranked.items() if len(forms) > rank]
+        if terms:
+            glossary = Glossary(terms, name=name)
+            sets.append(TermSet(name, [pair for pair in test if _has_terms(pair, glossary)], glossary))
+    return [each for each in sets if each.pairs]
+
+
+def _rank_translations(pairs: Sequence[SentencePair]) -> dict[str, list[str]]:
+    """Return the translations of each word in the lexicon of a text, the most frequent one first."""
+    lexicon = fit_lexicon(pairs)
+    counts: dict[str, Counter[str]] = {word: Counter() for word in lexicon}
+    for source, target in pairs:
+        words = set(_words(target))
+        for word in lexicon.keys() & {each.casefold() for each in _words(source)}:
+            found = {citation for form, citation in lexicon[word].items() if form in words}
+            counts[word].update(citation for citation in sorted(found) if citation[0].isupper())
+    return {word: [form for form, _ in found.most_common()] for word, found in counts.items()}
+
+
+def _words(text: str) -> list[str]:
+    return [text[start:end] for start, end in split_units(text)]
+
+
+def _has_terms(pair: SentencePair, glossary: Glossary) -> bool:
+    matches = glossary.find(pair.source)
+    return bool(matches) and all(count_forms(match.target, pair.target) for match in matches)
 
 
 def _with_german(old: Noun, german: str) -> Noun:
@@ -78,7 +124,7 @@ def _sentences(nouns: dict[Noun, Noun], seed: int) -> Iterator[SentencePair]:
         sentence: Sentence = draw.weighted(FRAMES)(draw)
         changed = _replace_nouns(sentence, nouns, {})
         if changed is not sentence and split_of(combinations(sentence)) == "test":
-            yield spell_out(changed)
+            yield SentencePair(*spell_out(changed))
 
 
 def _replace_nouns(item: Any, nouns: dict[Noun, Noun], done: dict[int, Any]) -> Any:
@@ -98,4 +144,4 @@ def _replace_nouns(item: Any, nouns: dict[Noun, Noun], done: dict[int, Any]) -> 
     return done[id(item)]
 
 
-__all__ = ["TermSet", "build_term_sets"]
+__all__ = ["TermSet", "build_term_sets", "find_term_sets"]

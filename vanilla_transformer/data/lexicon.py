@@ -1,8 +1,7 @@
 """
 Words of a parallel text with their translations, by IBM model 1 (Brown et al., 1993) in both directions.
 
-`evaluation.lexical_alignments` fits the same model in Python, to choose attention heads on a few thousand sentences.
-This one is for training texts: it looks at content words only and computes with arrays.
+It looks at content words only. `data.lexical_alignments` aligns all words of a text.
 """
 
 from collections import Counter

@@ -6,15 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .arguments import PRECISION_HELP, parse, require_one_model
+from .language_arguments import LanguageArguments, language_settings
 
 
 @dataclass
-class CalibrateArguments:
-    """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
+class _TextArguments:
+    """Flags of the text, and of the model's precision."""
 
     source: str = field(metadata={"help": "Source text, one sentence per line: the validation text."})
     target: str = field(metadata={"help": "Its translations, one per line."})
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+
+
+@dataclass
+class CalibrateArguments(LanguageArguments, _TextArguments):
+    """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -30,7 +36,8 @@ def main(arguments: Sequence[str]) -> None:
 
     pairs = read_text_files(options.source, options.target)
     check_enough(pairs)
-    found = calibrate(load_pipeline(folder, precision=options.precision), pairs)
+    translate = load_pipeline(folder, precision=options.precision)
+    found = calibrate(translate, pairs, **language_settings(translate.tokenizer, options))
     store_calibration(folder, found)
     for name, weight in found.calibration.weights.items():
         print(f"{name}: weight {weight:.4f}")

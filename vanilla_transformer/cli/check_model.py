@@ -8,10 +8,11 @@ from pathlib import Path
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import PRECISION_HELP, check_record_name, parse, require_one_model
+from .language_arguments import LanguageArguments, language_settings
 
 
 @dataclass
-class CheckArguments:
+class CheckArguments(LanguageArguments):
     """Flags of `check-model`. With a text, it also prints a stress table."""
 
     trust_remote_code: bool = field(
@@ -51,8 +52,9 @@ def main(arguments: Sequence[str]) -> None:
 def _check(options: CheckArguments) -> None:
     if (options.source is None) != (options.target is None):
         raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
-    if options.source is None and (options.name or options.max_pairs or options.precision):
-        raise ValueError("--name, --max_pairs and --precision are for a stress test. Give --source and --target.")
+    for name in ("name", "max_pairs", "precision", "source_language", "target_language"):
+        if options.source is None and getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for a stress test. Give --source and --target, or leave it out.")
     if options.max_pairs is not None and options.max_pairs < 1:
         raise ValueError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
     if options.name is not None:
@@ -65,7 +67,8 @@ def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
 
     translate = load_pipeline(folder, precision=options.precision)
     print(f"\n{format_header()}", flush=True)
-    table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True))
+    languages = language_settings(translate.tokenizer, options)
+    table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True), **languages)
     if options.name is not None:
         record = {"name": options.name, "rows": [row._asdict() for row in table.rows], "groups": table.groups}
         path = Path(folder) / "stress_tables" / f"{options.name.replace(' ', '_')}.json"

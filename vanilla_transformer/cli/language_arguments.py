@@ -46,7 +46,7 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
         return {}
     languages = LanguageOptions(options.source_language, options.target_language)
     languages.check(tokenizer)
-    return {name: value for name, value in vars(languages).items() if value is not None}
+    return languages.given
 
 
 __all__ = ["DEFAULT_LANGUAGE", "LanguageArguments", "language_settings"]

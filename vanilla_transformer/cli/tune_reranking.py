@@ -4,16 +4,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .arguments import parse, require_one_model
+from .language_arguments import LanguageArguments, language_settings
 
 
 @dataclass
-class TuneRerankingArguments:
-    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
+class _TextArguments:
+    """Flags of the text, and of the search."""
 
     source: str = field(metadata={"help": "Source text, one sentence per line."})
     target: str = field(metadata={"help": "Reference translations, one per line."})
     rerank_reverse: str = field(metadata={"help": "Model of the other direction."})
     num_beams: int = field(default=8, metadata={"help": "Beam size, and candidates of each sentence."})
+
+
+@dataclass
+class TuneRerankingArguments(LanguageArguments, _TextArguments):
+    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -22,6 +28,7 @@ def main(arguments: Sequence[str]) -> None:
     name = require_one_model(words)
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.evaluation.rerank_tuning import tune_reranking
+    from vanilla_transformer.inference.language_options import LanguageOptions
     from vanilla_transformer.inference.loading import load_pipeline
     from vanilla_transformer.inference.reranking import Reranker
 
@@ -29,6 +36,7 @@ def main(arguments: Sequence[str]) -> None:
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translate = load_pipeline(name)
     reranker = Reranker.load(options.rerank_reverse, translate.model.device)
-    found = tune_reranking(translate, reranker, sources, references, options.num_beams)
+    languages = LanguageOptions(**language_settings(translate.tokenizer, options))
+    found = tune_reranking(translate, reranker, sources, references, options.num_beams, languages)
     print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
     print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")

@@ -43,13 +43,14 @@ class CalibratedModel(NamedTuple):
     agreement: Agreement
 
 
-def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
+def calibrate(translate: Any, pairs: Sequence[SentencePair], **languages: str) -> CalibratedModel:
     """
     Translate validation text, and fit the confidence to the chrF of the translations.
 
     Args:
         translate: The [`TranslationPipeline`] of the model.
         pairs: At least 100 sentences that were not used in training.
+        languages: `src_lang` and `tgt_lang` of a model of many languages.
 
     Raises:
         ValueError: There are fewer.
@@ -57,7 +58,7 @@ def calibrate(translate: Any, pairs: Sequence[SentencePair]) -> CalibratedModel:
     check_enough(pairs)
     sources, targets = ([getattr(pair, side) for pair in pairs] for side in ("source", "target"))
     has_heads = bool(getattr(translate.model.config, "alignment_heads", None))
-    answers = translate(sources, return_tokens=True, return_alignments=has_heads)
+    answers = translate(sources, return_tokens=True, return_alignments=has_heads, **languages)
     texts = [answer["translation_text"] for answer in answers]
     log_probabilities = [[token["log_probability"] for token in answer["tokens"]] for answer in answers]
     links = [answer.get("alignment", []) for answer in answers]

@@ -26,6 +26,11 @@ class LanguageOptions:
         """Return the direction of a model that translates back."""
         return Direction(self.tgt_lang, self.src_lang)
 
+    @property
+    def given(self) -> dict[str, str]:
+        """Return the languages that are given, as keyword arguments of the pipeline."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
     def check(self, tokenizer: Any) -> None:
         """Refuse languages that a tokenizer does not know.
 

@@ -49,7 +49,7 @@ def test_check_model_prints_and_records_a_stress_table(tiny_tokenizer, files, tm
     "flags, said",
     [
         (["--source", "en"], "Give both --source and --target, or none."),
-        (["--name", "a"], "--name, --max_pairs and --precision are for a stress test."),
+        (["--name", "a"], "--name is for a stress test. Give --source and --target, or leave it out."),
         (["--source", "a", "--target", "b", "--max_pairs", "0"], "`max_pairs` must be 1 or more, got 0."),
         (["--source", "a", "--target", "b", "--name", "a/b"], "--name may hold letters, digits"),
         (["--source", "none", "--target", "b"], "none"),

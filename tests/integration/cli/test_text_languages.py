@@ -1,0 +1,54 @@
+"""`calibrate`, `tune-reranking` and `check-model` translate in the direction of their flags."""
+
+import copy
+from contextlib import suppress
+
+import pytest
+
+from tests.tiny import TINY_SENTENCES, tiny_model
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.text.languages import Direction, add_language_tags
+
+PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
+
+
+@pytest.fixture
+def arguments(tiny_tokenizer, tmp_path):
+    """Return the beginning of each command, with a model of several languages and a text of 100 pairs."""
+    tokenizer = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tokenizer, PAIRS)
+    folder = save_model_folder(tiny_model(vocab_size=len(tokenizer)), tokenizer, tmp_path / "model")
+    text = tmp_path / "text"
+    text.write_text("".join(f"{TINY_SENTENCES[number % 2]} {number}\n" for number in range(100)))
+    files = ["--source", str(text), "--target", str(text)]
+    return {
+        "calibrate": ["calibrate", str(folder), *files],
+        "tune-reranking": ["tune-reranking", str(folder), *files, "--rerank_reverse", str(folder), "--num_beams", "2"],
+        "check-model": ["check-model", str(folder), *files, "--max_pairs", "2"],
+    }
+
+
+@pytest.mark.parametrize("command", ["calibrate", "tune-reranking", "check-model"])
+def test_commands_on_text_take_languages(command, arguments, monkeypatch, capsys):
+    asked = []
+    translate = TranslationPipeline.__call__
+
+    def record(pipeline, inputs, **options):
+        asked.append((options.get("src_lang"), options.get("tgt_lang")))
+        return translate(pipeline, inputs, **options)
+
+    monkeypatch.setattr(TranslationPipeline, "__call__", record)
+    with suppress(SystemExit):  # of `check-model`, since the folder has no card
+        main([*arguments[command], "--source_language", "en", "--target_language", "de"])
+    assert set(asked) - {(None, None)} == {("en", "de")}  # the checks of the folder have texts with tags
+    assert main(arguments[command]) == 2
+    assert "The target language must be one of de, en, fr; got none." in capsys.readouterr().err
+    assert main([*arguments[command], "--target_language", "it"]) == 2
+    assert "The target language must be one of de, en, fr; got 'it'." in capsys.readouterr().err
+
+
+def test_check_model_takes_languages_with_a_text_only(arguments, capsys):
+    assert main([*arguments["check-model"][:2], "--target_language", "de"]) == 2
+    assert "--target_language is for a stress test. Give --source and --target" in capsys.readouterr().err

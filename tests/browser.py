@@ -35,6 +35,12 @@ def set_width(browser, width):
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
 
+def set_color_scheme(browser, scheme):
+    """Show pages to a visitor who prefers `light` or `dark`."""
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
 def requested_addresses(browser):
     """Return the addresses that pages have requested since the last call, without data in addresses."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]

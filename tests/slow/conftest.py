@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.axe import install_axe
 from tests.browser import open_browser
 
 FOLDER = Path(__file__).parent
@@ -22,6 +23,11 @@ def pytest_collection_modifyitems(items):
 def browser(tmp_path):
     with open_browser(tmp_path / "profile") as driver:
         yield driver
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    return install_axe(tmp_path_factory.mktemp("axe"))
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """The site in a browser: no accessibility violation, no console error, nothing wider than a phone."""
 
-import shutil
-import subprocess
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -10,26 +8,9 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.browser import requested_addresses, set_width
+from tests.axe import find_problems
+from tests.browser import requested_addresses, set_color_scheme, set_width
 from tests.docs_pages import ROOT
-
-_RUN_AXE = """
-const done = arguments[0];
-axe.run().then(result => done(result.violations.map(each => each.id + ": " + each.nodes[0].html.slice(0, 200))));
-"""
-
-
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory):
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not installed")
-    folder = tmp_path_factory.mktemp("axe")
-    installed = subprocess.run(
-        ["npm", "install", "--silent", "axe-core@4"], cwd=folder, capture_output=True, check=False
-    )
-    if installed.returncode:
-        pytest.skip("npm cannot install axe-core")
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
 
 
 class _QuietHandler(SimpleHTTPRequestHandler):
@@ -56,15 +37,11 @@ def site(tmp_path_factory):
 def test_site_is_accessible(site, browser, axe, scheme, width):
     address, pages = site
     set_width(browser, width)
-    features = [{"name": "prefers-color-scheme", "value": scheme}]
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    set_color_scheme(browser, scheme)
     found = {}
     for page in pages:
         browser.get(f"{address}/{page}/")
-        browser.execute_script(axe)
-        problems = browser.execute_async_script(_RUN_AXE)
-        if browser.execute_script("return document.documentElement.scrollWidth") > width:
-            problems.append("wider than the window")
+        problems = find_problems(browser, axe, width)
         problems += [entry["message"] for entry in browser.get_log("browser")]
         found |= {page: problems} if problems else {}
     assert len(pages) > 30 and not found

@@ -19,7 +19,7 @@ from tests.tiny import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
-UTILITIES = {"cpu_utils", "file_utils", "import_utils", "metric_labels", "yaml_utils"}
+UTILITIES = {"cpu_utils", "file_utils", "html_utils", "import_utils", "metric_labels", "yaml_utils"}
 NOT_ON_THE_HUB = {"__init__", "__main__"} | UTILITIES
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
 CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
@@ -34,6 +34,7 @@ ALLOWED = {
     "hub": {"hub"},
     "cpu_utils": set(),
     "file_utils": set(),
+    "html_utils": set(),
     "import_utils": set(),
     "metric_labels": set(),
     "yaml_utils": set(),

@@ -1,13 +1,11 @@
 """The page of an explanation: one HTML file with its data, style and script, which loads nothing."""
 
 import base64
-import html
-import json
-import re
-from importlib import resources
 from typing import Any
 
 from torch import Tensor
+
+from vanilla_transformer.html_utils import fill_page
 
 from .explanation import Attention, Explanation, Node
 
@@ -20,10 +18,7 @@ def render_page(explanation: Explanation, title: str) -> str:
     Args:
         title: The name of the model.
     """
-    parts = {"title": html.escape(title)} | {name: _resource(f"page.{name}") for name in ("css", "js")}
-    data = json.dumps(page_data(explanation), ensure_ascii=False, separators=(",", ":"))
-    parts["data"] = data.replace("<", "\\u003c")  # or a token such as `</script>` would end the data
-    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _resource("page.html"))
+    return fill_page(str(__package__), title, page_data(explanation))
 
 
 def page_data(explanation: Explanation) -> dict[str, Any]:
@@ -75,10 +70,6 @@ def _node_data(node: Node) -> dict[str, Any]:
         "score": round(node.candidate.score, _DIGITS),
         "state": node.candidate.state,
     }
-
-
-def _resource(name: str) -> str:
-    return resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 __all__ = ["encode_weights", "page_data", "render_page"]

@@ -20,9 +20,10 @@ from vanilla_transformer.yaml_utils import load_yaml
 from .behavior import CheckFailed, find_task
 from .staging import CARD_NAME, publishable_files
 from .stress_tables import read_stress_tables
+from .training_records import CURVE, learning_curve, read_emissions, read_validations
 
 # Records of training and evaluation in a run's folder.
-_METRICS, _RECIPE, _CORPUS, _MACHINE = "metrics.jsonl", "recipe.json", "corpus.json", "machine.json"
+_RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
 _EVALUATIONS = "evaluations"
 # Entries of a recipe that say nothing about the model.
 _OUTPUT_FOLDERS = ("output_dir", "cache_dir")
@@ -31,8 +32,10 @@ _UNKNOWN = "unknown"
 _FACTS = {"name", "source_language", "target_language", "source_name", "target_name", "license", "data"}
 _FACTS |= {"validation_text", "example", "limits"}
 # Names on the Hub: the training data, and the model that was fine-tuned or converted.
-_OPTIONAL_FACTS = {"datasets", "base_model"}
+_HUB_NAMES = {"datasets", "base_model"}
+_OPTIONAL_FACTS = _HUB_NAMES | {"evaluation_datasets"}
 _CORPUS_FACTS = {"name", "license"}
+_DATASET_FACTS = {"type", "split"}
 _METRIC_ARGUMENTS = {"signature": "signature", "interval_95": "margin"}
 _HASH = re.compile(r"^\| `([^`]+)` \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 
@@ -57,9 +60,23 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
     for corpus in facts["data"]:
         _check_names(path, corpus, _CORPUS_FACTS)
-    for name in _OPTIONAL_FACTS & facts.keys():
+    for name in _HUB_NAMES & facts.keys():
         _check_hub_names(path, name, facts[name])
+    _check_datasets(path, facts.get("evaluation_datasets", {}))
     return facts
+
+
+def _check_datasets(path: str | Path, given: Any) -> None:
+    if not isinstance(given, dict) or not all(isinstance(dataset, dict) for dataset in given.values()):
+        raise ValueError(
+            f"`evaluation_datasets` in {path} must name a `type` and a `split` for the name of each text."
+        )
+    for dataset in given.values():
+        _check_names(path, dataset, _DATASET_FACTS, ["config"])
+        _check_hub_names(path, "evaluation_datasets", dataset["type"])
+    places = [tuple(sorted(dataset.items())) for dataset in given.values()]
+    if len({*places}) < len(places):
+        raise ValueError(f"`evaluation_datasets` in {path} must give each text its own split, or the Hub merges them.")
 
 
 def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
@@ -106,11 +123,14 @@ def render_card(
     folder, run = Path(folder), Path(run or folder)
     config = load_config(folder)
     task, auto_class = _find_task(folder, config)
-    recorded, recipe = _last_validation(run), _read_json(run / _RECIPE)
+    validations, recipe = read_validations(run), _read_json(run / _RECIPE)
+    recorded = validations[-1] if validations else {}
+    hardware = _read_json(run / _MACHINE).get("hardware", _UNKNOWN)
+    emissions = read_emissions(run, hardware, "base_model" in facts or bool(recipe.get("init_from")))
     evaluations = [_read_json(path) for path in sorted((run / _EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
     return ModelCard.from_template(
-        _card_data(facts, results, version, task),
+        _card_data(facts, results, version, task, emissions),
         template_path=str(template),
         **{**facts, "limits": facts["limits"].strip()},
         version=version,
@@ -125,12 +145,15 @@ def render_card(
         overlap=_overlap(_read_json(run / _CORPUS)),
         steps=f"{recorded['step']:,}" if recorded else _UNKNOWN,
         minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
-        hardware=_read_json(run / _MACHINE).get("hardware", _UNKNOWN),
+        hardware=hardware,
+        emissions=emissions,
         versions=_versions(_read_json(run / _MACHINE)),
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
         stress_tables=read_stress_tables(run),
+        learning_curve=learning_curve(validations),
+        picture=CURVE if (folder / CURVE).exists() else None,
         recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
         hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )
@@ -164,7 +187,11 @@ def _find_task(folder: Path, config: Any) -> tuple[str, str]:
 
 
 def _card_data(
-    facts: Mapping[str, Any], results: Sequence[Mapping[str, Any]], version: str, task: str
+    facts: Mapping[str, Any],
+    results: Sequence[Mapping[str, Any]],
+    version: str,
+    task: str,
+    emissions: Mapping[str, Any] | None,
 ) -> ModelCardData:
     languages = dict.fromkeys([facts["source_language"], facts["target_language"]])
     return ModelCardData(
@@ -176,15 +203,14 @@ def _card_data(
         tags=["vanilla-transformer", f"vanilla-transformer-{version}"],
         datasets=facts.get("datasets"),
         base_model=facts.get("base_model"),
+        widget=[{"text": facts["example"]}],
+        co2_eq_emissions=emissions,
         metrics=sorted({row["metric"] for row in results}) or None,
         eval_results=[
             EvalResult(
                 task_type=task,
-                # The Hub groups scores by type, configuration and split.
-                dataset_type=re.sub(r"\W+", "-", row["text"].lower()).strip("-"),
                 dataset_name=row["text"],
-                dataset_config=f"{facts['source_language']}-{facts['target_language']}",
-                dataset_split=row["split"],
+                **_dataset_of(row, facts),
                 metric_type=row["metric"],
                 metric_name=row["measure"],
                 metric_value=row["score"],
@@ -194,6 +220,15 @@ def _card_data(
         ]
         or None,
     )
+
+
+def _dataset_of(row: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the type, configuration and split of a scored text, by which the Hub groups scores."""
+    directions = f"{facts['source_language']}-{facts['target_language']}"
+    kind = re.sub(r"\W+", "-", row["text"].lower()).strip("-")
+    dataset = {"type": kind, "config": directions, "split": row["split"]}
+    dataset |= facts.get("evaluation_datasets", {}).get(row["text"], {})
+    return {f"dataset_{name}": value for name, value in dataset.items()}
 
 
 def _validation_results(facts: Mapping[str, Any], recorded: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -226,14 +261,6 @@ def _result(text: str, split: str, metric: str, score: float, margin: float | No
         "margin": _UNKNOWN if margin is None else round(margin, 2),
         "signature": signature,
     }
-
-
-def _last_validation(run: Path) -> dict[str, Any]:
-    """Return the last validation entry of the metrics, which is the final model's."""
-    metrics = run / _METRICS
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
-    validations = [entry for entry in map(json.loads, lines) if "validation_loss" in entry]
-    return validations[-1] if validations else {}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongDecoderConfig,
 )
 
+from .training_records import CURVE
+
 CARD_NAME = "README.md"
 # The entries of each model type's config.json that name its code.
 REMOTE_CODE: dict[str, dict[str, Any]] = {
@@ -51,7 +53,7 @@ TRAINER_STATE = ("training_args.bin", "optimizer.pt", "scheduler.pt", "scaler.pt
 
 _SHARD = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 _OPTIONAL_NAMES = (
-    *(CARD_NAME, "LICENSE", "special_tokens_map.json"),
+    *(CARD_NAME, CURVE, "LICENSE", "special_tokens_map.json"),
     *("target.spm", "vocab.json", "target_vocab.json", "vocab-src.json", "vocab-tgt.json"),
 )
 
@@ -83,7 +85,7 @@ def _code_of_type(model_type: str) -> tuple[str, ...]:
 def publishable_files(folder: str | Path) -> list[Path]:
     """Return the files of `folder` that belong to a published model, sorted by name.
 
-    Checkpoints, metrics and recipes are not published; the card summarizes them.
+    Checkpoints, metrics and recipes are not published; the card summarizes them and shows the learning curve.
 
     Raises:
         NotADirectoryError: there is no such folder.

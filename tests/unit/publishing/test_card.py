@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 import pytest
+from huggingface_hub import EvalResult, ModelCard
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
@@ -101,6 +103,106 @@ def test_render_card_names_datasets_and_base_model(folder, tmp_path):
     with pytest.raises(ValueError, match="`datasets` in .* must be names on the Hub, .* got 'three/part/name'"):
         read_facts(path)
     assert not {"datasets", "base_model"} & render(folder).data.to_dict().keys()
+
+
+def parse(card, tmp_path):
+    """Return the metadata of a card as huggingface_hub reads it from a file."""
+    card.save(tmp_path / "README.md")
+    return ModelCard.load(tmp_path / "README.md").data
+
+
+def write_metrics(folder, entries):
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+
+
+def test_render_card_shows_an_example_for_the_widget(folder, tmp_path):
+    assert parse(render(folder), tmp_path).widget == [{"text": "A man is sleeping on a bench."}]
+
+
+def test_render_card_puts_scores_under_the_datasets_of_the_facts(folder, tmp_path):
+    entry = {"validation_loss": 1.0, "step": 1, "minutes": 1.0, "bleu": 36.0, "bleu_signature": "x"}
+    write_metrics(folder, [entry])
+    (folder / "evaluations").mkdir()
+    scores = {"bleu": {"score": 37.0, "margin": 1.5, "signature": "y"}}
+    (folder / "evaluations" / "flickr.json").write_text(json.dumps({"name": "flickr 2016", "scores": scores}))
+    facts = tmp_path / "facts.yaml"
+    facts.write_text((CARDS / "demo.yaml").read_text() + DATASETS)
+    card = render_card(folder, read_facts(facts), CARDS / "template.md", version="1")
+    first, second = parse(card, tmp_path).eval_results
+    assert isinstance(first, EvalResult) and first.metric_value == 36.0
+    names = ("dataset_name", "dataset_type", "dataset_config", "dataset_split")
+    assert [getattr(first, name) for name in names] == ["demo validation set", "user/data", "de-en", "validation"]
+    assert [getattr(second, name) for name in names] == ["flickr 2016", "user/data", "en-de", "flickr_2016"]
+    assert first.task_type == second.task_type == "translation"
+
+
+DATASETS = """evaluation_datasets:
+  demo validation set: {type: user/data, config: de-en, split: validation}
+  flickr 2016: {type: user/data, split: flickr_2016}
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("[user/data]", "must name a `type` and a `split` for the name of each text"),
+        ("{a: {type: user/data}}", "lacks 'split'"),
+        ("{a: {type: three/part/name, split: test}}", "must be names on the Hub"),
+        ("{a: {type: user/data, split: test, color: red}}", "unknown fact 'color'"),
+        ("{a: {type: user/data, split: test}, b: {type: user/data, split: test}}", "its own split"),
+    ],
+)
+def test_read_facts_refuses_wrong_datasets_of_texts(given, message, tmp_path):
+    path = tmp_path / "facts.yaml"
+    path.write_text(f"{(CARDS / 'demo.yaml').read_text()}evaluation_datasets: {given}\n")
+    with pytest.raises(ValueError, match=message):
+        read_facts(path)
+
+
+EMISSIONS = """run_id,emissions,region,country_name
+first,0.001,quebec,Canada
+first,0.0025,quebec,Canada
+second,0.0001234,,France
+"""
+
+
+def test_render_card_shows_measured_emissions_in_grams(folder, tmp_path):
+    """Of each tracker the last line counts, which has the sum so far."""
+    assert "co2_eq_emissions" not in render(folder).data.to_dict() and "CO₂" not in render(folder).text
+    (folder / "machine.json").write_text(json.dumps({"hardware": "2 CPU cores"}))
+    (folder / "emissions.csv").write_text(EMISSIONS)
+    card = render(folder)
+    assert parse(card, tmp_path).co2_eq_emissions == {
+        "emissions": 2.62,
+        "source": "codecarbon",
+        "training_type": "pre-training",
+        "geographical_location": "quebec, Canada; France",
+        "hardware_used": "2 CPU cores",
+    }
+    assert "| hardware | 2 CPU cores |" in card.text
+    assert "| CO₂ equivalent (codecarbon) | 2.62 g, quebec, Canada; France |\n\n## How to use" in card.text
+    (folder / "recipe.json").write_text(json.dumps({"init_from": "user/model"}))
+    assert render(folder).data.co2_eq_emissions["training_type"] == "fine-tuning"
+    (folder / "emissions.csv").write_text(EMISSIONS.splitlines()[0])
+    assert "co2_eq_emissions" not in render(folder).data.to_dict(), "the measurement has not ended"
+
+
+def test_render_card_shows_the_learning_curve(folder):
+    assert "Learning curve" not in render(folder).text
+    entries = [
+        {"step": 100 * each, "minutes": each / 4, "validation_loss": 9 / each, "bleu": each} for each in range(1, 41)
+    ]
+    last = entries[-1] | {"bleu_signature": "x", "chrf": 50.0, "chrf_signature": "y"}
+    moving_average = entries[-1] | {"model": "moving average", "validation_loss": 8.125}
+    write_metrics(folder, [{"step": 1, "loss": 3.0}, *entries, moving_average, last])
+    text = render(folder).text
+    rows = re.findall(r"^\| [\d,]+ \| [\d.]+ \| [\d.]+ \| [\d.]+ \| \S+ \|$", text, re.MULTILINE)
+    assert len(rows) == 12 and rows[0] == "| 100 | 0.2 | 9.000 | 1.00 | – |"
+    assert rows[-1] == "| 4,000 | 10.0 | 0.225 | 40.00 | 50.00 |"
+    assert "learning_curve.png" not in text
+    (folder / "learning_curve.png").write_bytes(b"a picture")
+    card = render(folder)
+    assert "](learning_curve.png)\n" in card.text and "learning_curve.png" in hashes_in_card(card.content)
 
 
 def test_render_card_lists_each_file_with_its_hash(folder):

@@ -17,13 +17,13 @@ TORCHAO = ["torchao>=0.18"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
 ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
 SERVE = ["babel>=2.14", "fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
-PAGE = [*SERVE, *PLOTS, "gradio>=6"]
 CLEANING = ["py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
 RAY = ["ray[data]>=2.40"]
 DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0", "srt>=3.5"]
-OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *PAGE, *DOCUMENTS, *CLEANING, *CORPORA]
+OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *DOCUMENTS, *CLEANING, *CORPORA]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
+TESTS += ["gradio>=6"]  # of the Space
 BENCHMARKS = ["nltk>=3.9"]
 NOTEBOOKS = ["ipykernel>=6.29", "nbclient>=0.10"]
 DOCS = ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
@@ -51,7 +51,9 @@ setup(
     ],
     package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
     package_data={
-        "vanilla_transformer": ["py.typed", "data/demo_corpus/*.gz", "evaluation/explanation/page.[chj]*"],
+        "vanilla_transformer": ["py.typed", "data/demo_corpus/*.gz"],
+        "vanilla_transformer.evaluation.explanation": ["page.[chj]*"],
+        "vanilla_transformer.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],
         "vanilla_transformer.recipes": ["*.yaml"],
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
@@ -79,7 +81,6 @@ setup(
         "ctranslate2": CTRANSLATE2,
         "onnx": ONNX,
         "serve": SERVE,
-        "page": PAGE,
         "documents": DOCUMENTS,
         "ray": RAY,
         "cleaning": CLEANING,

@@ -2,7 +2,7 @@
 
 import ipaddress
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str]) -> None:
     name = require_one_model(words)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
+        from vanilla_transformer.serving.page import add_page
         from vanilla_transformer.serving.server import bind, run_server
         from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
     with bind(options.host, options.port) as listener:
@@ -75,6 +76,7 @@ def main(arguments: Sequence[str]) -> None:
             translate = loading.submit(load).result()
         languages = language_settings(translate.tokenizer, options)
         spoken = options.source_language or DEFAULT_LANGUAGE
+        known = [*known_entries(translate), *_tokenizer_options(translate.tokenizer)]
         service = create_service(
             translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
             options,
@@ -82,12 +84,12 @@ def main(arguments: Sequence[str]) -> None:
             api_keys=keys,
             metrics=options.metrics,
             docs=options.docs,
-            known=[*known_entries(translate), *_tokenizer_options(translate.tokenizer)],
+            known=known,
             check_document=parse_document,
             directions=find_directions(translate.tokenizer, options.direction),
         )
         if options.page:
-            service = _add_page(service, translate, name, languages)
+            add_page(service, Path(name).name, known, _page_directions(translate, options.direction), languages)
         host, port = listener.getsockname()[:2]
         if not keys and not _is_loopback(host):
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
@@ -109,6 +111,13 @@ def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
         rule = "such as en-de, for a model that does not name its languages itself"
         raise ValueError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
     return [Direction(source, target)]
+
+
+def _page_directions(translate: TranslationPipeline, given: str | None) -> list[Direction]:
+    """Return the directions among which visitors of the page choose, without a source if the model asks for none."""
+    languages = find_languages(translate.tokenizer)
+    targets = () if languages is None else languages.targets
+    return find_directions(translate.tokenizer, given) or [Direction(None, target) for target in targets]
 
 
 def engine_options(model: Any) -> list[str]:
@@ -137,21 +146,3 @@ def known_entries(translate: TranslationPipeline) -> list[str]:
 
 def _is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.split("%")[0]).is_loopback
-
-
-def _add_page(service: Any, translate: TranslationPipeline, name: str, languages: Mapping[str, str]) -> Any:
-    """Add the web page, with a plot of the attention unless the backend is CTranslate2, which does not return it."""
-    from vanilla_transformer import VanillaTransformerForConditionalGeneration
-
-    with requires_extra("page", "The page"):
-        from vanilla_transformer.serving.page import add_page
-    draw = None
-    if isinstance(translate.model, VanillaTransformerForConditionalGeneration):
-        draw = partial(_draw_attention, translate)
-    return add_page(service, Path(name).name, draw, find_languages(translate.tokenizer), languages)
-
-
-def _draw_attention(translate: TranslationPipeline, text: str, picture: Path, **languages: str) -> Path:
-    from vanilla_transformer.evaluation.plots import plot_attention
-
-    return plot_attention(translate.model, translate.tokenizer, text, picture, **languages)

@@ -22,10 +22,9 @@ def learning_curve(validations: list[dict[str, Any]]) -> list[list[str]]:
     """Return rows of step, minutes, validation loss, BLEU and chrF: some of many validations, and the last one."""
     validations = [entry for entry in validations if entry.get("model") != "moving average"]
     count = len(validations)
-    places = range(count)
-    if count > _MOST_POINTS:
-        places = sorted({round(number * (count - 1) / (_MOST_POINTS - 1)) for number in range(_MOST_POINTS)})
-    return [_row(validations[place]) for place in places]
+    shown = min(count, _MOST_POINTS)
+    places = {round(number * (count - 1) / max(1, shown - 1)) for number in range(shown)}
+    return [_row(validations[place]) for place in sorted(places)]
 
 
 def _row(entry: Mapping[str, Any]) -> list[str]:

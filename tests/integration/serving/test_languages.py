@@ -1,9 +1,7 @@
 """The service of a model with several languages."""
 
-import asyncio
 import copy
 import json
-from types import SimpleNamespace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,9 +9,6 @@ from fastapi.testclient import TestClient
 from tests.tiny import tiny_model
 from vanilla_transformer.cli.serve import _tokenizer_options
 from vanilla_transformer.inference import TranslationPipeline
-from vanilla_transformer.serving.batcher import Batcher
-from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.page import make_answer_in_languages
 from vanilla_transformer.serving.request_body import SCHEMA
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction, add_language_tags
@@ -82,27 +77,3 @@ def test_service_checks_a_failed_model_in_the_language_of_the_request():
 
 def test_schema_describes_the_languages():
     assert json.dumps(SCHEMA["properties"]["tgt_lang"]) == '{"type": "string"}'
-
-
-def test_page_translates_into_the_chosen_language(tmp_path):
-    def translate(texts, hypotheses, **languages):
-        return [[f"{text} {languages}"] * hypotheses for text in texts]
-
-    drawn = []
-
-    def draw(text, picture, **languages):
-        drawn.append(languages)
-        picture.write_text(text)
-        return picture
-
-    async def run():
-        batcher = Batcher(translate, Limits())
-        worker = asyncio.create_task(batcher.run())
-        try:
-            return await make_answer_in_languages(batcher, draw)("a", "", "de", SimpleNamespace(client=None))
-        finally:
-            worker.cancel()
-            batcher.close()
-
-    whole, hypotheses, _ = asyncio.run(run())
-    assert whole == "a {'tgt_lang': 'de'}" == hypotheses[0][1] and drawn == [{"tgt_lang": "de"}]

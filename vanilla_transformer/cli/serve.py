@@ -2,12 +2,12 @@
 
 import ipaddress
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.documents import DocumentTranslator, parse_document
@@ -21,14 +21,36 @@ from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
-from .language_arguments import DEFAULT_LANGUAGE, language_settings
+from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments, language_settings
 from .model_arguments import FurtherModelArguments, further_models
+
+if TYPE_CHECKING:
+    from vanilla_transformer.serving.models import LoadedModel, Models
+
+# Flags that say something of one model only.
+_OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments)]
+_OF_ONE_MODEL += ["source_language", "target_language", "direction", "page"]
 
 
 @dataclass
 class ServeArguments(FurtherModelArguments, Limits):
     """Flags of `serve`: the address, the models, the precision, access and the limits of the service."""
 
+    model: list[str] | None = field(
+        default=None,
+        metadata={
+            "action": "extend",
+            "help": "Instead of MODEL, one of several models, each with its languages and its folder, such as "
+            "en-de=runs/en-de; repeat the flag for each. They are loaded when a request needs them.",
+        },
+    )
+    max_loaded: int | None = field(
+        default=None,
+        metadata={
+            "help": "With --model: maximum number of models in memory; the least recently used one makes room. By "
+            "default all."
+        },
+    )
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
     backend: str | None = field(
@@ -61,40 +83,123 @@ class ServeArguments(FurtherModelArguments, Limits):
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]")
-    name = require_one_model(words)
+    folders = parse_models(words, options)
+    name = None if folders else require_one_model(words)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
-        from vanilla_transformer.serving.page import add_page
         from vanilla_transformer.serving.server import bind, run_server
-        from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+        from vanilla_transformer.serving.service import create_service_of
+    create = partial(
+        create_service_of,
+        limits=options,
+        api_keys=keys,
+        metrics=options.metrics,
+        docs=options.docs,
+        check_document=parse_document,
+    )
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
-        # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
-        # instead of spinning, and a request would take three times as long.
-        with ThreadPoolExecutor(1) as loading:
-            load = partial(load_pipeline, name, options.backend, options.precision, **further_models(options))
-            translate = loading.submit(load).result()
-        languages = language_settings(translate.tokenizer, options)
-        spoken = options.source_language or DEFAULT_LANGUAGE
-        known = [*known_entries(translate), *_tokenizer_options(translate.tokenizer)]
-        service = create_service(
-            translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
-            options,
-            count_tokens_with(translate.tokenizer),
-            api_keys=keys,
-            metrics=options.metrics,
-            docs=options.docs,
-            known=known,
-            check_document=parse_document,
-            directions=find_directions(translate.tokenizer, options.direction),
-        )
-        if options.page:
-            add_page(service, Path(name).name, known, _page_directions(translate, options.direction), languages)
+        service = create(_name_models(folders, options)) if name is None else _load_model(name, options, create)
         host, port = listener.getsockname()[:2]
         if not keys and not _is_loopback(host):
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
-        print(f"Serving {name} at http://{f'[{host}]' if ':' in host else host}:{port} (Ctrl-C stops it).", flush=True)
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        print(f"Serving {name or ', '.join(map(str, folders))} at {address} (Ctrl-C stops it).", flush=True)
         run_server(service, listener, options)
+
+
+def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Direction, str]:
+    """Return the folders of models by their languages, none if there is one MODEL.
+
+    Raises:
+        ValueError: a flag does not name a model and its languages, or names them twice; or other flags do not fit.
+        OSError: there is no such folder.
+    """
+    if options.model is None:
+        if options.max_loaded is not None:
+            raise ValueError("`max_loaded` is for several models. Name them by --model, or leave it out.")
+        return {}
+    if words:
+        raise ValueError(f"Name one MODEL or several by --model, got {words[0]!r} and --model {options.model[0]}.")
+    if options.max_loaded is not None and options.max_loaded < 1:
+        raise ValueError(f"`max_loaded` must be 1 or more, got {options.max_loaded}.")
+    for name in _OF_ONE_MODEL:
+        if getattr(options, name):
+            raise ValueError(f"`{name}` is for one MODEL. Leave it out with --model.")
+    folders: dict[Direction, str] = {}
+    for given in options.model:
+        direction, folder = _parse_model(given)
+        if direction in folders:
+            raise ValueError(f"Each `model` must have other languages, got {direction} twice.")
+        folders[direction] = folder
+    return folders
+
+
+def _parse_model(given: str) -> tuple[Direction, str]:
+    name, _, folder = given.partition("=")
+    source, _, target = name.partition("-")
+    if not (source and target and folder):
+        raise ValueError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
+    return Direction(source, target), folder
+
+
+def _load_model(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
+    """Return the service of one model, which `create` makes, with the page if flags ask for it."""
+    from vanilla_transformer.serving.models import Models, ServedModel
+    from vanilla_transformer.serving.page import add_page
+
+    # This thread ends, and OpenMP's threads for it end too. If it had more threads than cores, they would sleep
+    # instead of spinning, and a request would take three times as long.
+    with ThreadPoolExecutor(1) as loading:
+        load = partial(load_pipeline, name, options.backend, options.precision, **further_models(options))
+        translate = loading.submit(load).result()
+    languages = language_settings(translate.tokenizer, options)
+    directions = find_directions(translate.tokenizer, options.direction)
+    model = _wrap(translate, languages, options.source_language or DEFAULT_LANGUAGE)
+    served = ServedModel(options.direction or Path(name).name, options, loaded=model, directions=directions)
+    service = create(Models([served]))
+    if options.page:
+        page_directions = _page_directions(translate, options.direction)
+        add_page(service, Path(name).name, model.known, page_directions, languages)
+    return service
+
+
+def _name_models(folders: Mapping[Direction, str], options: ServeArguments) -> "Models":
+    """Return several models, which are loaded when requests need them."""
+    from vanilla_transformer.serving.models import ModelLoader, Models, ServedModel
+
+    def load(direction: Direction, folder: str) -> "LoadedModel":
+        translate = load_pipeline(folder, options.backend, options.precision)
+        is_multilingual = find_languages(translate.tokenizer) is not None
+        languages = language_settings(translate.tokenizer, LanguageArguments(*direction)) if is_multilingual else {}
+        return _wrap(translate, languages, str(direction.source))
+
+    loader = ModelLoader(options.max_loaded)
+    return Models(
+        [
+            ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
+            for direction, folder in folders.items()
+        ]
+    )
+
+
+def _wrap(translate: TranslationPipeline, languages: Mapping[str, str], spoken: str) -> "LoadedModel":
+    """Return a model for the service.
+
+    Args:
+        languages: `src_lang` and `tgt_lang` of requests that do not give them.
+        spoken: Language of texts that are split into sentences.
+    """
+    from vanilla_transformer.serving.models import LoadedModel
+    from vanilla_transformer.serving.service import count_tokens_with, translate_with
+
+    return LoadedModel(
+        translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
+        count_tokens_with(translate.tokenizer),
+        [*known_entries(translate), *_tokenizer_options(translate.tokenizer)],
+    )
 
 
 def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:

@@ -44,6 +44,7 @@ class Batcher:
         translate: Called on the model thread, one call at a time.
         limits: Limits of requests, of a batch and of the queue.
         count_tokens: Returns the number of tokens of each text. Called on a thread; by default, counts bytes.
+        model_thread: Thread of the model, which several batchers may share; by default its own.
 
     Attributes:
         limits: As given.
@@ -53,21 +54,29 @@ class Batcher:
         last_failure: Type of the last exception of the model, or None.
         broken: Whether the model cannot translate anymore.
         on_broken: Called when that happens.
+        on_batch: Called with the texts of each batch before it is translated.
     """
 
-    def __init__(self, translate: Translate, limits: Limits, count_tokens: CountTokens | None = None):
+    def __init__(
+        self,
+        translate: Translate,
+        limits: Limits,
+        count_tokens: CountTokens | None = None,
+        model_thread: ThreadPoolExecutor | None = None,
+    ):
         self.batches = self.texts = self.failures = 0
         self.last_failure: str | None = None
         self.broken = False
         self.on_broken: Callable[[], None] = lambda: None
+        self.on_batch: Callable[[Sequence[QueuedText]], None] = lambda batch: None
         self._translate = translate
         self.limits = limits
-        self._count_tokens = count_tokens or _count_bytes
+        self._count_tokens = count_tokens or count_bytes
         self._queue = FairQueue(limits)
         self._arrived = asyncio.Event()
         self._accepted: set[asyncio.Future[list[Any]]] = set()
         self._stopped: Exception | None = None
-        self._model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
+        self._model_thread = model_thread or ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
         self._counting_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="count")
         self._busy_since: float | None = None
 
@@ -103,10 +112,10 @@ class Batcher:
         try:
             async with asyncio.timeout(self.limits.request_seconds):
                 counts = await self._count(texts)
-                own = constraints or [()] * len(texts)
+                own, arrived = constraints or [()] * len(texts), time.monotonic()
                 columns = zip(texts, counts, own, prefixes or [None] * len(texts), strict=True)
                 entries = [
-                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, phrases, prefix)
+                    QueuedText(text, count, num_hypotheses, asyncio.Future(), options, phrases, prefix, arrived)
                     for text, count, phrases, prefix in columns
                 ]
                 return await self._wait_for_translations(entries, client)
@@ -119,11 +128,7 @@ class Batcher:
         Raises:
             ModelFailure: `function` raised an exception, of any kind.
         """
-        done = asyncio.get_running_loop().run_in_executor(self._model_thread, _guard, function, arguments)
-        result, error = await done
-        if error is not None:
-            raise ModelFailure(f"{type(error).__name__}: {error}") from error
-        return result
+        return await call_on_thread(self._model_thread, function, *arguments)
 
     async def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
@@ -187,8 +192,10 @@ class Batcher:
     async def _translate_batch(self, batch: list[QueuedText]) -> None:
         """Translate the texts with the same options together."""
         for key in dict.fromkeys(map(_group, batch)):
+            group = [entry for entry in batch if _group(entry) == key]
             self.batches += 1
-            await self._translate_group([entry for entry in batch if _group(entry) == key])
+            self.on_batch(group)
+            await self._translate_group(group)
 
     async def _translate_group(self, group: list[QueuedText]) -> None:
         """Translate texts together, or one by one if that fails, so that each one fails alone."""
@@ -257,6 +264,18 @@ class Batcher:
         self.on_broken()
 
 
+async def call_on_thread(thread: ThreadPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Result:
+    """Run `function` on a thread and return its result.
+
+    Raises:
+        ModelFailure: `function` raised an exception, of any kind.
+    """
+    result, error = await asyncio.get_running_loop().run_in_executor(thread, _guard, function, arguments)
+    if error is not None:
+        raise ModelFailure(f"{type(error).__name__}: {error}") from error
+    return result
+
+
 def _guard(function: Callable[..., Result], arguments: Sequence[Any]) -> tuple[Any, BaseException | None]:
     """Return the result and None, or None and the exception, which may be of a kind that would end the event loop."""
     try:
@@ -270,7 +289,8 @@ def _group(entry: QueuedText) -> tuple[int, Options, bool, bool]:
     return entry.num_hypotheses, entry.options, bool(entry.constraints), entry.target_prefix is not None
 
 
-def _count_bytes(texts: Sequence[str]) -> list[int]:
+def count_bytes(texts: Sequence[str]) -> list[int]:
+    """Return the number of bytes of each text in UTF-8."""
     return [len(text.encode("utf-8")) for text in texts]
 
 

@@ -5,12 +5,13 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from .batcher import Batcher, ModelFailure
+from .batcher import ModelFailure
 from .limits import Refusal
+from .models import ServedModel
 from .request_body import Body
 
 
-async def stream_events(batcher: Batcher, body: Body, client: str) -> AsyncIterator[str]:
+async def stream_events(model: ServedModel, body: Body, client: str) -> AsyncIterator[str]:
     """Yield a server-sent event for each text, as soon as it is translated or refused."""
 
     async def translate(position: int) -> dict[str, Any]:
@@ -18,7 +19,7 @@ async def stream_events(batcher: Batcher, body: Body, client: str) -> AsyncItera
         prefixes = None if body.prefixes is None else [body.prefixes[position]]
         texts = [body.texts[position]]
         try:
-            (row,) = await batcher.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
+            (row,) = await model.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
         except Refusal as refusal:
             return {"position": position, "status": refusal.status, "detail": str(refusal)}
         except ModelFailure:

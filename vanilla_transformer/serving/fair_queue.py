@@ -24,7 +24,7 @@ class QueuedText(NamedTuple):
     A text, its number of tokens, the number of translations to return, and the future that receives them.
 
     `options` are keyword arguments of the translation, such as `("return_scores", True)`. Translations must
-    contain the `constraints` and begin with the `target_prefix`.
+    contain the `constraints` and begin with the `target_prefix`. `arrived` is the time of `time.monotonic`.
     """
 
     text: str
@@ -34,6 +34,7 @@ class QueuedText(NamedTuple):
     options: Options = ()
     constraints: tuple[str, ...] = ()
     target_prefix: str | None = None
+    arrived: float = 0.0
 
 
 @dataclass(eq=False)

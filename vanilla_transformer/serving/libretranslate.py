@@ -9,7 +9,20 @@ from vanilla_transformer.text.languages import Direction
 from .language_names import language_name
 from .limits import Refusal
 
-_FORM = "application/x-www-form-urlencoded"
+FORM = "application/x-www-form-urlencoded"
+# The entries of a request, for `/openapi.json`.
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["q", "source", "target"],
+    "properties": {
+        "q": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        "source": {"type": "string"},
+        "target": {"type": "string"},
+        "format": {"type": "string", "default": "text"},
+        "alternatives": {"type": "integer", "minimum": 0, "default": 0},
+        "api_key": {"type": "string"},
+    },
+}
 _DETECTED = "auto"
 # The statuses of LibreTranslate for refusals that have another one in this service.
 _STATUSES = {401: 403, 422: 400}
@@ -20,7 +33,7 @@ class Question(NamedTuple):
     A request in the form of LibreTranslate.
 
     Attributes:
-        entries: By name: `q`, `source`, `target`, `format`, `alternatives` and `api_key`.
+        entries: By name, see [`SCHEMA`].
     """
 
     entries: Mapping[str, Any]
@@ -30,15 +43,12 @@ class Question(NamedTuple):
         """Return the key of the request, or an empty string."""
         return str(self.entries.get("api_key") or "")
 
-    def to_content(self, directions: Sequence[Direction]) -> dict[str, Any]:
+    def to_content(self) -> dict[str, Any]:
         """
-        Return the content of the request in the form of this service.
-
-        Args:
-            directions: From and to which languages the model translates, if they are known.
+        Return the content of the request in the form of this service, without its languages.
 
         Raises:
-            Refusal: 422; an entry is missing or invalid, or the model does not translate between the languages.
+            Refusal: 422; an entry is invalid.
         """
         content: dict[str, Any] = {"text": self.entries["q"]}
         alternatives = self.entries.get("alternatives") or 0
@@ -48,21 +58,27 @@ class Question(NamedTuple):
             content["num_return_sequences"] = int(alternatives) + 1
         if self.entries.get("format") not in (None, "text"):
             content["format"] = self.entries["format"]
-        return content | self._languages(directions)
+        return content
 
-    def _languages(self, directions: Sequence[Direction]) -> dict[str, str]:
+    def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
+        """
+        Return the one of `directions` that the request asks for, or None if there are none.
+
+        Raises:
+            Refusal: 422; a language is missing, or the service does not translate between the languages.
+        """
         source, target = self.entries.get("source"), self.entries.get("target")
         if not isinstance(source, str) or not isinstance(target, str):
             raise Refusal(422, "`source` and `target` must be given: the codes of two languages.")
         if not directions:
-            return {}
+            return None
         fitting = [each for each in directions if each.target == target and source in (each.source, _DETECTED)]
         if not fitting:
             known = ", ".join(map(str, directions[:12]))
-            raise Refusal(422, f"`source` and `target` must be a direction of the model: {known}.")
+            raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
         if source == _DETECTED and len(fitting) > 1:
             raise Refusal(422, "`source` must be given: this service detects no languages.")
-        return {} if len(directions) == 1 else {"src_lang": str(fitting[0].source), "tgt_lang": target}
+        return fitting[0]
 
     def answer(self, translations: Sequence[Sequence[str]]) -> dict[str, Any]:
         """Return the answer to the request, given the translations of each text, best first."""
@@ -76,7 +92,7 @@ class Question(NamedTuple):
 
 def parse_form(body: bytes, content_type: str) -> dict[str, Any] | None:
     """Return the entries of a form with `q`, or None if the body has another form."""
-    if content_type.partition(";")[0].strip().lower() != _FORM:
+    if content_type.partition(";")[0].strip().lower() != FORM:
         return None
     pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
     texts = [value for name, value in pairs if name == "q"]
@@ -101,4 +117,4 @@ def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
     return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
 
 
-__all__ = ["Question", "find_question", "list_languages", "parse_form", "refuse"]
+__all__ = ["FORM", "SCHEMA", "Question", "find_question", "list_languages", "parse_form", "refuse"]

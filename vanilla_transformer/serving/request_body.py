@@ -25,6 +25,7 @@ RERANKING = tuple(each.name for each in fields(RerankOptions))
 SEARCHES = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias", "alternatives")
 ENTRIES = (
     "text",
+    "model",
     "num_return_sequences",
     *RETURNED,
     "do_sample",
@@ -43,13 +44,14 @@ ENTRIES = (
 )
 SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
 _NUMBER, _STRING = {"type": "number"}, {"type": "string"}
-# The body, for the pages of `create_service(docs=True)`.
+# The body, for `/openapi.json`.
 SCHEMA = {
     "type": "object",
     "required": ["text"],
     "additionalProperties": False,
     "properties": {
         "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
+        "model": _STRING,
         "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
         **{
             name: {"type": "boolean", "default": False}
@@ -107,7 +109,7 @@ def parse_body(content: Any, known: Sequence[str] = ()) -> Body:
 
     Args:
         content: See [`parse_json`].
-        known: Names of the `ENTRIES`, besides the first two, that the model accepts; `do_sample` stands for all
+        known: Names of the `ENTRIES`, besides the first three, that the model accepts; `do_sample` stands for all
             options of sampling. `SOFT_TERMS` is among them if the model was trained with inline terms.
 
     Raises:

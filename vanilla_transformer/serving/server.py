@@ -12,8 +12,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .batcher import Batcher
 from .limits import Limits
+from .models import Models
 
 _TOO_MANY = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 # Time to send the last answers and to close connections, at the end of the grace period.
@@ -49,7 +49,7 @@ def create_server(service: FastAPI, limits: Limits) -> "_Server":
         log_level="info",
         timeout_graceful_shutdown=limits.grace_seconds - _SECONDS_TO_CLOSE,  # type: ignore[arg-type]  # also a float
     )
-    return _Server(config, service.state.batcher, limits.grace_seconds)
+    return _Server(config, service.state.models, limits.grace_seconds)
 
 
 def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> None:
@@ -59,22 +59,25 @@ def run_server(service: FastAPI, listener: socket.socket, limits: Limits) -> Non
         SystemExit: the model is broken; the status is 1.
         KeyboardInterrupt: SIGINT.
     """
-    batcher, server = service.state.batcher, create_server(service, limits)
-    batcher.on_broken = server.stop
+    models: Models = service.state.models
+    server = create_server(service, limits)
+    for model in models:
+        model.batcher.on_broken = server.stop
     try:
         server.run(sockets=[listener])
     except KeyboardInterrupt:
-        _end_at_once_if_busy(batcher, 130)
+        _end_at_once_if_busy(models, 130)
         raise
-    if batcher.broken:
-        sys.stderr.write(f"error: The model is broken ({batcher.last_failure}); the service has ended.\n")
-        _end_at_once_if_busy(batcher, 1)
+    broken = models.broken
+    if broken is not None:
+        sys.stderr.write(f"error: The model is broken ({broken.last_failure}); the service has ended.\n")
+        _end_at_once_if_busy(models, 1)
         raise SystemExit(1)
 
 
-def _end_at_once_if_busy(batcher: Batcher, status: int) -> None:
-    """End the process if the model is at work: Python would wait for its thread."""
-    if batcher.busy_seconds > 0:
+def _end_at_once_if_busy(models: Models, status: int) -> None:
+    """End the process if a model is at work: Python would wait for its thread."""
+    if models.is_busy:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -84,16 +87,16 @@ def _end_at_once_if_busy(batcher: Batcher, status: int) -> None:
 class _Server(uvicorn.Server):
     """Server that answers accepted requests on shutdown as long as there is time, and refuses them after that."""
 
-    def __init__(self, config: uvicorn.Config, batcher: Batcher, grace_seconds: int):
+    def __init__(self, config: uvicorn.Config, models: Models, grace_seconds: int):
         super().__init__(config)
-        self._batcher = batcher
+        self._models = models
         self._grace_seconds = grace_seconds
 
     def stop(self) -> None:
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        asyncio.get_running_loop().call_later(self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._batcher.stop)
+        asyncio.get_running_loop().call_later(self._grace_seconds - 2 * _SECONDS_TO_CLOSE, self._models.stop)
         await super().shutdown(sockets)
 
 

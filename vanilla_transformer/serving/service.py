@@ -3,51 +3,34 @@
 import asyncio
 import copy
 import hmac
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
-from fastapi import FastAPI, HTTPException, Request, Response
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import ClientDisconnect
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vanilla_transformer.inference.engine.samples import SentenceSeeds
 from vanilla_transformer.inference.translations import rename_text
 from vanilla_transformer.text.languages import Direction
 
-from . import libretranslate
-from .batcher import Batcher, CountTokens, ModelFailure, Translate
+from . import libretranslate, openapi
+from .batcher import CountTokens, ModelFailure, Translate, count_bytes
 from .event_stream import stream_events
+from .incoming import BodyLimit, read_body, unless_disconnected
 from .limits import Limits, Refusal
-from .request_body import RETURNED, SCHEMA, Body, parse_body, parse_json
+from .metrics import Metrics
+from .models import LoadedModel, Models, ServedModel
+from .request_body import RETURNED, Body, parse_body, parse_json
 
-Result = TypeVar("Result")
 CheckDocument = Callable[[str, str], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _BEAMS = 4  # at least, of requests that need several
 _LONGEST_REASON = 150  # characters: it may quote the document
-_OPENAPI = {"requestBody": {"required": True, "content": {"application/json": {"schema": SCHEMA}}}}
-
-
-class _Metrics:
-    """Prometheus metrics for `GET /metrics`."""
-
-    def __init__(self, batcher: Batcher):
-        self.registry = CollectorRegistry()
-        self.requests = Counter("requests", "Requests to translate, by status.", ["status"], registry=self.registry)
-        self.seconds = Histogram("request_seconds", "From request to answer.", registry=self.registry)
-        for name, about in (
-            ("batches", "Batches so far."),
-            ("texts", "Texts so far."),
-            ("failures", "Texts so far that the model failed to translate."),
-            ("waiting", "Texts waiting."),
-        ):
-            gauge = Gauge(name, about, registry=self.registry)
-            gauge.set_function(partial(getattr, batcher, name))
 
 
 def create_service(
@@ -60,60 +43,88 @@ def create_service(
     known: Sequence[str] = (),
     check_document: CheckDocument | None = None,
     directions: Sequence[Direction] = (),
+    name: str = "default",
 ) -> FastAPI:
-    """Create the application, for an ASGI server such as uvicorn.
+    """Create the application for one model, for an ASGI server such as uvicorn.
 
     Args:
         translate, count_tokens: See [`Batcher`].
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
+        api_keys, metrics, docs, check_document: See [`create_service_of`].
+        known: Names of options that `translate` accepts, see [`parse_body`]; others are refused with 422.
+        directions: From and to which languages the model translates, for clients of LibreTranslate.
+        name: Of the model, for requests that name it and for metrics.
+
+    Returns:
+        The application, see [`create_service_of`].
+    """
+    model = LoadedModel(translate, count_tokens or count_bytes, known)
+    models = Models([ServedModel(name, limits or Limits(), loaded=model, directions=directions)])
+    return create_service_of(models, limits, api_keys, metrics, docs, check_document)
+
+
+def create_service_of(
+    models: Models,
+    limits: Limits | None = None,
+    api_keys: Sequence[str] = (),
+    metrics: bool = False,
+    docs: bool = False,
+    check_document: CheckDocument | None = None,
+) -> FastAPI:
+    """Create the application for models of which each may be loaded when a request needs it.
+
+    Args:
+        limits: Of requests; each model has those of its batches and of its queue.
         api_keys: If there are any, requests need one of them: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
-        known: Names of options that `translate` accepts, see [`parse_body`]; others are refused with 422.
         check_document: Raises a `ValueError` if a text is not a document of a format. It is called on a thread.
-        directions: From and to which languages the model translates, for clients of LibreTranslate.
 
     Returns:
-        The application. `state.batcher` is its batcher, for other code that uses the model.
+        The application. `state.models` are its models, and if there is one, `state.batcher` is its batcher, for other
+        code that uses the model.
     """
     limits = limits or Limits()
-    batcher = Batcher(translate, limits, count_tokens)
-    counters = _Metrics(batcher)
+    counters = Metrics(models)
 
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
-        worker = asyncio.create_task(batcher.run())
+        workers = [asyncio.create_task(model.batcher.run()) for model in models]
         yield
-        worker.cancel()
-        batcher.close()
+        for worker, model in zip(workers, models, strict=True):
+            worker.cancel()
+            model.batcher.close()
 
     docs_url, openapi_url = ("/docs", "/openapi.json") if docs else (None, None)
     service = FastAPI(
         title="vanilla-transformer", lifespan=lifespan, docs_url=docs_url, redoc_url=None, openapi_url=openapi_url
     )
-    service.state.batcher = batcher
+    service.state.models = models
+    if len(batchers := [model.batcher for model in models]) == 1:
+        (service.state.batcher,) = batchers
     service.state.api_keys = tuple(api_keys)
-    service.add_middleware(_BodyLimit, max_body_bytes=limits.max_body_bytes)
+    service.add_middleware(BodyLimit, max_body_bytes=limits.max_body_bytes)
 
-    @service.post("/translate", openapi_extra=_OPENAPI)
+    @service.post("/translate", **openapi.TRANSLATE)
     async def translate_texts(request: Request) -> Response:
-        with counters.seconds.time():
-            answer = await _answer(request, batcher, api_keys, known, check_document, directions)
-        counters.requests.labels(answer.status_code).inc()
+        start = time.monotonic()
+        request.state.model = ""
+        answer = await _answer(request, models, limits, api_keys, check_document)
+        counters.count_request(request.state.model, answer.status_code, time.monotonic() - start)
         return answer
 
-    @service.get("/languages")
+    @service.get("/languages", **openapi.LANGUAGES)
     async def languages() -> Response:
-        return JSONResponse(libretranslate.list_languages(directions))
+        return JSONResponse(libretranslate.list_languages(models.directions))
 
-    @service.get("/health")
+    @service.get("/health", **openapi.HEALTH)
     async def health() -> Response:
-        return _health(batcher, limits)
+        return JSONResponse(*models.health())
 
     if metrics:
 
-        @service.get("/metrics")
+        @service.get("/metrics", **openapi.METRICS)
         async def export_metrics(request: Request) -> Response:
             try:
                 _find_client(request, api_keys)
@@ -126,29 +137,30 @@ def create_service(
 
 async def _answer(
     request: Request,
-    batcher: Batcher,
+    models: Models,
+    limits: Limits,
     api_keys: Sequence[str],
-    known: Sequence[str],
     check_document: CheckDocument | None,
-    directions: Sequence[Direction],
 ) -> Response:
     """Return the translations, or the reason for which there are none."""
     question = None
     try:
-        content = await _read_content(request, batcher.limits, api_keys)
+        content = await _read_content(request, limits, api_keys)
         question = libretranslate.find_question(content)
         client = _find_client(request, api_keys, question.api_key if question else "")
-        body = parse_body(question.to_content(directions) if question else content, known)
-        batcher.limits.check_samples(dict(body.options).get("mbr_samples", 1))
+        model, content = _find_model(models, content, question)
+        request.state.model = model.name
+        if not model.is_loaded:
+            await unless_disconnected(request, model.load())
+        body = parse_body(content, model.known)
+        limits.check_samples(dict(body.options).get("mbr_samples", 1))
         if check_document is not None:
-            await _check_documents(body, batcher.limits, check_document)
+            await _check_documents(body, limits, check_document)
         if body.is_stream:
-            batcher.limits.check_request(body.texts, body.num_hypotheses)
-            return StreamingResponse(stream_events(batcher, body, client), media_type="text/event-stream")
-        work = batcher.translate(
-            body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes
-        )
-        translations = await _unless_disconnected(request, work)
+            limits.check_request(body.texts, body.num_hypotheses)
+            return StreamingResponse(stream_events(model, body, client), media_type="text/event-stream")
+        work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
+        translations = await unless_disconnected(request, work)
         return JSONResponse(question.answer(translations) if question else {"translations": translations})
     except Refusal as refusal:
         return _refuse(refusal, question is not None)
@@ -156,6 +168,15 @@ async def _answer(
         return _refuse(Refusal(500, "The model failed to translate the text."), question is not None)
     except ClientDisconnect:
         return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+
+
+def _find_model(models: Models, content: Any, question: libretranslate.Question | None) -> tuple[ServedModel, Any]:
+    """Return the model that a request needs, and the content of the request in the form of this service."""
+    if question is None:
+        return models.find(content), content
+    direction = question.find_direction(models.directions)
+    model = models.find_direction(direction)
+    return model, question.to_content() | model.language_entries(direction)
 
 
 def _refuse(refusal: Refusal, as_libretranslate: bool = False) -> JSONResponse:
@@ -196,7 +217,7 @@ def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
 
 async def _read_content(request: Request, limits: Limits, api_keys: Sequence[str]) -> Any:
     """Return the content of a request: JSON, whatever its type is said to be, or a form of LibreTranslate."""
-    body = await _read_body(request, limits)
+    body = await read_body(request, limits)
     try:
         return parse_json(body)
     except Refusal:
@@ -205,16 +226,6 @@ async def _read_content(request: Request, limits: Limits, api_keys: Sequence[str
             _find_client(request, api_keys)  # a missing key goes before a mistake in the body
             raise
         return form
-
-
-async def _read_body(request: Request, limits: Limits) -> bytes:
-    try:
-        async with asyncio.timeout(limits.client_seconds):
-            return await request.body()
-    except TimeoutError as error:
-        raise Refusal(408, f"The body must arrive within {limits.client_seconds} seconds.") from error
-    except HTTPException as error:  # of `_BodyLimit`
-        raise Refusal(error.status_code, error.detail) from error
 
 
 async def _check_documents(body: Body, limits: Limits, check_document: CheckDocument) -> None:
@@ -233,62 +244,6 @@ async def _check_documents(body: Body, limits: Limits, check_document: CheckDocu
         except (ValueError, OSError, RecursionError) as error:
             reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
             raise Refusal(422, f"{reason[:_LONGEST_REASON]} (at position {position})") from error
-
-
-async def _unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
-    """Return the result of `work`; if the client hangs up first, cancel it.
-
-    Raises:
-        ClientDisconnect: the client has hung up.
-    """
-    working = asyncio.ensure_future(work)
-    listening = asyncio.ensure_future(_wait_for_disconnect(request))
-    try:
-        await asyncio.wait([working, listening], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
-        for task in (working, listening):
-            task.cancel()
-        await asyncio.gather(working, listening, return_exceptions=True)
-
-
-async def _wait_for_disconnect(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
-def _health(batcher: Batcher, limits: Limits) -> JSONResponse:
-    """Describe the state of the model: "ok", "slow" if a batch takes longer than a request may, or "broken"."""
-    status = "ok" if batcher.busy_seconds <= limits.request_seconds else "slow"
-    if batcher.broken:
-        status = "broken"
-    content = {"status": status, "failures": batcher.failures, "last_failure": batcher.last_failure}
-    return JSONResponse(content, 200 if status == "ok" else 503)
-
-
-class _BodyLimit:
-    """Middleware that refuses a too large body by counting its bytes, whatever the Content-Length header says."""
-
-    def __init__(self, app: ASGIApp, max_body_bytes: int):
-        self._app = app
-        self._max_body_bytes = max_body_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return await self._app(scope, receive, send)
-        read = 0
-
-        async def receive_and_count() -> Message:
-            nonlocal read
-            message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._max_body_bytes:
-                raise HTTPException(413, f"The body may have at most {self._max_body_bytes} bytes.")
-            return message
-
-        await self._app(scope, receive_and_count, send)
 
 
 def translate_with(

@@ -140,8 +140,20 @@ def test_metrics_count_requests_and_texts(client):
     client.post("/translate", json={"text": ["one", "two"]})
     client.post("/translate", json={"text": "a" * 21})
     metrics = client.get("/metrics").text
-    for line in ('requests_total{status="200"} 1.0', 'requests_total{status="422"} 1.0', "texts 2.0", "waiting 0.0"):
+    samples = [f'requests_total{{model="default",status="{status}"}} 1.0' for status in (200, 422)]
+    samples += ['texts{model="default"} 2.0', 'waiting{model="default"} 0.0', 'loaded{model="default"} 1.0']
+    for line in samples:
         assert line in metrics
+
+
+def test_metrics_measure_tokens_queue_and_batches(client):
+    client.post("/translate", json={"text": ["one", "three"]})
+    client.post("/translate", json={"text": "a" * 21})
+    samples = dict(line.rsplit(" ", 1) for line in client.get("/metrics").text.splitlines() if line[0] != "#")
+    assert samples['tokens_total{model="default"}'] == "8.0"  # bytes
+    assert samples['batch_size_count{model="default"}'] == "1.0"
+    assert samples['batch_size_sum{model="default"}'] == samples['queue_seconds_count{model="default"}'] == "2.0"
+    assert 0 < float(samples['queue_seconds_sum{model="default"}']) < 10
 
 
 def test_create_service_has_metrics_and_docs_by_choice():
@@ -185,7 +197,7 @@ def test_translate_answers_503_if_the_queue_is_full():
         at_work.start()
         assert started.wait(10)
         waiting.start()
-        while "waiting 1.0" not in client.get("/metrics").text:
+        while 'waiting{model="default"} 1.0' not in client.get("/metrics").text:
             time.sleep(0.01)
         refused = client.post("/translate", json={"text": "a"})
         assert refused.status_code == 503 and refused.headers["Retry-After"] == "1"

@@ -1,0 +1,291 @@
+"""The models of a service: each has a queue and limits of its own, and may be loaded when a request needs it."""
+
+import asyncio
+import gc
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from vanilla_transformer.text.languages import Direction
+
+from .batcher import Batcher, CountTokens, ModelFailure, Translate, call_on_thread, count_bytes
+from .limits import Limits, Refusal
+
+_UNAVAILABLE = ("broken", "slow")
+_MOST_SHOWN = 12  # names in a message
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory.
+
+    Attributes:
+        translate, count_tokens: See [`Batcher`].
+        known: Names of options that `translate` accepts, see [`parse_body`].
+    """
+
+    translate: Translate
+    count_tokens: CountTokens = count_bytes
+    known: Sequence[str] = ()
+
+
+class ModelLoader:
+    """Load models one at a time, and keep at most `max_loaded` of them in memory.
+
+    Attributes:
+        model_thread: Thread on which all of them translate. With a thread each, they would compete for the cores.
+        is_busy: Whether a thread loads a model, for a request that may have left.
+    """
+
+    def __init__(self, max_loaded: int | None = None):
+        self.model_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="translate")
+        self.is_busy = False
+        self._max_loaded = max_loaded
+        self._loaded: list[ServedModel] = []
+        self._lock = asyncio.Lock()
+
+    async def load(self, model: "ServedModel", load: Callable[[], LoadedModel]) -> LoadedModel:
+        """Return the result of `load`, after idle models have made room for it, least recently used ones first.
+
+        Raises:
+            ModelFailure: the model cannot be loaded.
+            Refusal: 503; there is no room.
+        """
+        async with self._lock:
+            self._make_room()
+            # This thread ends, and OpenMP's threads for it end too, so that they do not slow down the model thread's.
+            thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="load")
+            try:
+                loaded = await call_on_thread(thread, self._run, load)
+            finally:
+                thread.shutdown(wait=False)
+            self._loaded.append(model)
+            return loaded
+
+    def _run(self, load: Callable[[], LoadedModel]) -> LoadedModel:
+        self.is_busy = True
+        try:
+            gc.collect()  # frees models that were unloaded
+            return load()
+        finally:
+            self.is_busy = False
+
+    def _make_room(self) -> None:
+        while self._max_loaded is not None and len(self._loaded) >= self._max_loaded:
+            idle = [model for model in self._loaded if model.is_idle]
+            if not idle:
+                raise Refusal(503, "The models in memory are at work, and there is no room for more. Try again later.")
+            least_recently_used = min(idle, key=lambda model: model.last_used)
+            least_recently_used.unload()
+            self._loaded.remove(least_recently_used)
+
+
+class ServedModel:
+    """A model of a service, with a queue and limits of its own.
+
+    Args:
+        name: By which requests ask for it.
+        limits: See [`Batcher`].
+        load: Returns the model; called when a request needs it. If it is None, `loaded` is given.
+        loaded: The model if it is in memory from the start.
+        directions: From and to which languages it translates, as far as that is known.
+        loader: Of all models of the service.
+
+    Attributes:
+        batcher: The queue of its texts.
+        loader: As given.
+        known: Of the model, once it was loaded.
+        last_used: Time of `time.monotonic` at which it last translated.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limits: Limits,
+        load: Callable[[], LoadedModel] | None = None,
+        loaded: LoadedModel | None = None,
+        directions: Sequence[Direction] = (),
+        loader: ModelLoader | None = None,
+    ):
+        self.name, self.limits, self.directions = name, limits, directions
+        self.last_used = 0.0
+        self.known: Sequence[str] = () if loaded is None else loaded.known
+        self._load_model, self._loaded = load, loaded
+        self.loader = loader or ModelLoader()
+        self._loading: asyncio.Task[Refusal | None] | None = None
+        self._requests = 0
+        self.batcher = Batcher(self._translate, limits, self._count_tokens, self.loader.model_thread)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the model is in memory."""
+        return self._loaded is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request needs the model and it does not translate."""
+        return self._requests == 0 and self.batcher.busy_seconds == 0
+
+    @property
+    def status(self) -> str:
+        """`"ok"`, `"slow"` if a batch takes longer than a request may, `"broken"`, `"loading"` or `"not loaded"`."""
+        if self.batcher.broken:
+            return "broken"
+        if self.batcher.busy_seconds > self.limits.request_seconds:
+            return "slow"
+        if self._loaded is not None:
+            return "ok"
+        return "not loaded" if self._loading is None else "loading"
+
+    def language_entries(self, direction: Direction | None) -> dict[str, str]:
+        """Return the entries of requests by which the model translates in one of its directions."""
+        if direction is None or len(self.directions) < 2:
+            return {}
+        return {"src_lang": str(direction.source), "tgt_lang": str(direction.target)}
+
+    async def load(self) -> None:
+        """Load the model unless it is in memory.
+
+        Raises:
+            Refusal: 500; it cannot be loaded. 503; that takes too long, there is no room, or the service ends.
+        """
+        if self._loaded is not None:
+            return
+        loading = self._loading = self._loading or asyncio.create_task(self._load())
+        await asyncio.wait([loading], timeout=self.limits.request_seconds)
+        if not loading.done():
+            raise Refusal(503, f"The model {self.name} is still loading. Try again later.")
+        if loading.cancelled():
+            raise Refusal(503, "The service is shutting down.")
+        refusal = loading.result()
+        if refusal is not None:
+            raise refusal
+
+    def unload(self) -> None:
+        """Forget the model; the next request loads it again."""
+        self._loaded = None
+
+    async def translate(self, *arguments: Any, **options: Any) -> list[list[Any]]:
+        """Translate as [`Batcher.translate`] does; the model stays in memory meanwhile.
+
+        Raises:
+            Refusal: as [`load`] and [`Batcher.translate`] raise it.
+            ModelFailure: the model failed.
+        """
+        self._requests += 1
+        try:
+            await self.load()
+            return await self.batcher.translate(*arguments, **options)
+        finally:
+            self._requests -= 1
+            self.last_used = time.monotonic()
+
+    def stop(self) -> None:
+        """Refuse all requests from here on, the accepted ones included."""
+        if self._loading is not None:
+            self._loading.cancel()
+        self.batcher.stop()
+
+    async def _load(self) -> Refusal | None:
+        """Load the model, or return why requests for it are refused."""
+        assert self._load_model is not None
+        try:
+            self._loaded = await self.loader.load(self, self._load_model)
+            self.known, self.last_used = self._loaded.known, time.monotonic()
+            return None
+        except Refusal as refusal:
+            return refusal
+        except ModelFailure as failure:
+            kind = self.batcher.last_failure = type(failure.__cause__).__name__
+            # The reason may name files, which are not for clients.
+            logging.getLogger(__name__).error("The model %s cannot be loaded: %s", self.name, failure)
+            return Refusal(
+                500, f"The model {self.name} cannot be loaded ({kind}). The log of the service has the reason."
+            )
+        finally:
+            self._loading = None
+
+    def _translate(self, *arguments: Any, **options: Any) -> list[list[Any]]:
+        assert self._loaded is not None
+        return self._loaded.translate(*arguments, **options)
+
+    def _count_tokens(self, texts: Sequence[str]) -> list[int]:
+        assert self._loaded is not None
+        return self._loaded.count_tokens(texts)
+
+
+class Models:
+    """The models of a service, at least one."""
+
+    def __init__(self, models: Sequence[ServedModel]):
+        self._models = {model.name: model for model in models}
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        return iter(self._models.values())
+
+    @property
+    def directions(self) -> list[Direction]:
+        """The directions of all models, as far as they are known."""
+        return [direction for model in self for direction in model.directions]
+
+    @property
+    def broken(self) -> Batcher | None:
+        """The batcher of a broken model, if there is one."""
+        return next((model.batcher for model in self if model.batcher.broken), None)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a thread loads a model or translates."""
+        return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
+
+    def find(self, content: Any) -> ServedModel:
+        """Return the model that the entry `model` of a request names; the only one needs no name.
+
+        Raises:
+            Refusal: 422; there is none of this name.
+        """
+        names = list(self._models)
+        name = content.get("model") if isinstance(content, Mapping) else None
+        if name is None and len(names) == 1:
+            name = names[0]
+        if not isinstance(name, str) or name not in self._models:
+            known = ", ".join(names[:_MOST_SHOWN])
+            raise Refusal(422, f"`model` must be one of the models of this service: {known}.")
+        return self._models[name]
+
+    def find_direction(self, direction: Direction | None) -> ServedModel:
+        """Return the model of one of the `directions`, or the only one if none is known."""
+        return next(model for model in self if direction is None or direction in model.directions)
+
+    def stop(self) -> None:
+        """Refuse all requests from here on, the accepted ones included."""
+        for model in self:
+            model.stop()
+
+    def health(self) -> tuple[dict[str, Any], int]:
+        """Describe the state of the models, and return the HTTP status that fits."""
+        states = {
+            model.name: {
+                "status": model.status,
+                "failures": model.batcher.failures,
+                "last_failure": model.batcher.last_failure,
+            }
+            for model in self
+        }
+        status = next(
+            (status for status in _UNAVAILABLE if status in [each["status"] for each in states.values()]), "ok"
+        )
+        content = {
+            "status": status,
+            "failures": sum(model.batcher.failures for model in self),
+            "last_failure": next((each["last_failure"] for each in states.values() if each["last_failure"]), None),
+        }
+        if len(states) > 1:
+            content["models"] = states
+        return content, 200 if status == "ok" else 503
+
+
+__all__ = ["LoadedModel", "ModelLoader", "Models", "ServedModel"]

@@ -23,6 +23,7 @@ RAY = ["ray[data]>=2.40"]
 DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0", "srt>=3.5"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *DOCUMENTS, *CLEANING, *CORPORA]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
+TESTS += ["jsonschema>=4.20", "openapi-spec-validator>=0.7"]
 TESTS += ["gradio>=6"]  # of the Space
 BENCHMARKS = ["nltk>=3.9"]
 NOTEBOOKS = ["ipykernel>=6.29", "nbclient>=0.10"]

@@ -1,4 +1,4 @@
-"""The models of a service: each has a queue and limits of its own, and may be loaded when a request needs it."""
+"""The models of a service: each has its own queue and limits, and may be loaded when a request needs it."""
 
 import asyncio
 import gc
@@ -84,7 +84,7 @@ class ModelLoader:
 
 
 class ServedModel:
-    """A model of a service, with a queue and limits of its own.
+    """A model of a service, with its own queue and limits.
 
     Args:
         name: By which requests ask for it.
@@ -158,9 +158,10 @@ class ServedModel:
         await asyncio.wait([loading], timeout=self.limits.request_seconds)
         if not loading.done():
             raise Refusal(503, f"The model {self.name} is still loading. Try again later.")
-        if loading.cancelled():
-            raise Refusal(503, "The service is shutting down.")
-        refusal = loading.result()
+        try:
+            refusal = loading.result()
+        except asyncio.CancelledError:  # by `stop`
+            refusal = Refusal(503, "The service is shutting down.")
         if refusal is not None:
             raise refusal
 

@@ -75,7 +75,8 @@ _MODEL = _object(
         "last_failure": {"type": ["string", "null"]},
     }
 )
-_WELL = {"status": "ok", "failures": 0, "last_failure": None}
+# FastAPI drops entries that are None, so an example has a failure.
+_WELL = {"status": "ok", "failures": 1, "last_failure": "RuntimeError"}
 _LANGUAGE = _object({"code": _STRING, "name": _STRING, "targets": _list_of(_STRING)})
 
 # Arguments of the paths of FastAPI.
@@ -118,7 +119,8 @@ HEALTH: dict[str, Any] = {
                 _HEALTH,
                 {
                     "one model": _WELL,
-                    "several models": _WELL | {"models": {"en-de": _WELL, "de-en": _WELL | {"status": "not loaded"}}},
+                    "several models": _WELL
+                    | {"models": {"en-de": _WELL, "de-en": _WELL | {"status": "not loaded", "failures": 0}}},
                 },
             )
         },

@@ -75,7 +75,7 @@ def create_service_of(
     """Create the application for models of which each may be loaded when a request needs it.
 
     Args:
-        limits: Of requests; each model has those of its batches and of its queue.
+        limits: Of requests; batches and queues have the limits of their models.
         api_keys: If there are any, requests need one of them: `Authorization: Bearer KEY`.
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.

@@ -65,7 +65,7 @@ def test_libretranslate_returns_alternatives(client, translate):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"source": "fr"}, "`source` and `target` must be a direction of the model: en-de."),
+        ({"source": "fr"}, "`source` and `target` must be a direction of this service: en-de."),
         ({"target": None}, "`source` and `target` must be given"),
         ({"alternatives": -1}, "`alternatives` must be a number of 0 or more."),
         ({"alternatives": 99}, "at most"),

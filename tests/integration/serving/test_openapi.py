@@ -1,0 +1,115 @@
+"""`/openapi.json`: it is valid, and its examples are true of a service."""
+
+from urllib.parse import urlencode
+
+import jsonschema
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli.serve import known_entries
+from vanilla_transformer.serving import libretranslate
+from vanilla_transformer.serving.request_body import ENTRIES, SCHEMA
+from vanilla_transformer.serving.service import create_service, translate_with
+from vanilla_transformer.text.languages import Direction
+
+JSON = "application/json"
+
+
+@pytest.fixture(scope="module")
+def client(tiny_tokenizer):
+    pipeline = TranslationPipeline(tiny_model(), tiny_tokenizer)
+    service = create_service(
+        translate_with(pipeline),
+        metrics=True,
+        docs=True,
+        known=known_entries(pipeline),
+        directions=[Direction("en", "de")],
+        name="en-de",
+    )
+    with TestClient(service) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def document(client):
+    return client.get("/openapi.json").json()
+
+
+def examples(content):
+    return {name: example["value"] for name, example in content["examples"].items()}
+
+
+def answers(document, method, path):
+    return document["paths"][path][method]["responses"]["200"]["content"]
+
+
+def encode(kind, entries):
+    return {"json": entries} if kind == JSON else {"content": urlencode(entries), "headers": {"content-type": kind}}
+
+
+def test_openapi_document_is_valid(document):
+    pytest.importorskip("openapi_spec_validator").validate(document)
+    assert set(document["paths"]) == {"/translate", "/languages", "/health", "/metrics"}
+
+
+def test_openapi_schemas_have_the_entries_of_requests():
+    assert set(SCHEMA["properties"]) == set(ENTRIES)
+    read = set()
+
+    class Entries(dict):
+        def get(self, name, default=None):
+            read.add(name)
+            return super().get(name, default)
+
+        def __getitem__(self, name):
+            read.add(name)
+            return super().__getitem__(name)
+
+    question = libretranslate.Question(Entries(q="a", source="en", target="de"))
+    assert question.to_content() == {"text": "a"}
+    assert question.find_direction([]) is None and question.api_key == ""
+    assert read == set(libretranslate.SCHEMA["properties"])
+
+
+def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(client, document):
+    documented = answers(document, "post", "/translate")
+    bodies = document["paths"]["/translate"]["post"]["requestBody"]["content"]
+    assert set(bodies) == {JSON, libretranslate.FORM}
+    sent = 0
+    for kind, body in bodies.items():
+        for name, request in examples(body).items():
+            jsonschema.validate(request, body["schema"])
+            answer = client.post("/translate", **encode(kind, request))
+            assert answer.status_code == 200, answer.text
+            content = documented[answer.headers["content-type"].partition(";")[0]]
+            example, found = examples(content)[name], answer.text if name == "stream" else answer.json()
+            for each in (example, found):
+                jsonschema.validate(each, content["schema"])
+            assert shape(found) == shape(example)
+            sent += 1
+    assert sent >= 7
+
+
+def shape(value):
+    """Return the structure of an answer, without its texts and numbers."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    return [shape(each) for each in value] if isinstance(value, list) else type(value)
+
+
+@pytest.mark.parametrize("path", ["/languages", "/health", "/metrics"])
+def test_openapi_examples_of_answers_fit(path, client, document):
+    answer = client.get(path)
+    content = answers(document, "get", path)[answer.headers["content-type"].partition(";")[0]]
+    found = answer.text if path == "/metrics" else answer.json()
+    for each in (found, *examples(content).values()):
+        jsonschema.validate(each, content["schema"])
+    first = next(iter(examples(content).values()))
+    if path == "/metrics":
+        assert first.partition(" ")[0] in found
+    elif path == "/health":
+        assert found.keys() == first.keys()
+    else:
+        assert found == first

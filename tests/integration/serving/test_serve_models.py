@@ -1,0 +1,101 @@
+"""`serve --model`: several models of the command line."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.serving import server
+from vanilla_transformer.text.languages import Direction, add_language_tags
+
+TEXT = "A man is sleeping."
+
+
+@pytest.fixture
+def served(monkeypatch):
+    """Let `serve` build its service and stop before it runs; return the services."""
+    services = []
+    monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
+    return services
+
+
+def save(model, tokenizer, folder):
+    save_model_folder(model, tokenizer, folder)
+    return TranslationPipeline(model, tokenizer)
+
+
+def test_serve_loads_each_model_for_its_languages(served, tiny_tokenizer, tmp_path, capsys):
+    pipelines = {"en-de": save(tiny_model(), tiny_tokenizer, tmp_path / "first")}
+    tags = copy.deepcopy(tiny_tokenizer)
+    add_language_tags(tags, [Direction("en", "fr"), Direction("de", "en")])
+    multilingual = save(tiny_model(vocab_size=len(tags)), tags, tmp_path / "second")
+    flags = ["--model", f"en-de={tmp_path}/first", "--model", f"de-en={tmp_path}/second"]
+    assert main(["serve", *flags, f"--model=en-fr={tmp_path}/second", "--port", "0"]) == 0
+    assert "Serving en-de, de-en, en-fr at http://127.0.0.1:" in capsys.readouterr().out
+    expected = {
+        "en-de": pipelines["en-de"](TEXT),
+        "de-en": multilingual(TEXT, tgt_lang="en"),
+        "en-fr": multilingual(TEXT, tgt_lang="fr"),
+    }
+    with TestClient(served[0]) as client:
+        for name, ((answer,)) in expected.items():
+            source, target = name.split("-")
+            found = client.post("/translate", json={"q": TEXT, "source": source, "target": target}).json()
+            assert found == {"translatedText": answer["translation_text"]}
+            found = client.post("/translate", json={"text": TEXT, "model": name, "return_scores": True}).json()
+            assert found["translations"][0][0]["text"] == answer["translation_text"]
+
+
+def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    assert main(["serve", "--model", f"en-de={tmp_path}/first", f"de-en={tmp_path}/second", "--port", "0"]) == 0
+    with TestClient(served[0]) as client:
+        answer = client.post("/translate", json={"text": TEXT, "model": "de-en"})
+        assert answer.status_code == 500 and "The model de-en cannot be loaded (" in answer.json()["detail"]
+        assert str(tmp_path) not in answer.text and str(tmp_path) in caplog.text
+        assert client.get("/health").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--model", "first"], "`model` must be languages and a folder, such as en-de=runs/en-de, got 'first'."),
+        (["--model", "de=first"], "`model` must be languages and a folder"),
+        (["--model", "en-de="], "`model` must be languages and a folder"),
+        (["--model", "en-de=first", "--model", "en-de=first"], "must have other languages, got en-de twice."),
+        (["--model", "en-de=missing"], "There is no folder missing. `model` must be the folder of a model"),
+        (["--model"], "expected at least one argument"),
+        (["--model", "en-de=first", "--direction", "en-de"], "`direction` is for one MODEL. Leave it out"),
+        (["--model", "en-de=first", "--page"], "`page` is for one MODEL"),
+        (["--model", "en-de=first", "--ensemble", "first"], "`ensemble` is for one MODEL"),
+        (["--model", "en-de=first", "--max_loaded", "0"], "`max_loaded` must be 1 or more, got 0."),
+        (["--max_loaded", "1"], "`max_loaded` is for several models."),
+        ([], "Name one model"),
+    ],
+)
+def test_serve_refuses_wrong_models_in_one_line(flags, said, served, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "first").mkdir()
+    assert main(["serve", *flags, "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert said in error and error.count("\n") == 1 and not served
+
+
+def test_serve_refuses_one_model_beside_several(served, tmp_path, capsys):
+    assert main(["serve", "mine", "--model", f"en-de={tmp_path}", "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "Name one MODEL or several by --model, got 'mine' and --model en-de=" in error and error.count("\n") == 1
+
+
+def test_serve_names_the_only_model(served, monkeypatch):
+    pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
+    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", lambda name, backend, precision: pipeline)
+    for flags in ([], ["--direction", "en-de"]):
+        assert main(["serve", "runs/mine", *flags, "--port", "0"]) == 0
+    assert [[model.name for model in service.state.models] for service in served] == [["mine"], ["en-de"]]

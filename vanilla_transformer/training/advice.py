@@ -22,7 +22,7 @@ def _layers(number: int) -> dict[str, int]:
 
 _FROM_SCRATCH = (
     _Rule(20_000, {"d_model": 128, **_layers(3), "vocab_size": 4000, "dropout": 0.3, "epochs": 100}),
-    _Rule(60_000, {"d_model": 256, **_layers(3), "vocab_size": 6000, "dropout": 0.3, "epochs": 100}),
+    _Rule(60_000, {"d_model": 256, **_layers(3), "vocab_size": 6000, "dropout": 0.2, "epochs": 100}),
     _Rule(300_000, {"d_model": 256, **_layers(3), "vocab_size": 8000, "dropout": 0.1, "epochs": 50}),
     _Rule(2_000_000, {"d_model": 512, **_layers(6), "vocab_size": 16_000, "dropout": 0.1, "epochs": 30}),
     _Rule(_ANY, {"d_model": 512, **_layers(6), "vocab_size": 32_000, "dropout": 0.1, "epochs": 20}),

@@ -11,14 +11,14 @@ TUNING += ["--freeze", "encoder"]
 
 
 def test_advise_names_what_the_recipe_has_instead():
-    recipe = parse_recipe([*FILES, "--d_model", "256", "--dropout", "0.2", "--vocab_size", "8000"])
+    recipe = parse_recipe([*FILES, "--d_model", "256", "--dropout", "0.3", "--vocab_size", "8000"])
     assert advise(recipe, 29_000, 95.0) == [
         "Rules of thumb for training on 29,000 pairs:",
         "  d_model 256",
         "  encoder_layers 3 (here 6)",
         "  decoder_layers 3 (here 6)",
         "  vocab_size 6,000 (here 8,000)",
-        "  dropout 0.3 (here 0.2)",
+        "  dropout 0.2 (here 0.3)",
         "  epochs 100",
     ]
 

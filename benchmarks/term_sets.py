@@ -19,7 +19,7 @@ from vanilla_transformer.data.lexicon import fit_lexicon
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.term_forms import count_forms
-from vanilla_transformer.text.units import split_units
+from vanilla_transformer.text.units import split_words
 
 # A noun of the corpus, another German noun for it, and a pair of nouns that take its place. German nouns have their
 # gender, plural, genitive and, if they are weak, other singular cases.
@@ -88,15 +88,11 @@ def _rank_translations(pairs: Sequence[SentencePair]) -> dict[str, list[str]]:
     lexicon = fit_lexicon(pairs)
     counts: dict[str, Counter[str]] = {word: Counter() for word in lexicon}
     for source, target in pairs:
-        words = set(_words(target))
-        for word in lexicon.keys() & {each.casefold() for each in _words(source)}:
+        words = set(split_words(target))
+        for word in lexicon.keys() & {each.casefold() for each in split_words(source)}:
             found = {citation for form, citation in lexicon[word].items() if form in words}
             counts[word].update(citation for citation in sorted(found) if citation[0].isupper())
     return {word: [form for form, _ in found.most_common()] for word, found in counts.items()}
-
-
-def _words(text: str) -> list[str]:
-    return [text[start:end] for start, end in split_units(text)]
 
 
 def _has_terms(pair: SentencePair, glossary: Glossary) -> bool:

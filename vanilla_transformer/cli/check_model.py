@@ -66,8 +66,8 @@ def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
     from vanilla_transformer.inference.loading import load_pipeline
 
     translate = load_pipeline(folder, precision=options.precision)
-    print(f"\n{format_header()}", flush=True)
     languages = language_settings(translate.tokenizer, options)
+    print(f"\n{format_header()}", flush=True)
     table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True), **languages)
     if options.name is not None:
         record = {"name": options.name, "rows": [row._asdict() for row in table.rows], "groups": table.groups}

@@ -86,10 +86,11 @@ def _print_scores(folder: Path, corpus: Path) -> None:
 
 def _draw(folder: Path) -> None:
     from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
+    from vanilla_transformer.publishing.training_records import CURVE
     from vanilla_transformer.training.metrics import METRICS_FILE
 
     model, tokenizer = _load(folder)
-    curve = plot_learning_curve(folder / METRICS_FILE, folder / "learning_curve.png")
+    curve = plot_learning_curve(folder / METRICS_FILE, folder / CURVE)
     attention = plot_attention(model, tokenizer, _SENTENCES[0], folder / "attention.png")
     print(f"\nPictures: {curve} and {attention}")
 

@@ -137,12 +137,18 @@ def parse_models(words: Sequence[str], options: ServeArguments) -> dict[Directio
 
 def _parse_model(given: str) -> tuple[Direction, str]:
     name, _, folder = given.partition("=")
-    source, _, target = name.partition("-")
-    if not (source and target and folder):
+    direction = _parse_direction(name)
+    if direction is None or not folder:
         raise ValueError(f"`model` must be languages and a folder, such as en-de=runs/en-de, got {given!r}.")
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"There is no folder {folder}. `model` must be the folder of a model, got {given!r}.")
-    return Direction(source, target), folder
+    return direction, folder
+
+
+def _parse_direction(given: str) -> Direction | None:
+    """Return a direction such as en-de, or None if `given` is none."""
+    source, _, target = given.partition("-")
+    return Direction(source, target) if source and target else None
 
 
 def _load_model(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
@@ -211,11 +217,11 @@ def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
     languages = find_languages(tokenizer)
     if given is None:
         return [] if languages is None else languages.possible_directions
-    source, _, target = given.partition("-")
-    if languages is not None or not source or not target:
+    direction = _parse_direction(given)
+    if languages is not None or direction is None:
         rule = "such as en-de, for a model that does not name its languages itself"
         raise ValueError(f"`direction` must be the codes of two languages, {rule}, got {given!r}.")
-    return [Direction(source, target)]
+    return [direction]
 
 
 def _page_directions(translate: TranslationPipeline, given: str | None) -> list[Direction]:

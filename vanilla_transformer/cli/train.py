@@ -82,9 +82,10 @@ def draw_lengths(folder: Path) -> None:
 
 def _draw_learning_curve(folder: Path) -> None:
     from vanilla_transformer.evaluation.plots import plot_learning_curve
+    from vanilla_transformer.publishing.training_records import CURVE
     from vanilla_transformer.training.metrics import METRICS_FILE
 
-    print(f"The learning curve is in {plot_learning_curve(folder / METRICS_FILE, folder / 'learning_curve.png')}.")
+    print(f"The learning curve is in {plot_learning_curve(folder / METRICS_FILE, folder / CURVE)}.")
 
 
 def _print_plan(plan: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from vanilla_transformer.text.units import split_units
+from vanilla_transformer.text.units import split_words
 
 from .readers import SentencePair
 
@@ -57,8 +57,7 @@ class _Words:
 
 
 def _words(text: str) -> list[str]:
-    words = [text[start:end] for start, end in split_units(text)]
-    return [word for word in words if len(word) > 1 and word.isalpha()]
+    return [word for word in split_words(text) if len(word) > 1 and word.isalpha()]
 
 
 def _fit(given: np.ndarray, word: np.ndarray, sentence: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What training recorded for the card: the learning curve, and the emissions that codecarbon measured."""
+"""Read the records of training for the card: the learning curve, and the emissions that codecarbon measured."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What `/openapi.json` says about the paths of the service, with examples of requests and of their answers."""
+"""The OpenAPI description of the paths of the service, with examples of requests and of their answers."""
 
 from typing import Any
 

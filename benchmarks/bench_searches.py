@@ -5,8 +5,9 @@ Compare the speed of every search with plain beam search of as many beams, in on
     python -m benchmarks.bench_searches
 
 The first command translates the first lines of a text with a trained model. The second one decodes 64 sentences of 24
-tokens with random weights into exactly 32 tokens each. The engine decodes all of them. The best of several rounds
-counts; "share" is the speed of a search as a share of plain search's, so 1 is as fast.
+tokens with random weights into exactly 32 tokens each. The engine decodes all of them, in as many slots as in the
+pipeline. The best of several rounds counts; "share" is the speed of a search as a share of plain search's, so 1 is as
+fast.
 """
 
 import copy
@@ -25,6 +26,7 @@ from benchmarks.random_models import random_model
 from vanilla_transformer import Engine
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.inference.engine.engine_pool import usual_slots
 from vanilla_transformer.inference.engine.ensemble import Ensemble
 from vanilla_transformer.inference.prefixes import next_tokens
 
@@ -58,7 +60,8 @@ class Task:
     plain: list[list[int]] = field(default_factory=list)
 
     def engine(self, **options: Any) -> Engine:
-        return Engine(self.model, slots=32, **{"num_beams": self.beams} | self.options | options)
+        options = {"num_beams": self.beams} | self.options | options
+        return Engine(self.model, usual_slots(options["num_beams"]), **options)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -98,15 +98,19 @@ class ConstrainedBeamSearch:
             done = [(score / self._penalty(length), tokens) for (score, tokens), end in of_best if end]
             self.finished = sorted([*self.finished, *done], key=lambda each: -each[0])[: self.beams]
             running = [each for each, end in zip(ordered, ends, strict=True) if not end][: self.beams]
-            if not running or self._is_done(max(score for score, _ in running), length):
+            if not running or self._is_done(running, length):
                 break
         return self.finished
 
-    def _is_done(self, best: float, length: int) -> bool:
+    def _is_done(self, running: list[tuple[float, list[int]]], length: int) -> bool:
+        """Tell whether no running hypothesis that may end would beat the worst finished one if it ended now."""
         if len(self.finished) < self.beams:
             return False
-        farthest = self.early_stopping == "never" and self.penalty > 0
-        possible = best / self._penalty(self.limit if farthest else length)
+        if self.early_stopping == "never" and self.penalty > 0:
+            possible = max(score for score, _ in running) / self._penalty(self.limit)
+        else:
+            complete = [score for score, tokens in running if count_missing(tokens, self.phrases) == 0]
+            possible = max(complete, default=-torch.inf) / self._penalty(length)
         return self.early_stopping is True or possible <= self.finished[-1][0]
 
     def _candidates(self, running: list[tuple[float, list[int]]]) -> list[tuple[float, list[int]]]:

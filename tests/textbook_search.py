@@ -114,12 +114,14 @@ class Textbook:
         return [each for each in candidates if not self.ends(each)][:beams], finished
 
     def is_done(self, running: list[Running], finished: list[Running], beams: int) -> bool:
-        """Tell whether the search stops: no running hypothesis could still beat the worst finished one."""
+        """Tell whether the search stops: no running hypothesis would beat the worst finished one if it ended now."""
         if len(finished) < beams:
             return False
         rule = self.option("early_stopping", False)
-        farthest = rule == "never" and self.option("length_penalty", 1.0) > 0.0
-        best = running[0].score / self.divisor(self.limit if farthest else len(running[0].tokens))
+        if rule == "never" and self.option("length_penalty", 1.0) > 0.0:  # or with the longest length
+            best = running[0].score / self.divisor(self.limit)
+        else:
+            best = max(self.final(each).score for each in running)
         return rule is True or best <= min(each.score for each in finished)
 
 

@@ -1,6 +1,7 @@
 """A student is trained on a teacher's translations; finished work is done once."""
 
 import json
+import sys
 from types import SimpleNamespace
 
 import datasets
@@ -57,6 +58,7 @@ def test_distill_does_finished_work_once(straight, files, monkeypatch):
         ({"test_source": "{files}/train.a"}, "must have the same number of lines|40 .* 5|5 .* 40"),
         ({"train_source": "{files}/empty"}, "empty"),
         ({"student_precision": "int4"}, "`precision` must be one of .*, got 'int4'"),
+        ({"student_precision": "int8"}, '`precision="int8"` needs packages that are not installed'),
         ({"output_dir": "{files}/teacher"}, "`output_dir` must be another folder than the one of a model, got"),
         (
             {"train_source": "{files}/train.b", "train_target": "{files}/train.b"},
@@ -65,7 +67,8 @@ def test_distill_does_finished_work_once(straight, files, monkeypatch):
         ({"teacher": "{files}/teacher,{files}/german"}, "The models of an ensemble must have one vocabulary"),
     ],
 )
-def test_distill_refuses_before_it_trains(files, tmp_path, changes, message):
+def test_distill_refuses_before_it_trains(files, tmp_path, monkeypatch, changes, message):
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
     (files / "empty").touch()
     given = {name: value if value is None else value.format(files=files) for name, value in changes.items()}
     with pytest.raises((ValueError, OSError), match=message):

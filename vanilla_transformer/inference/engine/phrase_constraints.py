@@ -97,6 +97,10 @@ class PhraseConstraints(SearchFeature):
         ordered = phrases.allocate(every, progress, state.limits - state.time - 1)
         return Candidates(*(each[:, : best.scores.shape[1]] for each in ordered))
 
+    def may_end(self, memory: PhraseMemory, running: Candidates) -> Tensor:
+        advanced = memory.phrases.advance(memory.progress, running.parents, running.tokens)
+        return memory.phrases.missing(advanced) == 0
+
     def follow(self, state: Any, memory: PhraseMemory, parents: Tensor, tokens: Tensor) -> None:
         advanced = memory.phrases.advance(memory.progress, parents, tokens)
         for old, new in zip(memory.progress, advanced, strict=True):

@@ -21,14 +21,18 @@ INT8, AUTO = "int8", "auto"
 
 
 def check_precision(precision: str) -> None:
-    """Check the name of a precision.
+    """Check the name of a precision, and that its packages are installed.
 
     Raises:
         ValueError: The precision is unknown.
+        OSError: It is `"int8"`, and torchao is not installed.
     """
     if precision not in (*PRECISIONS, AUTO):
         known = ", ".join(map(repr, [*PRECISIONS, AUTO]))
         raise ValueError(f"`precision` must be one of {known}, got {precision!r}.")
+    if precision == INT8:
+        with requires_extra("int8", '`precision="int8"`'):
+            import torchao.quantization  # noqa: F401
 
 
 def precision_of(model: Any) -> str | None:
@@ -40,7 +44,7 @@ def cast(model: _Model, precision: str) -> _Model:
     """Return the model with weights of a precision, as `resolve_precision` names it: a copy if they have another one.
 
     Raises:
-        ValueError: The precision is unknown.
+        ValueError, OSError: See [`check_precision`].
     """
     check_precision(precision)
     dtype = PRECISIONS[precision]
@@ -55,8 +59,9 @@ def round_to_int8(module: _Model) -> _Model:
     Raises:
         OSError: torchao is not installed.
     """
-    with requires_extra("int8", '`precision="int8"`'):
-        from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+    check_precision(INT8)
+    from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
+
     module = copy.deepcopy(module)
     with torch.no_grad():
         quantize_(module, Int8DynamicActivationInt8WeightConfig())

@@ -62,6 +62,13 @@ class SearchFeature:
         """
         return None
 
+    def may_end(self, memory: Any, running: Candidates) -> Tensor | None:
+        """Tell which running hypotheses may end, `(B, N)`, or return None if all of them may.
+
+        The search stops when no hypothesis that may end has a better score than the finished ones.
+        """
+        return None
+
     def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
         """Update the memory of running hypotheses, given the beams and the tokens that were chosen, `(B, N)` each.
 

@@ -197,13 +197,13 @@ class SearchStep(nn.Module):
 
         # The others continue, unless the sentence is done.
         running, chosen = self._running(scores + ends * UNLIKELY, ends, beams)
-        best_running = running.amax(dim=1, keepdim=True) if self._ranks else running[:, :1]
-        can_improve = self._can_improve(best_running, finished_scores, is_finished, state.limits, length)
-        now_done = ~can_improve | ends.all(dim=1)
+        parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
+        best_possible = self._best_possible(Candidates(running, parents, tokens), state, options)
+        worst = torch.where(is_finished, finished_scores.amin(dim=1, keepdim=True), UNLIKELY)
+        now_done = ~(best_possible > worst).any(dim=1) | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
         state.done.logical_or_(now_done)
-        parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
         _store(state, state.done[:, None], ancestors=pick(ancestors, parents), scores=running, last_tokens=tokens)
         _store_each(state.model_scores[:1], state.done[:, None], model_scores.gather(1, chosen))
         return parents, tokens
@@ -216,14 +216,22 @@ class SearchStep(nn.Module):
         chosen = (-(order + ends * len(order))).topk(beams)[1]
         return scores.gather(1, chosen), chosen
 
-    def _can_improve(
-        self, best: Tensor, finished_scores: Tensor, is_finished: Tensor, limits: Tensor, length: Tensor
-    ) -> Tensor:
-        """Tell in which slots a running hypothesis could still beat the worst finished one, `(B,)`."""
-        farthest = self.options.early_stopping == "never" and self.options.length_penalty > 0.0
-        best_possible = best / self.options.divisor(limits if farthest else length)
-        worst = torch.where(is_finished, finished_scores.amin(dim=1, keepdim=True), UNLIKELY)
-        return (best_possible > worst).any(dim=1)
+    def _best_possible(self, running: Candidates, state: SearchState, options: "_Options") -> Tensor:
+        """Return the best final score of the running hypotheses if they ended now, `(B, 1)`.
+
+        With `early_stopping="never"`, return a bound of the final scores that they can reach.
+        """
+        if self.options.early_stopping == "never" and self.options.length_penalty > 0.0:
+            return running.scores.amax(dim=1, keepdim=True) / self.options.divisor(state.limits)
+        divisor = self.options.divisor(state.time + 1)
+        if not self.options.features:
+            return running.scores[:, :1] / divisor
+        final = options.final(running.scores / divisor, running.parents)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            may_end = feature.may_end(own, running)
+            if may_end is not None:  # the others still count as hypotheses that run
+                final = torch.where(may_end, final, final.clamp(max=UNLIKELY / 2))
+        return final.amax(dim=1, keepdim=True)
 
 
 def _store(state: SearchState, unless: Tensor, **values: Tensor) -> None:

@@ -126,6 +126,26 @@ def test_search_step_updates_its_arguments_in_place(options):
     assert same(memory.layers[0].source.keys, values[1].layers[0].source.keys)
 
 
+STOPS = [
+    ((), False, [False, False, False]),
+    ((PhraseConstraints(4, 3, (EOS,)),), False, [True, True, False]),  # two phrases still need a token or two
+    ((PhraseConstraints(4, 3, (EOS,)),), "never", [False, False, False]),
+    ((CoveragePenalty(1e3, ((1, 0),), 0.5),), False, [True, True, True]),
+    ((CoveragePenalty(1e3, ((1, 0),), 0.5),), "never", [False, False, False]),
+]
+
+
+@pytest.mark.parametrize(("features", "early_stopping", "done"), STOPS, ids=str)
+@torch.inference_mode()
+def test_search_step_stops_if_no_hypothesis_would_be_better_if_it_ended_now(features, early_stopping, done):
+    step, memory = step_of(SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features))
+    state = started(step.options, memory)
+    state.finished_scores.fill_(-100.0)
+    state.is_finished.fill_(True)
+    step(state, memory)
+    assert state.done.tolist() == done
+
+
 def leaves(*trees) -> Iterable[torch.Tensor]:
     return pytree.tree_leaves(trees)
 

@@ -1,0 +1,1 @@
+"""The tests: a package, so that the `tests` folder that opustools installs does not take its place."""

@@ -106,11 +106,9 @@ class ConstrainedBeamSearch:
         """Tell whether no running hypothesis that may end would beat the worst finished one if it ended now."""
         if len(self.finished) < self.beams:
             return False
-        if self.early_stopping == "never" and self.penalty > 0:
-            possible = max(score for score, _ in running) / self._penalty(self.limit)
-        else:
-            complete = [score for score, tokens in running if count_missing(tokens, self.phrases) == 0]
-            possible = max(complete, default=-torch.inf) / self._penalty(length)
+        farthest = self.early_stopping == "never" and self.penalty > 0 and not self.phrases
+        complete = [score for score, tokens in running if count_missing(tokens, self.phrases) == 0]
+        possible = max(complete, default=-torch.inf) / self._penalty(self.limit if farthest else length)
         return self.early_stopping is True or possible <= self.finished[-1][0]
 
     def _candidates(self, running: list[tuple[float, list[int]]]) -> list[tuple[float, list[int]]]:

@@ -40,7 +40,7 @@ class Textbook:
     source: Sequence[int]
     options: dict[str, Any]
     change: Change = lambda scores, _: scores
-    bonus: Callable[[list[int]], float] = lambda _: 0.0
+    bonus: Callable[[list[int]], float] | None = None
 
     def option(self, name: str, default: Any = None) -> Any:
         found = self.options.get(name)
@@ -87,9 +87,8 @@ class Textbook:
 
     def final(self, hypothesis: Running) -> Running:
         """Return a hypothesis that ends with its final score."""
-        return hypothesis._replace(
-            score=hypothesis.score / self.divisor(len(hypothesis.tokens)) + self.bonus(hypothesis.tokens)
-        )
+        bonus = 0.0 if self.bonus is None else self.bonus(hypothesis.tokens)
+        return hypothesis._replace(score=hypothesis.score / self.divisor(len(hypothesis.tokens)) + bonus)
 
     def divisor(self, length: int) -> float:
         return length_penalty(length, self.option("length_penalty", 1.0), self.option("length_penalty_type", "power"))
@@ -118,7 +117,7 @@ class Textbook:
         if len(finished) < beams:
             return False
         rule = self.option("early_stopping", False)
-        if rule == "never" and self.option("length_penalty", 1.0) > 0.0:  # or with the longest length
+        if rule == "never" and self.option("length_penalty", 1.0) > 0.0 and self.bonus is None:  # or at the limit
             best = running[0].score / self.divisor(self.limit)
         else:
             best = max(self.final(each).score for each in running)

@@ -43,8 +43,9 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
 
 
 def _extract_curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
-    """Return minutes and values of all entries with the value `name`, except validations of the moving average."""
-    selected = [entry for entry in entries if name in entry and entry.get("model") != "moving average"]
+    """Return minutes and values of the entries with the value `name`: of the trained model, and of the final one."""
+    found = [entry for entry in entries if name in entry]
+    selected = [entry for entry in found if "model" not in entry or entry is found[-1]]
     return [entry["minutes"] for entry in selected], [entry[name] for entry in selected]
 
 

@@ -33,7 +33,7 @@ _FACTS = {"name", "source_language", "target_language", "source_name", "target_n
 _FACTS |= {"validation_text", "example", "limits"}
 # Names on the Hub: the training data, and the model that was fine-tuned or converted.
 _HUB_NAMES = {"datasets", "base_model"}
-_OPTIONAL_FACTS = _HUB_NAMES | {"evaluation_datasets"}
+_OPTIONAL_FACTS = _HUB_NAMES | {"evaluation_datasets", "quote_test_text"}
 _CORPUS_FACTS = {"name", "license"}
 _DATASET_FACTS = {"type", "split"}
 _METRIC_ARGUMENTS = {"signature": "signature", "interval_95": "margin"}
@@ -62,6 +62,8 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         _check_names(path, corpus, _CORPUS_FACTS)
     for name in _HUB_NAMES & facts.keys():
         _check_hub_names(path, name, facts[name])
+    if not isinstance(facts.get("quote_test_text", True), bool):
+        raise ValueError(f"`quote_test_text` in {path} must be true or false, got {facts['quote_test_text']!r}.")
     _check_datasets(path, facts.get("evaluation_datasets", {}))
     return facts
 
@@ -150,13 +152,17 @@ def render_card(
         versions=_versions(_read_json(run / _MACHINE)),
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
-        mistakes=[_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])],
+        mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],
         stress_tables=read_stress_tables(run),
         learning_curve=learning_curve(validations),
         picture=CURVE if (folder / CURVE).exists() else None,
         recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
         hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )
+
+
+def _mistakes(evaluations: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    return [_escape_cells(mistake) for evaluation in evaluations for mistake in evaluation.get("worst", [])]
 
 
 def portable_recipe(recipe: Mapping[str, Any]) -> dict[str, Any]:

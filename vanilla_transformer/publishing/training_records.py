@@ -20,7 +20,7 @@ def read_validations(run: Path) -> list[dict[str, Any]]:
 
 def learning_curve(validations: list[dict[str, Any]]) -> list[list[str]]:
     """Return rows of step, minutes, validation loss, BLEU and chrF: some of many validations, and the last one."""
-    validations = [entry for entry in validations if entry.get("model") != "moving average"]
+    validations = [entry for entry in validations if "model" not in entry or entry is validations[-1]]
     count = len(validations)
     shown = min(count, _MOST_POINTS)
     places = {round(number * (count - 1) / max(1, shown - 1)) for number in range(shown)}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import shutil
 import time
 from functools import partial
@@ -212,11 +213,17 @@ class RunFolder:
         if not temporary:
             prune_checkpoints(self.path, self.options.keep_last or 1)
 
+    def score(self, entry: dict[str, Any]) -> float:
+        """Return the number by which a validation is ranked, a higher one for a better model, or minus infinity."""
+        metric = self.options.best_metric
+        if metric == "loss":
+            return -entry.get("validation_loss", math.inf)
+        return entry.get(metric, -math.inf)
+
     def keep_best(self, state: TrainState, entry: dict[str, Any]) -> None:
         """Rank a validation by `best_metric`, and keep the models of the `keep_best` best ones."""
-        metric = self.options.best_metric
-        score = -entry["validation_loss"] if metric == "loss" and entry else entry.get(metric)
-        if score is None:
+        score = self.score(entry)
+        if score == -math.inf:
             return
         steps = state.progress.record_score(score, self.options.keep_best)
         model = state.gather_model(to_save=True)

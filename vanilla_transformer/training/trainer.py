@@ -1,7 +1,7 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -37,12 +37,15 @@ from .train_step import explain_out_of_memory, train_step
 from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
 
 logger = logging.getLogger(__name__)
+# The models of which the better one is the final model, as the metrics name them.
+_MEAN, _MOVING_AVERAGE = "mean of checkpoints", "moving average"
 
 
 def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
-    The final model is the mean of the last checkpoints (section 6.1), and `generate()` decodes as the paper does.
+    The final model is the mean of the last checkpoints (section 6.1), or the moving average if there is one with a better
+    validation score. Its `generate()` decodes as the paper does.
     Training resumes from the last checkpoint if the folder holds a run of the same recipe, and returns at once if that
     run is finished.
 
@@ -175,17 +178,28 @@ def _validate(
     validation: AnyValidation,
     metrics: MetricsLogger,
     model: VanillaTransformerForConditionalGeneration,
-    kind: str | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
     """Measure and log loss and scores of a model. Without validation pairs return an empty entry."""
+    entry = _measure(state, validation, model, **generate_kwargs)
+    if entry:
+        metrics.log_validation(entry)
+    return entry
+
+
+def _measure(
+    state: TrainState,
+    validation: AnyValidation,
+    model: VanillaTransformerForConditionalGeneration,
+    kind: str | None = None,
+    **generate_kwargs: Any,
+) -> dict[str, Any]:
+    """Return loss and scores of a model, and `kind` if it is not the trained one."""
     if not validation.pairs:
         return {}
     entry = {"step": state.step, "minutes": state.minutes()} | ({} if kind is None else {"model": kind})
     with explain_out_of_memory(state, "Validation", state.step):
-        entry |= validation.measure(model, **generate_kwargs)
-    metrics.log_validation(entry)
-    return entry
+        return entry | validation.measure(model, **generate_kwargs)
 
 
 def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
@@ -199,7 +213,10 @@ def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
 
 
 def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metrics: MetricsLogger) -> Path:
-    """Average the last checkpoints (section 6.1), score the result, and write it to the run's folder."""
+    """Average the last checkpoints (section 6.1), and write the result to the run's folder.
+
+    If there is a moving average with a better validation score, it is the final model instead.
+    """
     state.accelerator.wait_for_everyone()
     if state.step < state.warmup_steps and state.accelerator.is_main_process:
         logger.warning(
@@ -212,14 +229,23 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
     if not checkpoints:
         raise ValueError("Training ended before its first step, so there is no model to save.")
     model = state.gather_model()
+    load: dict[str, Callable[[], None]] = {_MEAN: partial(average_checkpoints, model, checkpoints)}
     if state.ema is not None:
-        load_weights(model, state.gather_ema())
-        run.save_model(state, model, "ema")
-        _validate(state, validation, metrics, model, "moving average")
-    average_checkpoints(model, checkpoints)
+        load[_MOVING_AVERAGE] = partial(load_weights, model, state.gather_ema())
+    entries = dict[str, dict[str, Any]]()
+    for kind, load_candidate in load.items():
+        load_candidate()
+        entries[kind] = _measure(state, validation, model, kind)
+        if kind == _MOVING_AVERAGE:
+            run.save_model(state, model, "ema")
+    final = max(load, key=lambda kind: run.score(entries[kind]))  # without scores, or with equal ones, the first
+    for kind in sorted(filter(entries.get, load), key=lambda kind: kind == final):
+        metrics.log_validation(entries[kind])
+    load[final]()
     if state.accelerator.is_main_process:
-        logger.info("The final model is the mean of %d checkpoints.", len(checkpoints))
-    _validate(state, validation, metrics, model, "mean of checkpoints")
+        mean = f"the mean of {len(checkpoints)} checkpoints"
+        better = f"the moving average: its validation {run.options.best_metric} is better than with {mean}"
+        logger.info("The final model is %s.", better if final == _MOVING_AVERAGE else mean)
     run.save_model(state, model)
     state.close()
     return run.path

@@ -65,16 +65,19 @@ def test_ema_follows_its_recurrence():
         assert average.state_dict()["w"].tolist() == [expected] * 2
 
 
-def test_train_saves_and_validates_ema(corpus, tmp_path):
-    folder = run(corpus, tmp_path / "out", ema_decay=0.5)
+@pytest.mark.parametrize(
+    ("mean", "average", "last"),
+    [(9.0, 8.0, "mean of checkpoints"), (8.0, 9.0, "moving average"), (8.0, 8.0, "mean of checkpoints")],
+)
+def test_train_ends_with_the_better_of_mean_and_ema(corpus, tmp_path, mean, average, last):
+    evaluate = scores_in_turn(mean, average)
+    folder = run(corpus, tmp_path / "out", evaluate, ema_decay=0.5, eval_steps=100, average_checkpoints=1)
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ema")
     assert (folder / "ema" / "tokenizer.json").exists()
-    assert [entry["model"] for entry in entries(folder) if "model" in entry] == [
-        "moving average",
-        "mean of checkpoints",
-    ]
-    ours, plain = load_file(folder / "ema" / "model.safetensors"), load_file(folder / "model.safetensors")
-    assert any(not torch.equal(ours[name], plain[name]) for name in ours)
+    named = [entry["model"] for entry in entries(folder) if "model" in entry]
+    assert sorted(named) == ["mean of checkpoints", "moving average"] and named[-1] == last
+    final, ema = load_file(folder / "model.safetensors"), load_file(folder / "ema" / "model.safetensors")
+    assert all(torch.equal(final[name], ema[name]) for name in final) == (last == "moving average")
 
 
 def scores_in_turn(*values):

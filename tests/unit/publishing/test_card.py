@@ -66,7 +66,15 @@ def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
     assert {result.metric_type for result in card.data.eval_results} == {"bleu", "chrf"}
     chrf = recorded["scores"]["chrf"]
     assert f"| two sentences | chrF | {round(chrf['score'], 2)} | {round(chrf['margin'], 2)} |" in card.text
-    assert r"| Two dogs \| run. |" in card.text, "a bar must not end the cell"
+    assert "Two dogs" not in card.text, "the facts forbid quotes"
+    quoting = render_card(folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1")
+    assert r"| Two dogs \| run. |" in quoting.text, "a bar must not end the cell"
+
+
+def test_read_facts_needs_a_truth_value_for_quotes(tmp_path):
+    (tmp_path / "facts.yaml").write_text((CARDS / "demo.yaml").read_text() + "quote_test_text: sometimes\n")
+    with pytest.raises(ValueError, match="`quote_test_text` in .* must be true or false, got 'sometimes'"):
+        read_facts(tmp_path / "facts.yaml")
 
 
 def test_render_card_has_one_dataset_entry_for_each_text(folder):
@@ -228,7 +236,8 @@ def test_render_card_writes_the_metadata_of_the_hub(folder):
 
 @pytest.mark.parametrize("path", FACTS, ids=lambda path: path.name)
 def test_read_facts_accepts_every_shipped_file(path):
-    assert all(read_facts(path).values())
+    facts = read_facts(path)
+    assert all(value for name, value in facts.items() if name != "quote_test_text")
 
 
 def test_read_facts_names_a_missing_or_unknown_fact(tmp_path):

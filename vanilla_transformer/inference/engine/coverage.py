@@ -70,6 +70,9 @@ class CoveragePenalty(SearchFeature):
         logs = attention.clamp(_LEAST, 1.0).log()
         return self.weight * torch.where(seen[:, None], logs, 0.0).sum(dim=2)
 
+    def ends_now(self, memory: CoverageMemory) -> Tensor:
+        return torch.ones(len(memory.attention), dtype=torch.bool, device=memory.attention.device)
+
     def follow(self, state: Any, memory: CoverageMemory, parents: Tensor, tokens: Tensor) -> None:
         attention = pick(memory.attention, parents)
         memory.attention.copy_(torch.where(state.done[:, None, None], memory.attention, attention))

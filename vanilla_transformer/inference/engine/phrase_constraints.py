@@ -101,6 +101,9 @@ class PhraseConstraints(SearchFeature):
         advanced = memory.phrases.advance(memory.progress, running.parents, running.tokens)
         return memory.phrases.missing(advanced) == 0
 
+    def ends_now(self, memory: PhraseMemory) -> Tensor:
+        return (memory.phrases.tokens >= 0).any(dim=1)
+
     def follow(self, state: Any, memory: PhraseMemory, parents: Tensor, tokens: Tensor) -> None:
         advanced = memory.phrases.advance(memory.progress, parents, tokens)
         for old, new in zip(memory.progress, advanced, strict=True):

@@ -219,15 +219,18 @@ class SearchStep(nn.Module):
     def _best_possible(self, running: Candidates, state: SearchState, options: "_Options") -> Tensor:
         """Return the best final score of the running hypotheses if they ended now, `(B, 1)`.
 
-        With `early_stopping="never"`, return a bound of the final scores that they can reach.
+        With `early_stopping="never"`, return a bound of the final scores that they can reach, unless a feature says
+        otherwise.
         """
+        lengths, features = state.time + 1, list(zip(self.options.features, state.features, strict=True))
         if self.options.early_stopping == "never" and self.options.length_penalty > 0.0:
-            return running.scores.amax(dim=1, keepdim=True) / self.options.divisor(state.limits)
-        divisor = self.options.divisor(state.time + 1)
-        if not self.options.features:
+            now = [each for each in (feature.ends_now(own) for feature, own in features) if each is not None]
+            lengths = torch.where(torch.stack(now).any(dim=0), lengths, state.limits) if now else state.limits
+        divisor = self.options.divisor(lengths)
+        if not features:
             return running.scores[:, :1] / divisor
         final = options.final(running.scores / divisor, running.parents)
-        for feature, own in zip(self.options.features, state.features, strict=True):
+        for feature, own in features:
             may_end = feature.may_end(own, running)
             if may_end is not None:  # the others still count as hypotheses that run
                 final = torch.where(may_end, final, final.clamp(max=UNLIKELY / 2))

@@ -22,5 +22,6 @@ vanilla-transformer train multilingual --output_dir runs/en_de --max_minutes "$m
 evaluate runs/en_de
 vanilla-transformer train finetune_opus_mt --init_from runs/en_de --output_dir runs/en_de_fr --max_minutes "$minutes" \
     --max_steps 20000 --init_vocabulary extend --vocab_size 8000 --learning_rate 7.0e-4 --warmup_steps 200 --dropout 0.2 \
-    --corpora "[$french}, $german, weight: 0.5}]" --validation "[$validation]"
+    --lr_scheduler inverse_sqrt --max_tokens 1536 --ema_decay 0.999 --attn_implementation eager --eval_steps 1500 \
+    --corpora "[$french}, $german, weight: 0.5}]" --validation "[$validation, ${validation//de/fr}]"
 evaluate runs/en_de_fr

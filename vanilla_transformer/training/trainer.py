@@ -44,10 +44,9 @@ _MEAN, _MOVING_AVERAGE = "mean of checkpoints", "moving average"
 def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
-    The final model is the mean of the last checkpoints (section 6.1), or the moving average if there is one with a better
-    validation score. Its `generate()` decodes as the paper does.
-    Training resumes from the last checkpoint if the folder holds a run of the same recipe, and returns at once if that
-    run is finished.
+    The final model is the mean of the last checkpoints (section 6.1), or the moving average if there is one with a
+    better validation score. Its `generate()` decodes as the paper does. Training resumes from the last checkpoint if
+    the folder holds a run of the same recipe, and returns at once if that run is finished.
 
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.

@@ -100,7 +100,8 @@ class Engine:
         config = copy.deepcopy(model.generation_config)
         if num_beams is None and options.get("do_sample"):
             num_beams = 1
-        config.update(allow_custom_entries=True, **options | ({} if num_beams is None else {"num_beams": num_beams}))
+        for name, value in (options | ({} if num_beams is None else {"num_beams": num_beams})).items():
+            setattr(config, name, value)  # `update` would warn of options of beam search in greedy search
         precision = resolve_precision(model, precision)
         self.model, self.config, self.slots = cast(model, precision), config, slots
         self._prefixed = prefixed

@@ -1,5 +1,6 @@
 """The decoding engine: the hypotheses of the library's own search, streams, and errors of one line."""
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
@@ -378,3 +379,10 @@ def test_engine_decodes_in_bfloat16_and_leaves_the_model_alone():
     (found,) = engine_of(model, precision="bfloat16").translate_tokens([[7, 8, EOS]])
     assert model.dtype is torch.float32 and found[0].tokens
     assert engine_of(model).model is model
+
+
+def test_engine_of_greedy_search_does_not_warn_of_options_of_beam_search(monkeypatch):
+    model, warnings = model_of(), list[str]()
+    monkeypatch.setattr(logging.Logger, "warning_once", lambda _, message, *values: warnings.append(message))
+    engine_of(model, num_beams=1, early_stopping="never", length_penalty=0.6)
+    assert not warnings

@@ -1,7 +1,7 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -37,8 +37,6 @@ from .train_step import explain_out_of_memory, train_step
 from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
 
 logger = logging.getLogger(__name__)
-# The models of which the better one is the final model, as the metrics name them.
-_MEAN, _MOVING_AVERAGE = "mean of checkpoints", "moving average"
 
 
 def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
@@ -228,23 +226,23 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
     if not checkpoints:
         raise ValueError("Training ended before its first step, so there is no model to save.")
     model = state.gather_model()
-    load: dict[str, Callable[[], None]] = {_MEAN: partial(average_checkpoints, model, checkpoints)}
-    if state.ema is not None:
-        load[_MOVING_AVERAGE] = partial(load_weights, model, state.gather_ema())
-    entries = dict[str, dict[str, Any]]()
-    for kind, load_candidate in load.items():
-        load_candidate()
-        entries[kind] = _measure(state, validation, model, kind)
-        if kind == _MOVING_AVERAGE:
-            run.save_model(state, model, "ema")
-    final = max(load, key=lambda kind: run.score(entries[kind]))  # without scores, or with equal ones, the first
-    for kind in sorted(filter(entries.get, load), key=lambda kind: kind == final):
-        metrics.log_validation(entries[kind])
-    load[final]()
+    moving_average = None if state.ema is None else state.gather_ema()
+    average_entry = dict[str, Any]()
+    if moving_average is not None:
+        load_weights(model, moving_average)
+        run.save_model(state, model, "ema")
+        average_entry = _measure(state, validation, model, "moving average")
+    average_checkpoints(model, checkpoints)
+    mean_entry = _measure(state, validation, model, "mean of checkpoints")
+    entries, final = [average_entry, mean_entry], f"the mean of {len(checkpoints)} checkpoints"
+    if moving_average is not None and run.score(average_entry) > run.score(mean_entry):
+        load_weights(model, moving_average)
+        entries.reverse()
+        final = f"the moving average: its validation {run.options.best_metric} is better than with {final}"
+    for entry in filter(None, entries):  # the final model's is the last one
+        metrics.log_validation(entry)
     if state.accelerator.is_main_process:
-        mean = f"the mean of {len(checkpoints)} checkpoints"
-        better = f"the moving average: its validation {run.options.best_metric} is better than with {mean}"
-        logger.info("The final model is %s.", better if final == _MOVING_AVERAGE else mean)
+        logger.info("The final model is %s.", final)
     run.save_model(state, model)
     state.close()
     return run.path

@@ -70,7 +70,7 @@ def test_ema_follows_its_recurrence():
     [(9.0, 8.0, "mean of checkpoints"), (8.0, 9.0, "moving average"), (8.0, 8.0, "mean of checkpoints")],
 )
 def test_train_ends_with_the_better_of_mean_and_ema(corpus, tmp_path, mean, average, last):
-    evaluate = scores_in_turn(mean, average)
+    evaluate = scores_in_turn(average, mean)
     folder = run(corpus, tmp_path / "out", evaluate, ema_decay=0.5, eval_steps=100, average_checkpoints=1)
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ema")
     assert (folder / "ema" / "tokenizer.json").exists()

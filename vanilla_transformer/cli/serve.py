@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Flags that say something of one model only.
 _OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments)]
-_OF_ONE_MODEL += ["source_language", "target_language", "direction", "page"]
+_OF_ONE_MODEL += ["source_language", "target_language", "direction"]
 
 
 @dataclass
@@ -61,7 +61,7 @@ class ServeArguments(FurtherModelArguments, Limits):
         default=None,
         metadata={"help": "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."},
     )
-    page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the model."})
+    page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the models."})
     metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
     source_language: str | None = field(
         default=None,
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> None:
     )
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()
-        service = create(_name_models(folders, options)) if name is None else _load_model(name, options, create)
+        service = _serve_several(folders, options, create) if name is None else _serve_one(name, options, create)
         host, port = listener.getsockname()[:2]
         if not keys and not _is_loopback(host):
             print("warning: Other machines can use this service without a key. See --api_key_file.", file=sys.stderr)
@@ -151,8 +151,8 @@ def _parse_direction(given: str) -> Direction | None:
     return Direction(source, target) if source and target else None
 
 
-def _load_model(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
-    """Return the service of one model, which `create` makes, with the page if flags ask for it."""
+def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
+    """Load a model, and return its service, which `create` makes, with the page if flags ask for it."""
     from vanilla_transformer.serving.models import Models, ServedModel
     from vanilla_transformer.serving.page import add_page
 
@@ -168,13 +168,16 @@ def _load_model(name: str, options: ServeArguments, create: Callable[["Models"],
     service = create(Models([served]))
     if options.page:
         page_directions = _page_directions(translate, options.direction)
-        add_page(service, Path(name).name, model.known, page_directions, languages)
+        add_page(service, Path(name).name, page_directions, languages)
     return service
 
 
-def _name_models(folders: Mapping[Direction, str], options: ServeArguments) -> "Models":
-    """Return several models, which are loaded when requests need them."""
+def _serve_several(
+    folders: Mapping[Direction, str], options: ServeArguments, create: Callable[["Models"], Any]
+) -> Any:
+    """Return the service of models that are loaded when requests need them, with the page if flags ask for it."""
     from vanilla_transformer.serving.models import ModelLoader, Models, ServedModel
+    from vanilla_transformer.serving.page import add_page
 
     def load(direction: Direction, folder: str) -> "LoadedModel":
         translate = load_pipeline(folder, options.backend, options.precision)
@@ -183,12 +186,14 @@ def _name_models(folders: Mapping[Direction, str], options: ServeArguments) -> "
         return _wrap(translate, languages, str(direction.source))
 
     loader = ModelLoader(options.max_loaded)
-    return Models(
-        [
-            ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
-            for direction, folder in folders.items()
-        ]
-    )
+    models = [
+        ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
+        for direction, folder in folders.items()
+    ]
+    service = create(Models(models))
+    if options.page:
+        add_page(service, "vanilla-transformer", list(folders))
+    return service
 
 
 def _wrap(translate: TranslationPipeline, languages: Mapping[str, str], spoken: str) -> "LoadedModel":

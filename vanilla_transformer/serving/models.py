@@ -248,13 +248,18 @@ class Models:
         Raises:
             Refusal: 422; there is none of this name.
         """
-        names = list(self._models)
         name = content.get("model") if isinstance(content, Mapping) else None
-        if name is None and len(names) == 1:
-            name = names[0]
+        return next(iter(self)) if name is None and len(self._models) == 1 else self.find_name(name, 422)
+
+    def find_name(self, name: Any, status: int) -> ServedModel:
+        """Return the model of a name.
+
+        Raises:
+            Refusal: with `status`; there is none of this name.
+        """
         if not isinstance(name, str) or name not in self._models:
-            known = ", ".join(names[:_MOST_SHOWN])
-            raise Refusal(422, f"`model` must be one of the models of this service: {known}.")
+            known = ", ".join([*self._models][:_MOST_SHOWN])
+            raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
         return self._models[name]
 
     def find_direction(self, direction: Direction | None) -> ServedModel:

@@ -68,7 +68,7 @@ _REFUSALS = {
     503: "Too many texts wait, or the time is up",
 }
 _REFUSAL = _any_of(_object({"detail": _STRING}), _object({"error": _STRING}))
-_MODEL = _object(
+_STATE = _object(
     {
         "status": {"type": "string", "enum": ["ok", "slow", "broken", "loading", "not loaded"]},
         "failures": {"type": "integer"},
@@ -104,13 +104,30 @@ TRANSLATE: dict[str, Any] = {
         {status: (about + ".", {_JSON: {"schema": _REFUSAL}}) for status, about in _REFUSALS.items()},
     ),
 }
+MODEL: dict[str, Any] = {
+    "summary": "Load a model, and list the options of requests that it knows",
+    **_answers(
+        {
+            _JSON: _content(
+                _object({"name": _STRING, "features": _list_of(_STRING)}),
+                {"model": {"name": "en-de", "features": ["return_scores", "format"]}},
+            )
+        },
+        {
+            401: ("There is no valid API key.", {_JSON: {"schema": _REFUSAL}}),
+            404: ("There is no such model.", {_JSON: {"schema": _REFUSAL}}),
+            500: ("The model cannot be loaded.", {_JSON: {"schema": _REFUSAL}}),
+            503: ("The model is still loading, or there is no room for it.", {_JSON: {"schema": _REFUSAL}}),
+        },
+    ),
+}
 LANGUAGES: dict[str, Any] = {
     "summary": "List the languages",
     **_answers(
         {_JSON: _content(_list_of(_LANGUAGE), {"languages": [{"code": "en", "name": "English", "targets": ["de"]}]})}
     ),
 }
-_HEALTH = _object(_MODEL["properties"], {"models": {"type": "object", "additionalProperties": _MODEL}})
+_HEALTH = _object(_STATE["properties"], {"models": {"type": "object", "additionalProperties": _STATE}})
 HEALTH: dict[str, Any] = {
     "summary": "Describe the state of the models",
     **_answers(
@@ -135,4 +152,4 @@ METRICS: dict[str, Any] = {
     ),
 }
 
-__all__ = ["HEALTH", "LANGUAGES", "METRICS", "TRANSLATE"]
+__all__ = ["HEALTH", "LANGUAGES", "METRICS", "MODEL", "TRANSLATE"]

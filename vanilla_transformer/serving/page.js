@@ -35,12 +35,16 @@ async function request(content, signal) {
   if (size > limits.max_body_bytes)
     throw new Problem(`A request may have at most ${count(limits.max_body_bytes)} bytes, got ${count(size)}.`);
   const headers = {"Content-Type": "application/json"};
-  if (settings.needs_key) headers.Authorization = `Bearer ${find("key").value}`;
-  const answer = await fetch("translate", {method: "POST", headers, body, signal}).catch(error => {
+  return (await fetchFrom("translate", {method: "POST", headers, body, signal})).translations;
+}
+
+async function fetchFrom(path, options) {
+  const headers = settings.needs_key ? {...options.headers, Authorization: `Bearer ${find("key").value}`} : options.headers;
+  const answer = await fetch(path, {...options, headers}).catch(error => {
     throw error.name === "AbortError" ? error : new Problem("The service does not answer. Try again later.");
   });
   const result = await answer.json().catch(() => ({}));
-  if (answer.ok) return result.translations;
+  if (answer.ok) return result;
   if (answer.status === 401) {
     find("key").focus();
     throw new Problem("The service needs a valid API key.");
@@ -75,11 +79,25 @@ const sourceLanguage = () => find("source-language").value || settings.sources[0
 const targetLanguage = () => find("target-language").value;
 const hasChoice = settings.sources.length > 1 || settings.targets.length > 1;
 
-/* Return the entries of a request; a service of one direction takes none. */
+/* Return the entries of a request; a model of one direction takes none. */
 function chosenLanguages() {
+  if (chosenModel()) return {model: chosenModel()};
   if (!hasChoice) return {};
   const target = {tgt_lang: targetLanguage()};
   return sourceLanguage() ? {src_lang: sourceLanguage(), ...target} : target;
+}
+
+/* Return the name of the model for the chosen languages, if the service has several. */
+const chosenModel = () => settings.models[`${sourceLanguage()}-${targetLanguage()}`];
+
+const featuresOf = new Map();
+
+/* Return what the chosen model can do. The service loads it for that if it is not in memory. */
+async function chosenFeatures(signal) {
+  const model = chosenModel();
+  if (model === undefined) return settings.features;
+  if (!featuresOf.has(model)) featuresOf.set(model, (await fetchFrom(`models/${encodeURIComponent(model)}`, {signal})).features);
+  return featuresOf.get(model);
 }
 
 function fillChoice(select, codes, chosen) {
@@ -126,7 +144,8 @@ async function translateText(signal) {
   find("result").hidden = true;
   const [lines, places] = readLines();
   const started = performance.now();
-  const options = Object.fromEntries(settings.returned.map(name => [name, true]));
+  const features = await chosenFeatures(signal);
+  const options = Object.fromEntries(settings.returned.filter(name => features.includes(name)).map(name => [name, true]));
   const text = places.map(place => lines[place]);
   const rows = await request({text, num_return_sequences: settings.num_hypotheses, ...options}, signal).catch(error => {
     if (error instanceof Problem)

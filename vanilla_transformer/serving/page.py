@@ -1,6 +1,6 @@
 """The page of the service at `/`: one HTML file with its style and script, which uses `POST /translate`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -10,8 +10,10 @@ from vanilla_transformer.html_utils import fill_page
 from vanilla_transformer.text.languages import Direction
 
 from .language_names import language_name
+from .models import ServedModel
 
 _NUM_HYPOTHESES = 4
+_RETURNED = ("return_scores", "return_alignments")
 _SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes")
 # The endings of files in the formats of documents.
 _ENDINGS = {
@@ -30,25 +32,24 @@ _ENDINGS = {
 def add_page(
     service: FastAPI,
     title: str,
-    known: Collection[str] = (),
     directions: Sequence[Direction] = (),
     default: Mapping[str, str] | None = None,
 ) -> FastAPI:
     """Add a page at `/` that translates texts and documents.
 
     The page makes the same requests as other clients, so it has the limits of the service. If the service has API
-    keys, visitors enter one of them.
+    keys, visitors enter one of them. The options that a model knows decide whether the page shows scores, alignments
+    and the upload of documents.
 
     Args:
-        service: An application of [`create_service`].
-        title: Name of the model on the page.
-        known: Names of the options that the service accepts, see [`parse_body`]. They decide whether the page shows
-            scores, alignments and the upload of documents.
+        service: An application of [`create_service`] or [`create_service_of`].
+        title: Heading of the page, such as the name of the model.
         directions: From and to which languages the service translates, among which visitors choose. A direction
-            without a source means that the model does not ask for it.
+            without a source means that the model does not ask for it. With several models they are the directions of
+            the models.
         default: The `src_lang` and `tgt_lang` that are chosen at first.
     """
-    page = fill_page(str(__package__), title, _settings(service, known, directions, default or {}))
+    page = fill_page(str(__package__), title, _settings(service, directions, default or {}))
 
     @service.get("/", include_in_schema=False)
     async def show_page() -> HTMLResponse:
@@ -57,15 +58,20 @@ def add_page(
     return service
 
 
-def _settings(
-    service: FastAPI, known: Collection[str], directions: Sequence[Direction], default: Mapping[str, str]
-) -> dict[str, Any]:
-    """Return what the script of the page needs to know about the service."""
-    limits = service.state.batcher.limits
+def _settings(service: FastAPI, directions: Sequence[Direction], default: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the script of the page needs to know about the service.
+
+    With models that are loaded later, the page asks for the features of a model when it needs them.
+    """
+    models: list[ServedModel] = list(service.state.models)
+    limits = models[0].limits
+    loaded = next((model for model in models if len(models) == 1 and model.is_loaded), None)
     return {
+        "models": {} if loaded else {str(each): model.name for model in models for each in model.directions},
+        "features": list(loaded.known) if loaded else None,
+        "returned": _RETURNED,
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
-        "returned": [name for name in ("return_scores", "return_alignments") if name in known],
-        "endings": _ENDINGS if "format" in known else {},
+        "endings": _ENDINGS if loaded is None or "format" in loaded.known else {},
         "needs_key": bool(service.state.api_keys),
         "default": dict(default),
         "limits": {name: getattr(limits, name) for name in _SHOWN_LIMITS},

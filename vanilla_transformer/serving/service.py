@@ -1,4 +1,4 @@
-"""HTTP service: `POST /translate`, `GET /health`, `GET /metrics` (`pip install 'vanilla-transformer[serve]'`)."""
+"""HTTP service: `POST /translate`, `GET /models/NAME`, `GET /languages`, `GET /health` and `GET /metrics`."""
 
 import asyncio
 import copy
@@ -113,6 +113,18 @@ def create_service_of(
         answer = await _answer(request, models, limits, api_keys, check_document)
         counters.count_request(request.state.model, answer.status_code, time.monotonic() - start)
         return answer
+
+    @service.get("/models/{name}", **openapi.MODEL)
+    async def describe_model(request: Request, name: str) -> Response:
+        try:
+            _find_client(request, api_keys)
+            model = models.find_name(name, 404)
+            await unless_disconnected(request, model.load())
+        except Refusal as refusal:
+            return _refuse(refusal)
+        except ClientDisconnect:
+            return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+        return JSONResponse({"name": model.name, "features": list(model.known)})
 
     @service.get("/languages", **openapi.LANGUAGES)
     async def languages() -> Response:

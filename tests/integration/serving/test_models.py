@@ -157,6 +157,34 @@ def test_a_model_that_cannot_be_loaded_fails_alone(error, caplog):
         assert ask(client, "en-de").status_code == 200
 
 
+def test_a_model_describes_itself_once_it_is_loaded():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1) as client:
+        assert client.get("/models/en-fr").json() == {"name": "en-fr", "features": ["return_scores"]}
+        assert client.get("/models/en-de").json() == {"name": "en-de", "features": []}
+        assert shelf.loaded == ["en-fr", "en-de"] and states(client)["en-fr"] == "not loaded"
+
+
+def test_a_model_describes_itself_to_clients_with_a_key_only():
+    shelf = Shelf()
+    with serving(shelf, api_keys=["key"]) as client:
+        assert client.get("/models/en-de").status_code == 401 and shelf.loaded == []
+        assert client.get("/models/en-de", headers={"authorization": "Bearer key"}).status_code == 200
+
+
+def test_a_model_that_is_missing_or_broken_is_not_described():
+    shelf = Shelf()
+    shelf.failing = {"en-de": OSError("secret")}
+    with serving(shelf) as client:
+        missing = client.get("/models/fr-en")
+        assert (missing.status_code, missing.json()) == (
+            404,
+            {"detail": "`model` must be one of the models of this service: en-de, de-en, en-fr."},
+        )
+        broken = client.get("/models/en-de")
+        assert broken.status_code == 500 and "secret" not in broken.text
+
+
 def in_background(function, *arguments, **options):
     """Run a function on a thread; return a list that will have its result, and the thread."""
     results = []

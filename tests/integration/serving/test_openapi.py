@@ -51,7 +51,7 @@ def encode(kind, entries):
 
 def test_openapi_document_is_valid(document):
     pytest.importorskip("openapi_spec_validator").validate(document)
-    assert set(document["paths"]) == {"/translate", "/languages", "/health", "/metrics"}
+    assert set(document["paths"]) == {"/translate", "/models/{name}", "/languages", "/health", "/metrics"}
 
 
 def test_openapi_schemas_have_the_entries_of_requests():
@@ -97,6 +97,14 @@ def shape(value):
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items()}
     return [shape(each) for each in value] if isinstance(value, list) else type(value)
+
+
+def test_openapi_example_of_a_model_fits(client, document):
+    content = answers(document, "get", "/models/{name}")[JSON]
+    found, example = client.get("/models/en-de").json(), examples(content)["model"]
+    for each in (found, example):
+        jsonschema.validate(each, content["schema"])
+    assert found["name"] == example["name"] and {*example["features"]} <= {*found["features"]}
 
 
 @pytest.mark.parametrize("path", ["/languages", "/health", "/metrics"])

@@ -10,8 +10,9 @@ from fastapi.testclient import TestClient
 
 from vanilla_transformer.cli.serve import ServeArguments
 from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.models import Models, ServedModel
 from vanilla_transformer.serving.page import add_page
-from vanilla_transformer.serving.service import create_service
+from vanilla_transformer.serving.service import create_service, create_service_of
 from vanilla_transformer.text.languages import Direction
 
 
@@ -19,9 +20,13 @@ def shout(texts, hypotheses):
     return [[f"{text.upper()} {rank}" for rank in range(hypotheses)] for text in texts]
 
 
-def get_page(limits=None, title="A model", api_keys=(), **options):
-    """Return the text of the page."""
-    with TestClient(add_page(create_service(shout, limits, api_keys=api_keys), title, **options)) as client:
+def get_page(limits=None, title="A model", api_keys=(), known=(), **options):
+    """Return the text of the page of a service of one model."""
+    return page_of(create_service(shout, limits, api_keys=api_keys, known=known), title, **options)
+
+
+def page_of(service, title="A model", **options):
+    with TestClient(add_page(service, title, **options)) as client:
         answer = client.get("/")
     assert answer.status_code == 200 and answer.headers["content-type"] == "text/html; charset=utf-8"
     return answer.text
@@ -70,9 +75,23 @@ def test_page_knows_the_limits_and_no_other_settings_of_the_service():
 
 def test_page_shows_what_the_model_can_return():
     settings = settings_of(get_page(known=["return_scores", "format", "seed"]))
-    assert settings["returned"] == ["return_scores"] and settings["endings"][".md"] == "markdown"
+    assert settings["features"] == ["return_scores", "format", "seed"] and settings["endings"][".md"] == "markdown"
     settings = settings_of(get_page(known=["return_scores", "return_alignments"]))
-    assert settings["returned"] == ["return_scores", "return_alignments"] and settings["endings"] == {}
+    assert settings["features"] == ["return_scores", "return_alignments"] and settings["endings"] == {}
+    assert settings["models"] == {}
+
+
+@pytest.mark.parametrize("names", [["one", "two"], ["one"]])
+def test_page_knows_the_model_of_each_direction(names):
+    directions = [Direction("en", "de"), Direction("en", "fr")][: len(names)]
+    limits = Limits(max_characters=7)
+    models = [
+        ServedModel(name, limits, load=lambda: pytest.fail("no request needs a model"), directions=[direction])
+        for name, direction in zip(names, directions, strict=True)
+    ]
+    settings = settings_of(page_of(create_service_of(Models(models), limits), directions=directions))
+    assert settings["models"] == {str(direction): name for name, direction in zip(names, directions, strict=True)}
+    assert settings["features"] is None and settings["endings"] and settings["limits"]["max_characters"] == 7
 
 
 def test_page_asks_for_a_key_if_the_service_does():

@@ -51,6 +51,14 @@ def test_serve_loads_each_model_for_its_languages(served, tiny_tokenizer, tmp_pa
             assert found["translations"][0][0]["text"] == answer["translation_text"]
 
 
+def test_serve_has_a_page_for_several_models(served, tmp_path):
+    flags = ["--model", f"en-de={tmp_path}", f"de-en={tmp_path}", "--page"]
+    assert main(["serve", *flags, "--port", "0"]) == 0
+    with TestClient(served[0]) as client:
+        page = client.get("/").text
+    assert "<h1>vanilla-transformer</h1>" in page and '"models":{"en-de":"en-de","de-en":"de-en"}' in page
+
+
 def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
@@ -72,7 +80,6 @@ def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
         (["--model", "en-de=missing"], "There is no folder missing. `model` must be the folder of a model"),
         (["--model"], "expected at least one argument"),
         (["--model", "en-de=first", "--direction", "en-de"], "`direction` is for one MODEL. Leave it out"),
-        (["--model", "en-de=first", "--page"], "`page` is for one MODEL"),
         (["--model", "en-de=first", "--ensemble", "first"], "`ensemble` is for one MODEL"),
         (["--model", "en-de=first", "--max_loaded", "0"], "`max_loaded` must be 1 or more, got 0."),
         (["--max_loaded", "1"], "`max_loaded` is for several models."),

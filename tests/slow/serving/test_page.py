@@ -19,9 +19,10 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import known_entries
 from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.serving.limits import Limits
+from vanilla_transformer.serving.models import LoadedModel, ModelLoader, Models, ServedModel
 from vanilla_transformer.serving.page import add_page
 from vanilla_transformer.serving.server import create_server
-from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
+from vanilla_transformer.serving.service import count_tokens_with, create_service, create_service_of, translate_with
 from vanilla_transformer.text.languages import Direction
 
 GERMAN = Direction("en", "de")
@@ -44,11 +45,27 @@ def nothing_logged_before(browser):
 
 
 @contextmanager
-def serving(translate, count_tokens=None, limits=None, known=(), directions=(), default=None, **options):
-    """Serve a page; yield its address."""
+def serving(translate, count_tokens=None, limits=None, directions=(), default=None, **options):
+    """Serve a page for one model; yield its address."""
     limits = limits or Limits()
-    service = create_service(translate, limits, count_tokens, known=known, directions=directions, **options)
-    add_page(service, "A model", known, directions, default)
+    service = create_service(translate, limits, count_tokens, directions=directions, **options)
+    with running(add_page(service, "A model", directions, default), limits) as url:
+        yield url
+
+
+@contextmanager
+def serving_several(loads, **options):
+    """Serve a page for models by the names of their directions, which `loads` load; yield its address."""
+    limits, loader = Limits(), ModelLoader()
+    directions = {name: Direction(*name.split("-")) for name in loads}
+    models = [ServedModel(name, limits, load, None, [directions[name]], loader) for name, load in loads.items()]
+    service = create_service_of(Models(models), limits, **options)
+    with running(add_page(service, "Several models", list(directions.values())), limits) as url:
+        yield url
+
+
+@contextmanager
+def running(service, limits):
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = create_server(service, limits)
@@ -245,6 +262,51 @@ def test_page_sends_the_chosen_languages(browser):
         WebDriverWait(browser, 60).until(lambda _: find(browser, "#translation").text == "zwei")
         assert asked[-1] == {"src_lang": "de", "tgt_lang": "en"}
         assert find(browser, "#source").get_attribute("lang") == "de"
+
+
+def choose(browser, source, target):
+    Select(find(browser, "#source-language")).select_by_visible_text(source)
+    Select(find(browser, "#target-language")).select_by_visible_text(target)
+
+
+def test_page_asks_the_model_of_the_chosen_languages(browser, axe, tmp_path):
+    loaded = []
+
+    def load(name, known):
+        def translate(texts, hypotheses, format=None, **options):
+            assert options.keys() == {*known}
+            rows = [[{"text": f"{name} {text}", "score": -1.0}] * hypotheses for text in texts]
+            return rows if known else [[each["text"] for each in row] for row in rows]
+
+        loaded.append(name)
+        return LoadedModel(translate, lambda texts: [1] * len(texts), known)
+
+    def fail():
+        raise OSError("no such file")
+
+    loads = {
+        "en-de": lambda: load("en-de", ["return_scores"]),
+        "en-fr": lambda: load("en-fr", []),
+        "de-en": fail,
+    }
+    with serving_several(loads, api_keys=["the-key"]) as url:
+        browser.get(url)
+        find(browser, "#key").send_keys("the-key")
+        choose(browser, "English", "German")
+        assert loaded == []
+        translate_in(browser, "one")
+        assert wait_for_text(browser, "#translation") == "en-de one" and loaded == ["en-de"]
+        assert texts_of(browser, ".score") == ["score −1.00"] * 4
+        choose(browser, "English", "French")
+        translate_in(browser, "two")
+        WebDriverWait(browser, 60).until(lambda _: find(browser, "#translation").text == "en-fr two")
+        assert texts_of(browser, ".score") == [] and loaded == ["en-de", "en-fr"]
+        assert browser.get_log("browser") == [] and find_problems(browser, axe, 1280) == []
+        choose(browser, "German", "English")
+        translate_in(browser, "three")
+        assert wait_for_text(browser, "#text-error").startswith("The model de-en cannot be loaded (OSError).")
+        upload(browser, tmp_path / "text.md", b"a")
+        assert wait_for_text(browser, "#document-error").startswith("The model de-en cannot be loaded (OSError).")
 
 
 REFUSED = {

@@ -97,7 +97,7 @@ def verdict_and_reasons(testcase):
 
 def run_library_tests(report):
     """Run `common_model_tests.py` in a separate pytest process, where `tests` is the library's package."""
-    tests = Path(__file__).parents[1] / "common_model_tests.py"
+    tests = Path(__file__).with_name("common_model_tests.py")
     # Our `tests` folder and our pytest settings must not interfere.
     options = ["-c", os.devnull, "--noconftest", "-p", "no:cacheprovider", "--import-mode", "importlib"]
     command = [sys.executable, "-m", "pytest", *options, "--junitxml", report, tests]

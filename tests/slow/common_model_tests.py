@@ -6,6 +6,9 @@ Pytest does not collect it otherwise.
 
 import unittest
 
+from tests.test_configuration_common import ConfigTester
+from tests.test_modeling_common import GenerationTesterMixin, ModelTesterMixin, ids_tensor
+from tests.test_tensor_parallel_mixin import TensorParallelTesterMixin
 from transformers import MarianConfig, MarianModel, MarianMTModel
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
@@ -15,9 +18,6 @@ from transformers.models.auto.modeling_auto import (
     MODEL_MAPPING_NAMES,
 )
 
-from tests.test_configuration_common import ConfigTester
-from tests.test_modeling_common import GenerationTesterMixin, ModelTesterMixin, ids_tensor
-from tests.test_tensor_parallel_mixin import TensorParallelTesterMixin
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerDecoderConfig,

@@ -87,6 +87,7 @@ def main(arguments: Sequence[str]) -> None:
     name = None if folders else require_one_model(words)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
     with requires_extra("serve", "Serving"):
+        from vanilla_transformer.serving.language_detection import find_detector
         from vanilla_transformer.serving.server import bind, run_server
         from vanilla_transformer.serving.service import create_service_of
     create = partial(
@@ -96,6 +97,7 @@ def main(arguments: Sequence[str]) -> None:
         metrics=options.metrics,
         docs=options.docs,
         check_document=parse_document,
+        detect=find_detector(),
     )
     with bind(options.host, options.port) as listener:
         limit_onednn_cache()

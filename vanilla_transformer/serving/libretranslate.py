@@ -1,4 +1,4 @@
-"""The API of LibreTranslate, for its clients: `POST /translate` with the entry `q`, and `GET /languages`."""
+"""The API of LibreTranslate, for its clients: `POST /translate` and `/detect` with the entry `q`, `GET /languages`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -6,6 +6,7 @@ from urllib.parse import parse_qsl
 
 from vanilla_transformer.text.languages import Direction
 
+from .language_detection import Detected, DetectLanguages, choose_language
 from .language_names import language_name
 from .limits import Refusal
 
@@ -23,7 +24,13 @@ SCHEMA: dict[str, Any] = {
         "api_key": {"type": "string"},
     },
 }
+DETECTION_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["q"],
+    "properties": {"q": {"type": "string"}, "api_key": {"type": "string"}},
+}
 _DETECTED = "auto"
+_LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
 # The statuses of LibreTranslate for refusals that have another one in this service.
 _STATUSES = {401: 403, 422: 400}
 
@@ -34,14 +41,43 @@ class Question(NamedTuple):
 
     Attributes:
         entries: By name, see [`SCHEMA`].
+        detected: The source language, if it was detected.
     """
 
     entries: Mapping[str, Any]
+    detected: Detected | None = None
 
     @property
     def api_key(self) -> str:
         """Return the key of the request, or an empty string."""
         return str(self.entries.get("api_key") or "")
+
+    @property
+    def asks_for_detection(self) -> bool:
+        """Whether the source language is to be detected."""
+        return self.entries.get("source") == _DETECTED
+
+    def list_languages(self, detect: DetectLanguages) -> list[dict[str, Any]]:
+        """
+        Return the languages that the text may be in, the most probable first.
+
+        Raises:
+            Refusal: 422; there is no text.
+        """
+        text = self.entries["q"]
+        if not isinstance(text, str):
+            raise Refusal(422, "`q` must be a text.")
+        best, *others = detect(text)
+        return [each._asdict() for each in (best, *others) if each is best or each.confidence >= _LEAST_CONFIDENCE]
+
+    def detect_source(self, detect: DetectLanguages, directions: Sequence[Direction]) -> "Question":
+        """Return the question with the most probable one of the languages from which there is a translation."""
+        sources = [str(each.source) for each in directions if each.target == self.entries.get("target")]
+        if not sources:
+            return self
+        texts = self.entries["q"] if isinstance(self.entries["q"], list) else [self.entries["q"]]
+        detected = choose_language(detect("\n".join(text for text in texts if isinstance(text, str))), sources)
+        return Question({**self.entries, "source": detected.language}, detected)
 
     def to_content(self) -> dict[str, Any]:
         """
@@ -77,7 +113,7 @@ class Question(NamedTuple):
             known = ", ".join(map(str, directions[:12]))
             raise Refusal(422, f"`source` and `target` must be a direction of this service: {known}.")
         if source == _DETECTED and len(fitting) > 1:
-            raise Refusal(422, "`source` must be given: this service detects no languages.")
+            raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
         return fitting[0]
 
     def answer(self, translations: Sequence[Sequence[str]]) -> dict[str, Any]:
@@ -85,6 +121,8 @@ class Question(NamedTuple):
         best, others = [row[0] for row in translations], [list(row[1:]) for row in translations]
         is_list = isinstance(self.entries["q"], list)
         content: dict[str, Any] = {"translatedText": best if is_list else best[0]}
+        if self.detected is not None:
+            content["detectedLanguage"] = [self.detected._asdict()] * len(best) if is_list else self.detected._asdict()
         if int(self.entries.get("alternatives") or 0):
             content["alternatives"] = others if is_list else others[0]
         return content
@@ -117,4 +155,4 @@ def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
     return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
 
 
-__all__ = ["FORM", "SCHEMA", "Question", "find_question", "list_languages", "parse_form", "refuse"]
+__all__ = ["DETECTION_SCHEMA", "FORM", "SCHEMA", "Question", "find_question", "list_languages", "parse_form", "refuse"]

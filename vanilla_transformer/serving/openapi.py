@@ -35,9 +35,13 @@ def _answers(ok: dict[str, Any], others: dict[int, tuple[str, dict[str, Any]]] |
 
 _HYPOTHESIS = _any_of(_STRING, _object({"text": _STRING}))
 _TRANSLATIONS = _object({"translations": _list_of(_list_of(_HYPOTHESIS))})
+_DETECTED = _object({"language": _STRING, "confidence": {"type": "number"}})
 _TRANSLATED = _object(
     {"translatedText": _any_of(_STRING, _list_of(_STRING))},
-    {"alternatives": _list_of(_any_of(_STRING, _list_of(_STRING)))},
+    {
+        "alternatives": _list_of(_any_of(_STRING, _list_of(_STRING))),
+        "detectedLanguage": _any_of(_DETECTED, _list_of(_DETECTED)),
+    },
 )
 _QUESTION = {"q": _SENTENCE, "source": "en", "target": "de"}
 _SCORED = {"text": _TRANSLATION, "score": -0.31, "log_probability": -0.52}
@@ -121,6 +125,22 @@ MODEL: dict[str, Any] = {
         },
     ),
 }
+DETECT: dict[str, Any] = {
+    "summary": "Detect the language of a text",
+    "openapi_extra": {
+        "requestBody": {
+            "required": True,
+            "content": {
+                kind: _content(libretranslate.DETECTION_SCHEMA, {"LibreTranslate": {"q": _SENTENCE}})
+                for kind in (_JSON, libretranslate.FORM)
+            },
+        }
+    },
+    **_answers(
+        {_JSON: _content(_list_of(_DETECTED), {"LibreTranslate": [{"language": "en", "confidence": 42.0}]})},
+        {status: (_REFUSALS[status] + ".", {_JSON: {"schema": _REFUSAL}}) for status in (400, 403, 408, 413)},
+    ),
+}
 LANGUAGES: dict[str, Any] = {
     "summary": "List the languages",
     **_answers(
@@ -152,4 +172,4 @@ METRICS: dict[str, Any] = {
     ),
 }
 
-__all__ = ["HEALTH", "LANGUAGES", "METRICS", "MODEL", "TRANSLATE"]
+__all__ = ["DETECT", "HEALTH", "LANGUAGES", "METRICS", "MODEL", "TRANSLATE"]

@@ -1,10 +1,10 @@
-"""HTTP service: `POST /translate`, `GET /models/NAME`, `GET /languages`, `GET /health` and `GET /metrics`."""
+"""HTTP service: `POST /translate` and `/detect`, `GET /models/NAME`, `/languages`, `/health` and `/metrics`."""
 
 import asyncio
 import copy
 import hmac
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ from . import libretranslate, openapi
 from .batcher import CountTokens, ModelFailure, Translate, count_bytes
 from .event_stream import stream_events
 from .incoming import BodyLimit, read_body, unless_disconnected
+from .language_detection import DetectLanguages
 from .limits import Limits, Refusal
 from .metrics import Metrics
 from .models import LoadedModel, Models, ServedModel
@@ -44,6 +45,7 @@ def create_service(
     check_document: CheckDocument | None = None,
     directions: Sequence[Direction] = (),
     name: str = "default",
+    detect: DetectLanguages | None = None,
 ) -> FastAPI:
     """Create the application for one model, for an ASGI server such as uvicorn.
 
@@ -51,7 +53,7 @@ def create_service(
         translate, count_tokens: See [`Batcher`].
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
-        api_keys, metrics, docs, check_document: See [`create_service_of`].
+        api_keys, metrics, docs, check_document, detect: See [`create_service_of`].
         known: Names of options that `translate` accepts, see [`parse_body`]; others are refused with 422.
         directions: From and to which languages the model translates, for clients of LibreTranslate.
         name: Of the model, for requests that name it and for metrics.
@@ -61,7 +63,7 @@ def create_service(
     """
     model = LoadedModel(translate, count_tokens or count_bytes, known)
     models = Models([ServedModel(name, limits or Limits(), loaded=model, directions=directions)])
-    return create_service_of(models, limits, api_keys, metrics, docs, check_document)
+    return create_service_of(models, limits, api_keys, metrics, docs, check_document, detect)
 
 
 def create_service_of(
@@ -71,6 +73,7 @@ def create_service_of(
     metrics: bool = False,
     docs: bool = False,
     check_document: CheckDocument | None = None,
+    detect: DetectLanguages | None = None,
 ) -> FastAPI:
     """Create the application for models of which each may be loaded when a request needs it.
 
@@ -80,6 +83,7 @@ def create_service_of(
         metrics: Export metrics at `/metrics`.
         docs: Describe the service at `/docs` and `/openapi.json`.
         check_document: Raises a `ValueError` if a text is not a document of a format. It is called on a thread.
+        detect: Detects languages for clients of LibreTranslate, also at `/detect`. It is called on a thread.
 
     Returns:
         The application. `state.models` are its models, and if there is one, `state.batcher` is its batcher, for other
@@ -109,22 +113,23 @@ def create_service_of(
     @service.post("/translate", **openapi.TRANSLATE)
     async def translate_texts(request: Request) -> Response:
         start = time.monotonic()
-        request.state.model = ""
-        answer = await _answer(request, models, limits, api_keys, check_document)
+        request.state.model, request.state.is_libretranslate = "", False
+        work = _answer(request, models, limits, api_keys, check_document, detect)
+        answer = await _answer_or_refuse(request, work)
         counters.count_request(request.state.model, answer.status_code, time.monotonic() - start)
         return answer
 
     @service.get("/models/{name}", **openapi.MODEL)
     async def describe_model(request: Request, name: str) -> Response:
-        try:
-            _find_client(request, api_keys)
-            model = models.find_name(name, 404)
-            await unless_disconnected(request, model.load())
-        except Refusal as refusal:
-            return _refuse(refusal)
-        except ClientDisconnect:
-            return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
-        return JSONResponse({"name": model.name, "features": list(model.known)})
+        request.state.is_libretranslate = False
+        return await _answer_or_refuse(request, _describe_model(request, name, models, api_keys))
+
+    if detect is not None:
+
+        @service.post("/detect", **openapi.DETECT)
+        async def detect_language(request: Request) -> Response:
+            request.state.is_libretranslate = True
+            return await _answer_or_refuse(request, _detect(request, limits, api_keys, detect))
 
     @service.get("/languages", **openapi.LANGUAGES)
     async def languages() -> Response:
@@ -147,39 +152,64 @@ def create_service_of(
     return service
 
 
+async def _answer_or_refuse(request: Request, answer: Awaitable[Response]) -> Response:
+    """Return the answer, or the reason for which there is none, in the form of the request."""
+    try:
+        return await answer
+    except Refusal as refusal:
+        return _refuse(refusal, request.state.is_libretranslate)
+    except ModelFailure:
+        return _refuse(Refusal(500, "The model failed to translate the text."), request.state.is_libretranslate)
+    except ClientDisconnect:
+        return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+
+
 async def _answer(
     request: Request,
     models: Models,
     limits: Limits,
     api_keys: Sequence[str],
     check_document: CheckDocument | None,
+    detect: DetectLanguages | None,
 ) -> Response:
-    """Return the translations, or the reason for which there are none."""
-    question = None
-    try:
-        content = await _read_content(request, limits, api_keys)
-        question = libretranslate.find_question(content)
-        client = _find_client(request, api_keys, question.api_key if question else "")
-        model, content = _find_model(models, content, question)
-        request.state.model = model.name
-        if not model.is_loaded:
-            await unless_disconnected(request, model.load())
-        body = parse_body(content, model.known)
-        limits.check_samples(dict(body.options).get("mbr_samples", 1))
-        if check_document is not None:
-            await _check_documents(body, limits, check_document)
-        if body.is_stream:
-            limits.check_request(body.texts, body.num_hypotheses)
-            return StreamingResponse(stream_events(model, body, client), media_type="text/event-stream")
-        work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
-        translations = await unless_disconnected(request, work)
-        return JSONResponse(question.answer(translations) if question else {"translations": translations})
-    except Refusal as refusal:
-        return _refuse(refusal, question is not None)
-    except ModelFailure:
-        return _refuse(Refusal(500, "The model failed to translate the text."), question is not None)
-    except ClientDisconnect:
-        return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+    """Return the translations."""
+    content = await _read_content(request, limits, api_keys)
+    question = libretranslate.find_question(content)
+    request.state.is_libretranslate = question is not None
+    client = _find_client(request, api_keys, question.api_key if question else "")
+    if question is not None and question.asks_for_detection and detect is not None:
+        question = await asyncio.to_thread(question.detect_source, detect, models.directions)
+    model, content = _find_model(models, content, question)
+    request.state.model = model.name
+    if not model.is_loaded:
+        await unless_disconnected(request, model.load())
+    body = parse_body(content, model.known)
+    limits.check_samples(dict(body.options).get("mbr_samples", 1))
+    if check_document is not None:
+        await _check_documents(body, limits, check_document)
+    if body.is_stream:
+        limits.check_request(body.texts, body.num_hypotheses)
+        return StreamingResponse(stream_events(model, body, client), media_type="text/event-stream")
+    work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
+    translations = await unless_disconnected(request, work)
+    return JSONResponse(question.answer(translations) if question else {"translations": translations})
+
+
+async def _describe_model(request: Request, name: str, models: Models, api_keys: Sequence[str]) -> Response:
+    """Load a model, and return the features that it knows."""
+    _find_client(request, api_keys)
+    model = models.find_name(name, 404)
+    await unless_disconnected(request, model.load())
+    return JSONResponse({"name": model.name, "features": list(model.known)})
+
+
+async def _detect(request: Request, limits: Limits, api_keys: Sequence[str], detect: DetectLanguages) -> Response:
+    """Return the languages of the text in a request."""
+    question = libretranslate.find_question(await _read_content(request, limits, api_keys))
+    _find_client(request, api_keys, question.api_key if question else "")
+    if question is None:
+        raise Refusal(422, "The body must have the entry `q`.")
+    return JSONResponse(await asyncio.to_thread(question.list_languages, detect))
 
 
 def _find_model(models: Models, content: Any, question: libretranslate.Question | None) -> tuple[ServedModel, Any]:
@@ -191,7 +221,7 @@ def _find_model(models: Models, content: Any, question: libretranslate.Question 
     return model, question.to_content() | model.language_entries(direction)
 
 
-def _refuse(refusal: Refusal, as_libretranslate: bool = False) -> JSONResponse:
+def _refuse(refusal: Refusal, is_libretranslate: bool = False) -> JSONResponse:
     headers = {
         401: {"WWW-Authenticate": "Bearer", "Connection": "close"},
         408: {"Connection": "close"},
@@ -199,7 +229,7 @@ def _refuse(refusal: Refusal, as_libretranslate: bool = False) -> JSONResponse:
         503: {"Retry-After": "1"},
     }
     content, status = {"detail": str(refusal)}, refusal.status
-    if as_libretranslate:
+    if is_libretranslate:
         content, status = libretranslate.refuse(refusal)
     return JSONResponse(content, status, headers.get(refusal.status))
 

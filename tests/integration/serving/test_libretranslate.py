@@ -9,7 +9,8 @@ from fastapi.testclient import TestClient
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import find_directions
-from vanilla_transformer.serving.language_names import language_name
+from vanilla_transformer.serving.language_detection import detect_languages
+from vanilla_transformer.serving.language_names import base_language, language_name
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 
@@ -92,8 +93,77 @@ def test_libretranslate_lists_languages(translate):
             {"code": "en", "name": "English", "targets": ["de", "fr"]},
             {"code": "de", "name": "German", "targets": ["en"]},
         ]
-        assert "detects no languages" not in ask(client, source="auto", target="fr").text
+        assert "is not installed" not in ask(client, source="auto", target="fr").text
         assert "`src_lang`" in ask(client, target="fr").json()["error"]  # which this model does not know
+
+
+def echo(texts, hypotheses, **options):
+    """Return the languages and the text."""
+    return [["{src_lang}-{tgt_lang}".format(**options) + f" {text}"] * hypotheses for text in texts]
+
+
+DETECTED = {
+    "A young woman is reading a book in the park.": "en",
+    "Der Hund läuft durch das hohe Gras.": "de",
+}
+
+
+@pytest.fixture
+def detecting():
+    """Return a client of a service that translates into French, and from English into German."""
+    directions = [Direction("en", "fr"), Direction("deu_Latn", "fr"), Direction("en", "de")]
+    service = create_service(
+        echo, known=["src_lang", "tgt_lang"], directions=directions, detect=detect_languages, api_keys=["key"]
+    )
+    with TestClient(service, headers={"authorization": "Bearer key"}) as client:
+        yield client
+
+
+@pytest.mark.parametrize(("text", "code"), DETECTED.items())
+def test_libretranslate_detects_the_language(detecting, text, code):
+    for answer in (
+        detecting.post("/detect", json={"q": text}),
+        detecting.post("/detect", content=urlencode({"q": text}), headers=FORM),
+    ):
+        best, *others = answer.json()
+        assert best["language"] == code and 50 < best["confidence"] <= 100
+        assert all(1 <= each["confidence"] <= best["confidence"] for each in others) and len(others) < 20
+
+
+def test_libretranslate_translates_from_the_detected_language(detecting):
+    for text, source in zip(DETECTED, ("en", "deu_Latn"), strict=True):
+        answer = detecting.post("/translate", json={"q": text, "source": "auto", "target": "fr"}).json()
+        assert answer["translatedText"] == f"{source}-fr {text}"
+        assert answer["detectedLanguage"]["language"] == source and answer["detectedLanguage"]["confidence"] > 50
+    answer = detecting.post("/translate", json={"q": [*DETECTED], "source": "auto", "target": "de"}).json()
+    assert [each["language"] for each in answer["detectedLanguage"]] == ["en", "en"], "the only source of German"
+    answer = detecting.post("/translate", json={"q": "Ein Hund.", "source": "en", "target": "fr"}).json()
+    assert answer == {"translatedText": "en-fr Ein Hund."}
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [({"q": ["a"]}, "`q` must be a text."), ({"q": None}, "`q` must be a text."), ({}, "must have the entry `q`.")],
+)
+def test_libretranslate_detects_the_language_of_one_text(detecting, entries, message):
+    answer = detecting.post("/detect", json=entries)
+    assert (answer.status_code, message in answer.json()["error"]) == (400, True)
+    assert detecting.post("/detect", json={"q": "a"}, headers={"authorization": "Bearer x"}).status_code == 403
+
+
+def test_libretranslate_refuses_what_it_cannot_translate_from_any_language(detecting):
+    answer = detecting.post("/translate", json={"q": "a", "source": "auto", "target": "it"})
+    assert answer.status_code == 400 and "must be a direction of this service" in answer.json()["error"]
+    answer = detecting.post("/translate", json={"q": [3], "source": "auto", "target": "fr"})
+    assert answer.status_code == 400
+
+
+def test_libretranslate_needs_the_classifier_to_detect(translate):
+    service = create_service(translate_with(translate), directions=[Direction("en", "fr"), Direction("de", "fr")])
+    with TestClient(service) as client:
+        assert client.post("/detect", json={"q": "a"}).status_code == 404
+        answer = ask(client, source="auto", target="fr")
+        assert answer.status_code == 400 and "the detection of languages is not installed" in answer.json()["error"]
 
 
 def test_find_directions_reads_the_flag(tiny_tokenizer):
@@ -108,3 +178,10 @@ def test_find_directions_reads_the_flag(tiny_tokenizer):
 )
 def test_language_name_is_english_or_the_code(code, name):
     assert language_name(code) == name
+
+
+@pytest.mark.parametrize(
+    ("code", "base"), [("pt-BR", "pt"), ("deu_Latn", "de"), ("zho_Hans", "zh"), ("xx", "xx"), ("!", "!")]
+)
+def test_base_language_has_no_script_or_region(code, base):
+    assert base_language(code) == base

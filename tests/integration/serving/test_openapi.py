@@ -10,6 +10,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import known_entries
 from vanilla_transformer.serving import libretranslate
+from vanilla_transformer.serving.language_detection import detect_languages
 from vanilla_transformer.serving.request_body import ENTRIES, SCHEMA
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
@@ -27,6 +28,7 @@ def client(tiny_tokenizer):
         known=known_entries(pipeline),
         directions=[Direction("en", "de")],
         name="en-de",
+        detect=detect_languages,
     )
     with TestClient(service) as client:
         yield client
@@ -51,7 +53,7 @@ def encode(kind, entries):
 
 def test_openapi_document_is_valid(document):
     pytest.importorskip("openapi_spec_validator").validate(document)
-    assert set(document["paths"]) == {"/translate", "/models/{name}", "/languages", "/health", "/metrics"}
+    assert set(document["paths"]) == {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
 
 
 def test_openapi_schemas_have_the_entries_of_requests():
@@ -97,6 +99,17 @@ def shape(value):
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items()}
     return [shape(each) for each in value] if isinstance(value, list) else type(value)
+
+
+def test_openapi_examples_of_detection_fit(client, document):
+    (example,) = answers(document, "post", "/detect")[JSON]["examples"].values()
+    for kind, body in document["paths"]["/detect"]["post"]["requestBody"]["content"].items():
+        (request,) = examples(body).values()
+        jsonschema.validate(request, body["schema"])
+        found = client.post("/detect", **encode(kind, request)).json()
+        for each in (found, example["value"]):
+            jsonschema.validate(each, answers(document, "post", "/detect")[JSON]["schema"])
+        assert found[0]["language"] == example["value"][0]["language"]
 
 
 def test_openapi_example_of_a_model_fits(client, document):

@@ -29,6 +29,11 @@ def language_code(language: str | None) -> str | None:
     return code if code in load_identifier().labels else None
 
 
+def rank_languages(text: str) -> list[tuple[str, float]]:
+    """Return the codes of all languages and how probable they are for a text, the most probable first."""
+    return list(load_identifier().rank(text))
+
+
 def identify(text: str) -> str:
     """Return the code of the most probable language of a text."""
     return load_identifier().classify(text)[0]
@@ -38,5 +43,5 @@ def is_clearly_another(text: str, code: str) -> bool:
     """Return whether another language than `code` is at least five times as probable for a text."""
     if identify(text) == code:
         return False
-    ranking = load_identifier().rank(text)
+    ranking = rank_languages(text)
     return ranking[0][1] > _CLEARLY * dict(ranking)[code]

@@ -1,0 +1,49 @@
+"""Detect the language of a text, for clients of LibreTranslate (`pip install 'vanilla-transformer[cleaning]'`)."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from vanilla_transformer.data.cleaning.language_identification import (
+    language_code,
+    load_identifier,
+    rank_languages,
+)
+
+from .language_names import base_language
+
+_ENOUGH = 1000  # characters of a text
+
+
+class Detected(NamedTuple):
+    """A language, and how probable it is in percent. The names are LibreTranslate's."""
+
+    language: str
+    confidence: float
+
+
+# Returns the languages that a text may be in, the most probable first.
+DetectLanguages = Callable[[str], Sequence[Detected]]
+
+
+def find_detector() -> DetectLanguages | None:
+    """Return a function that detects languages, or None if the classifier is not installed."""
+    try:
+        load_identifier()
+    except OSError:
+        return None
+    return detect_languages
+
+
+def detect_languages(text: str) -> list[Detected]:
+    """Return all languages that the classifier knows, with their ISO 639-1 codes where they have one."""
+    return [Detected(code, 100 * probability) for code, probability in rank_languages(text[:_ENOUGH])]
+
+
+def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:
+    """Return the most probable one of `codes`, which may name a script or a region too, such as `deu_Latn`."""
+    confidences = dict(detected)
+    known = [Detected(code, confidences.get(language_code(base_language(code)) or "", 0.0)) for code in codes]
+    return max(known, key=lambda each: each.confidence)
+
+
+__all__ = ["DetectLanguages", "Detected", "choose_language", "detect_languages", "find_detector"]

@@ -38,6 +38,7 @@ def _hardware(accelerator: Accelerator) -> str:
     if accelerator.device.type == "cuda":
         return f"{accelerator.num_processes} × {torch.cuda.get_device_name(accelerator.device)}"
     if accelerator.device.type == "cpu":
-        cores = f"{usable_cores()} CPU cores ({torch.backends.cpu.get_cpu_capability()})"
-        return f"{cores}, torch uses {torch.get_num_threads()}"
+        count = usable_cores()
+        cores = f"{count} CPU {'core' if count == 1 else 'cores'}"
+        return f"{cores} ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
     return f"{accelerator.num_processes} × {accelerator.device.type}"

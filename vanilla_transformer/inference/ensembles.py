@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from .engine.ensemble import Ensemble, check_weights
-from .pretrained import load_seq2seq, load_tokenizer
+from .pretrained import check_same_vocabulary, load_seq2seq, load_tokenizer
 
 
 def load_ensemble(
@@ -31,7 +31,7 @@ def load_ensemble(
     check_weights(weights, len(names) + 1)
     others = [load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names]
     for name in names:
-        _check_same_vocabulary(tokenizer, load_tokenizer(name), name)
+        check_same_vocabulary(tokenizer, load_tokenizer(name), name, "The models of an ensemble")
     return Ensemble([model, *others], weights)
 
 
@@ -43,18 +43,6 @@ def ensemble_arguments(names: Sequence[str], weights: Sequence[float] | None) ->
     """
     given = {"ensemble": list(names) or None, "ensemble_weights": weights}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path) -> None:
-    ours, theirs = tokenizer.get_vocab(), other.get_vocab()
-    if ours == theirs:
-        return
-    rule = "The models of an ensemble must have one vocabulary"
-    if len(ours) != len(theirs):
-        raise ValueError(f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}.")
-    entry = next(each for each in ours if theirs.get(each) != ours[each])
-    found = f"token {theirs[entry]}" if entry in theirs else "missing"
-    raise ValueError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
 
 
 __all__ = ["ensemble_arguments", "load_ensemble"]

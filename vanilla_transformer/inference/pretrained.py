@@ -121,6 +121,27 @@ def load_tokenizer(name: str | Path) -> Any:
         raise OSError(f"The tokenizer of {name} is damaged ({error}). {_AGAIN}") from error
 
 
+def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: str) -> None:
+    """Check that another tokenizer gives each token the same number.
+
+    Args:
+        name: Of the other tokenizer's model.
+        models: What needs one vocabulary, for the error.
+
+    Raises:
+        ValueError: It does not.
+    """
+    ours, theirs = tokenizer.get_vocab(), other.get_vocab()
+    if ours == theirs:
+        return
+    rule = f"{models} must have one vocabulary"
+    if len(ours) != len(theirs):
+        raise ValueError(f"{rule}, but the first one has {len(ours):,} entries and {name} has {len(theirs):,}.")
+    entry = next(each for each in ours if theirs.get(each) != ours[each])
+    found = f"token {theirs[entry]}" if entry in theirs else "missing"
+    raise ValueError(f"{rule}, but {entry!r} is token {ours[entry]} in the first one and {found} in {name}.")
+
+
 def _check_config_file(path: Path) -> None:
     """Refuse values that transformers does not check before it uses them."""
     if not path.is_file():

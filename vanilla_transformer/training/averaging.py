@@ -8,7 +8,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.file_utils import HASHES_FILE, find_damage, has_weights, save_model_folder
-from vanilla_transformer.inference.pretrained import load_pretrained, load_tokenizer
+from vanilla_transformer.inference.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
 
@@ -77,16 +77,19 @@ def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path)
 
     Raises:
         OSError: a folder holds no model, or an incomplete one.
-        ValueError: the models differ in their parameters, or `output_dir` already holds a model.
+        ValueError: the models differ in their parameters or vocabularies, or `output_dir` already holds a model.
     """
     paths = [Path(folder) for folder in folders]
     for path in paths:
         weight_files(path)
     if has_weights(Path(output_dir)):
         raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
+    tokenizers = [load_tokenizer(path) for path in paths]
+    for path, tokenizer in zip(paths[1:], tokenizers[1:], strict=True):
+        check_same_vocabulary(tokenizers[0], tokenizer, path, "Models to average")
     model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
     average_checkpoints(model, paths)
-    return save_model_folder(model, load_tokenizer(paths[-1]), output_dir)
+    return save_model_folder(model, tokenizers[-1], output_dir)
 
 
 class ExponentialMovingAverage:

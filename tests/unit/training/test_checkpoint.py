@@ -1,5 +1,6 @@
 """Checkpoints are listed, pruned and averaged; the output folder is checked."""
 
+import json
 import shutil
 
 import pytest
@@ -76,6 +77,18 @@ def test_average_checkpoints_refuses_weights_of_another_model(tiny_model, tiny_c
     tiny_config.encoder_layers += 1
     with pytest.raises(ValueError, match="belong to another model"):
         average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])
+
+
+def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_tokenizer, tmp_path):
+    first = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "first")
+    second = shutil.copytree(first, tmp_path / "second")
+    content = json.loads((second / "tokenizer.json").read_text())
+    vocabulary = content["model"]["vocab"]
+    vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
+    (second / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="Models to average must have one vocabulary, but 'a' is token"):
+        average_model_folders([first, second], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
 
 
 def test_average_model_folders_reads_sharded_weights(tiny_model, tiny_tokenizer, tmp_path):

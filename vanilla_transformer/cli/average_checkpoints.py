@@ -11,6 +11,9 @@ class AverageArguments:
     """Flags of `average-checkpoints`."""
 
     output_dir: str = field(metadata={"help": "Folder of the averaged model."})
+    weights: list[float] | None = field(
+        default=None, metadata={"help": "A positive number for each folder (default: all count the same)."}
+    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -21,5 +24,5 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"Name at least two model folders before the flags, got {len(folders)}.")
     from vanilla_transformer.training.averaging import average_model_folders
 
-    output = average_model_folders(folders, options.output_dir)
+    output = average_model_folders(folders, options.output_dir, options.weights)
     print(f"The average of {len(folders)} models is in {output}.")

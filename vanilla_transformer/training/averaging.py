@@ -1,6 +1,7 @@
 """Average weights: over the last checkpoints (section 6.1), and exponentially during training."""
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from pathlib import Path
 
 import torch
@@ -8,32 +9,37 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from transformers import AutoModelForSeq2SeqLM, PreTrainedModel
 
 from vanilla_transformer.file_utils import HASHES_FILE, find_damage, has_weights, save_model_folder
+from vanilla_transformer.inference.engine.ensemble import check_weights
 from vanilla_transformer.inference.pretrained import check_same_vocabulary, load_pretrained, load_tokenizer
 
 from .checkpoint import StateDict, damaged_error, load_model_weights, weight_files
 
 
-def average_state_dicts(state_dicts: Iterable[StateDict]) -> StateDict:
+def average_state_dicts(state_dicts: Iterable[StateDict], weights: Iterable[float] = repeat(1.0)) -> StateDict:
     """Return the mean of each parameter (section 6.1), summed in float64, in its own dtype.
 
-    One set of weights at a time is in memory beside the sum.
+    One set of parameters at a time is in memory beside the sum.
+
+    Args:
+        weights: A positive number for each set of parameters; by default all count the same.
 
     Raises:
         ValueError: there is nothing to average, or names or shapes differ.
     """
     total: StateDict = {}
     types: dict[str, torch.dtype] = {}
-    count = 0
-    for count, state in enumerate(state_dicts, start=1):
-        if count == 1:
+    sum_of_weights = 0.0
+    for state, weight in zip(state_dicts, weights, strict=False):  # the default weights never end
+        if not total:
             total = {name: torch.zeros_like(tensor, dtype=torch.float64) for name, tensor in state.items()}
             types = {name: tensor.dtype for name, tensor in state.items()}
         _check_same_parameters(total, state)
         for name, tensor in state.items():
-            total[name] += tensor
-    if not count:
+            total[name].add_(tensor, alpha=weight)
+        sum_of_weights += weight
+    if not total:
         raise ValueError("There must be at least one checkpoint to average, got none.")
-    return {name: (tensor / count).to(types[name]) for name, tensor in total.items()}
+    return {name: (tensor / sum_of_weights).to(types[name]) for name, tensor in total.items()}
 
 
 def _check_same_parameters(first: StateDict, other: StateDict) -> None:
@@ -59,8 +65,13 @@ def load_weights(model: PreTrainedModel, weights: StateDict) -> None:
         raise ValueError(f"The weights belong to another model: {min(foreign)} is not in both.")
 
 
-def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None:
-    """Load the mean of the weights in `folders` into `model`.
+def average_checkpoints(
+    model: PreTrainedModel, folders: Sequence[Path], weights: Iterable[float] = repeat(1.0)
+) -> None:
+    """Load the mean of the parameters in `folders` into `model`.
+
+    Args:
+        weights: See [`average_state_dicts`].
 
     Raises:
         ValueError: the weights belong to another model, or a checkpoint is damaged.
@@ -69,26 +80,32 @@ def average_checkpoints(model: PreTrainedModel, folders: Sequence[Path]) -> None
         damage = find_damage(folder) if (folder / HASHES_FILE).exists() else None
         if damage is not None:
             raise damaged_error(folder, damage)
-    load_weights(model, average_state_dicts(load_model_weights(folder) for folder in folders))
+    load_weights(model, average_state_dicts(map(load_model_weights, folders), weights))
 
 
-def average_model_folders(folders: Sequence[str | Path], output_dir: str | Path) -> Path:
+def average_model_folders(
+    folders: Sequence[str | Path], output_dir: str | Path, weights: Sequence[float] | None = None
+) -> Path:
     """Write the mean of several model folders as a model folder, with configuration and tokenizer of the last one.
+
+    Args:
+        weights: A positive number for each folder; by default all count the same.
 
     Raises:
         OSError: a folder holds no model, or an incomplete one.
-        ValueError: the models differ in their parameters or vocabularies, or `output_dir` already holds a model.
+        ValueError: the models differ in their parameters or vocabularies, `output_dir` already holds a model, or the
+            weights do not fit.
     """
-    paths = [Path(folder) for folder in folders]
+    paths, checked_weights = [Path(folder) for folder in folders], check_weights(weights, len(folders), "weights")
     for path in paths:
         weight_files(path)
     if has_weights(Path(output_dir)):
         raise ValueError(f"{output_dir} already holds a model. Choose another --output_dir, or delete it first.")
+    model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
     tokenizers = [load_tokenizer(path) for path in paths]
     for path, tokenizer in zip(paths[1:], tokenizers[1:], strict=True):
         check_same_vocabulary(tokenizers[0], tokenizer, path, "Models to average")
-    model = load_pretrained(AutoModelForSeq2SeqLM, paths[-1])
-    average_checkpoints(model, paths)
+    average_checkpoints(model, paths, checked_weights)
     return save_model_folder(model, tokenizers[-1], output_dir)
 
 

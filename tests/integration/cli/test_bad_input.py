@@ -424,6 +424,11 @@ FLAGS = {
         for number, got in (("0", "0"), ("x", "'x'"), ("-1", "'-1'"), ("9999", "9999"))
     },
     "average: one model": (["average-checkpoints", "model", "--output_dir", "out"], {}, "at least two"),
+    "average: too few weights": (
+        ["average-checkpoints", "model", "model", "--output_dir", "out", "--weights", "1"],
+        {},
+        "`weights` must be 2 positive numbers",
+    ),
     "average: output holds a model": (
         ["average-checkpoints", "model", "model", "--output_dir", "model"],
         {},

@@ -49,6 +49,11 @@ def test_average_state_dicts_is_mean_of_each_parameter():
     assert average_state_dicts(states)["w"].tolist() == [3.0, 3.0]
 
 
+def test_average_state_dicts_weighs_each_set_of_parameters():
+    states = [{"w": torch.full((2,), value)} for value in (1.0, 2.0)]
+    assert average_state_dicts(states, [1.0, 3.0])["w"].tolist() == [1.75, 1.75]
+
+
 def test_average_state_dicts_of_equal_weights_changes_nothing():
     state = {"w": torch.randn(5), "half": torch.randn(5).bfloat16()}
     average = average_state_dicts([state, state, state])
@@ -79,6 +84,18 @@ def test_average_checkpoints_refuses_weights_of_another_model(tiny_model, tiny_c
         average_checkpoints(VanillaTransformerForConditionalGeneration(tiny_config), [folder])
 
 
+def test_average_model_folders_interpolates(tiny_model, tiny_tokenizer, tmp_path):
+    folders = []
+    for number in (1, 3):
+        torch.nn.init.constant_(tiny_model.lm_head.weight, float(number))
+        folders.append(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / str(number)))
+    folder = average_model_folders(folders, tmp_path / "mean", [0.25, 0.75])
+    assert torch.all(load_model_weights(folder)["model.encoder.embed_tokens.weight"] == 2.5)
+    for weights in ([1.0], [1.0, -1.0]):
+        with pytest.raises(ValueError, match="`weights` must be 2 positive numbers, one for each model, got"):
+            average_model_folders(folders, tmp_path / "other", weights)
+
+
 def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_tokenizer, tmp_path):
     first = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "first")
     second = shutil.copytree(first, tmp_path / "second")
@@ -86,7 +103,7 @@ def test_average_model_folders_refuses_another_vocabulary(tiny_model, tiny_token
     vocabulary = content["model"]["vocab"]
     vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
     (second / "tokenizer.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match="Models to average must have one vocabulary, but 'a' is token"):
+    with pytest.raises(ValueError, match="Models to average must have one vocabulary, but '[ab]' is token"):
         average_model_folders([first, second], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
 

@@ -147,8 +147,11 @@ def allocate_memory(
     return EnsembleMemory([memory, *rest]) if rest else memory
 
 
-def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, ...]:
+def check_weights(weights: Sequence[float] | None, count: int, name: str = "ensemble_weights") -> tuple[float, ...]:
     """Return the weights of so many models, divided by their sum; without any, equal ones.
+
+    Args:
+        name: Of the option, for the error.
 
     Raises:
         ValueError: Their number is another one, or one is not a positive number.
@@ -156,7 +159,7 @@ def check_weights(weights: Sequence[float] | None, count: int) -> tuple[float, .
     given = [1.0] * count if weights is None else list(weights)
     are_positive = all(type(each) in (int, float) and 0 < each < math.inf for each in given)
     if len(given) != count or not are_positive:
-        raise ValueError(f"`ensemble_weights` must be {count} positive numbers, one for each model, got {weights}.")
+        raise ValueError(f"`{name}` must be {count} positive numbers, one for each model, got {weights}.")
     return tuple(each / sum(given) for each in given)
 
 

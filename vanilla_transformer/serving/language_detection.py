@@ -36,7 +36,7 @@ def find_detector() -> DetectLanguages | None:
 
 def detect_languages(text: str) -> list[Detected]:
     """Return all languages that the classifier knows, with their ISO 639-1 codes where they have one."""
-    return [Detected(code, 100 * probability) for code, probability in rank_languages(text[:_ENOUGH])]
+    return [Detected(code, round(100 * probability, 1)) for code, probability in rank_languages(text[:_ENOUGH])]
 
 
 def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detected:

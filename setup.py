@@ -20,12 +20,12 @@ SERVE = ["babel>=2.14", "fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0
 CLEANING = ["py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
 RAY = ["ray[data]>=2.40"]
-DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0", "srt>=3.5"]
+DOCUMENTS = ["html5lib>=1.1", "lxml>=5.3", "markdown-it-py>=3", "mdit-py-plugins>=0.4", "sentencex>=1.0.11", "srt>=3.5"]
 OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, *DOCUMENTS, *CLEANING, *CORPORA]
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 TESTS += ["jsonschema>=4.20", "openapi-spec-validator>=0.7"]
 TESTS += ["gradio>=6"]  # of the Space
-BENCHMARKS = ["nltk>=3.9"]
+BENCHMARKS = ["nltk>=3.9.1"]
 NOTEBOOKS = ["ipykernel>=6.29", "nbclient>=0.10"]
 DOCS = ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 
@@ -62,7 +62,7 @@ setup(
     install_requires=[
         "torch>=2.11",
         "transformers>=5.23,<6",
-        "accelerate>=1.2",
+        "accelerate>=1.3",
         "tokenizers>=0.22",
         "datasets>=3.0",
         "filelock>=3.12",

@@ -192,7 +192,8 @@ def encode_pairs(
 def to_dataset(pairs: Sequence[EncodedPair]) -> datasets.Dataset:
     """Return encoded pairs as a dataset in memory: `input_ids` and `labels`."""
     return datasets.Dataset.from_dict(
-        {"input_ids": [pair.source for pair in pairs], "labels": [pair.target for pair in pairs]}
+        {"input_ids": [pair.source for pair in pairs], "labels": [pair.target for pair in pairs]},
+        features=datasets.Features(_FEATURES),
     )
 
 

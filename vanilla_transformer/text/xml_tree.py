@@ -29,7 +29,7 @@ def parse_xml(text: str | bytes) -> Any:
     try:
         return etree.fromstring(text, parser).getroottree()
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise ValueError(f"The text must be well-formed XML: {error}.") from None
+        raise _mistake(error) from None
 
 
 def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
@@ -53,7 +53,12 @@ def iterate_elements(file: Any, names: Sequence[str]) -> Iterator[Any]:
             while element.getprevious() is not None:
                 del element.getparent()[0]
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"The text must be well-formed XML: {error}.") from None
+        raise _mistake(error) from None
+
+
+def _mistake(error: Exception) -> ValueError:
+    reason = " ".join(str(error).split())  # older releases of lxml write two lines about bytes that are not UTF-8
+    return ValueError(f"The text must be well-formed XML: {reason}.")
 
 
 def is_of_language(code: str, language: str) -> bool:

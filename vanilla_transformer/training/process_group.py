@@ -25,7 +25,8 @@ def connect_processes() -> None:
         return
     store, rank, world_size = next(rendezvous("env://", timeout=_START_TIMEOUT))
     attempt = agree_on_attempt(store, rank, world_size)
-    device = torch.accelerator.current_accelerator() or "cpu"
+    # A build of PyTorch for CUDA names its accelerator also on a machine without a GPU, unless it is to check.
+    device = torch.accelerator.current_accelerator(check_available=True) or "cpu"
     backend = torch.distributed.get_default_backend_for_device(device)
     torch.distributed.init_process_group(backend, store=PrefixStore(attempt, store), rank=rank, world_size=world_size)
 

@@ -4,10 +4,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+import torch
 from torch.distributed import HashStore
 
 from vanilla_transformer.training import process_group
-from vanilla_transformer.training.process_group import agree_on_attempt, report_lost_processes
+from vanilla_transformer.training.process_group import agree_on_attempt, connect_processes, report_lost_processes
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +21,21 @@ def start_attempt(store, world_size, first):
     order = [first, *(rank for rank in range(world_size) if rank != first)]
     with ThreadPoolExecutor(world_size) as processes:
         return set(processes.map(lambda rank: agree_on_attempt(store, rank, world_size), order))
+
+
+def test_connect_processes_takes_gloo_without_a_gpu(monkeypatch):
+    """Builds of PyTorch for CUDA answer `cuda` on every machine."""
+    found = []
+    monkeypatch.setattr(process_group, "is_torchelastic_launched", lambda: True)
+    monkeypatch.setattr(process_group, "rendezvous", lambda url, timeout: iter([(HashStore(), 0, 1)]))
+    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **options: found.append(backend))
+    monkeypatch.setattr(
+        torch.accelerator,
+        "current_accelerator",
+        lambda check_available=False: None if check_available else torch.device("cuda"),
+    )
+    connect_processes()
+    assert found == ["gloo"]
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])

@@ -221,9 +221,10 @@ def test_token_budget_trainer_refuses_data_without_labels(folder, rows, tmp_path
 
 
 def test_token_budget_trainer_refuses_stream(folder, rows, tmp_path):
-    stream = datasets.Dataset.from_list(rows).to_iterable_dataset()
+    trainer = budget_trainer(folder, tmp_path / "out", rows, max_steps=2)
+    trainer.train_dataset = datasets.Dataset.from_list(rows).to_iterable_dataset()
     with pytest.raises(ValueError, match="need a dataset with a length"):
-        budget_trainer(folder, tmp_path / "out", stream, max_steps=2).train()
+        trainer.train()
 
 
 # -------------------------------------------------------------------------------------------------------- the schedule

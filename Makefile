@@ -33,13 +33,13 @@ $(READY_DEV): $(READY)
 # uv, unlike pip, can resolve to the lowest releases that the requirements admit, and it installs faster.
 $(OLDEST)/.ready: setup.py
 	$(PYTHON) -m venv --clear $(OLDEST)
-	$(OLDEST)/bin/python -m pip install --quiet uv
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade uv setuptools
 	$(OLDEST)/bin/uv pip install --python $(OLDEST)/bin/python --resolution lowest-direct --editable ".[test]"
 	touch $@
 
 $(NEWEST)/.ready: setup.py
 	$(PYTHON) -m venv --clear $(NEWEST)
-	$(NEWEST)/bin/python -m pip install --quiet uv
+	$(NEWEST)/bin/python -m pip install --quiet --upgrade uv setuptools
 	$(NEWEST)/bin/uv pip install --python $(NEWEST)/bin/python --upgrade --editable ".[test]"
 	touch $@
 
@@ -58,11 +58,11 @@ test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common mod
 	$(BIN)/python -m pytest tests/slow
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
-test-oldest: $(OLDEST)/.ready ## The unit tests with the oldest releases that setup.py admits (downloads about 3 GB)
-	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit
+test-oldest: $(OLDEST)/.ready ## Unit and integration tests with the oldest releases that setup.py admits (downloads 3 GB)
+	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration
 
-test-newest: $(NEWEST)/.ready ## The unit tests with the newest releases on the package index (downloads about 3 GB)
-	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit
+test-newest: $(NEWEST)/.ready ## The same with the newest releases on the package index (downloads 3 GB)
+	$(NEWEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration
 
 check: $(READY_DEV) ## Check style, types, prose and spelling without changing a file
 	$(BIN)/ruff check .

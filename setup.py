@@ -15,7 +15,7 @@ PEFT = ["peft>=0.21.2"]
 TRACKING = ["tensorboard>=2.18"]
 TORCHAO = ["torchao>=0.18"]
 CTRANSLATE2 = ["ctranslate2>=4.4"]
-ONNX = ["onnx>=1.17", "onnxscript>=0.3", "onnxruntime>=1.20"]
+ONNX = ["onnx>=1.20", "onnxscript>=0.6", "onnxruntime>=1.29"]
 SERVE = ["babel>=2.14", "fastapi>=0.115", "uvicorn>=0.30", "prometheus-client>=0.20"]
 CLEANING = ["py3langid>=0.4"]
 CORPORA = ["mtdata>=0.5", "opustools>=1.9"]
@@ -65,7 +65,7 @@ setup(
         "transformers>=5.23,<6",
         "accelerate>=1.3",
         "tokenizers>=0.22",
-        "datasets>=3.0",
+        "datasets>=4.0",
         "filelock>=3.12",
         "pyarrow>=15",
         "evaluate>=0.4",

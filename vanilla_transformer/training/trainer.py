@@ -234,7 +234,8 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
         average_entry = _measure(state, validation, model, "moving average")
     average_checkpoints(model, checkpoints)
     mean_entry = _measure(state, validation, model, "mean of checkpoints")
-    entries, final = [average_entry, mean_entry], f"the mean of {len(checkpoints)} checkpoints"
+    final = "the last checkpoint" if len(checkpoints) == 1 else f"the mean of {len(checkpoints)} checkpoints"
+    entries = [average_entry, mean_entry]
     if moving_average is not None and run.score(average_entry) > run.score(mean_entry):
         load_weights(model, moving_average)
         entries.reverse()

@@ -44,12 +44,13 @@ def test_train_validates_greedily_and_finally_as_paper(corpus, tmp_path):
     assert [(entry["step"], entry["bleu"]) for entry in entries(folder) if "bleu" in entry] == [(4, 1.0), (6, 4.0)]
 
 
-def test_train_logs_validations(corpus, tmp_path, caplog):
+@pytest.mark.parametrize(("count", "said"), [(2, "the mean of 2 checkpoints"), (1, "the last checkpoint")])
+def test_train_logs_validations(corpus, tmp_path, caplog, count, said):
     with caplog.at_level("INFO", logger="vanilla_transformer"):
-        train(parse_recipe(flags(corpus, tmp_path / "out")), evaluate=no_scores)
+        train(parse_recipe(flags(corpus, tmp_path / "out", average_checkpoints=count)), evaluate=no_scores)
     messages = [record.getMessage() for record in caplog.records]
     assert [text.split(",")[0] for text in messages if "bleu" in text] == ["Validation: step 4", "Validation: step 6"]
-    assert "The final model is the mean of 2 checkpoints." in messages
+    assert f"The final model is {said}." in messages
 
 
 def test_train_averages_last_checkpoints(corpus, tmp_path):

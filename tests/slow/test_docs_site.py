@@ -55,3 +55,13 @@ def test_site_search_finds_a_recipe_key(site, browser):
     WebDriverWait(browser, 20).until(
         lambda driver: "Recipe keys" in driver.find_element(By.CSS_SELECTOR, ".md-search-result__list").text
     )
+
+
+def test_site_follows_the_color_scheme_of_the_system(site, browser):
+    address, _ = site
+    found = []
+    for scheme in ("light", "dark", "light"):
+        set_color_scheme(browser, scheme)
+        browser.get(f"{address}/")
+        found.append(browser.execute_script("return document.body.dataset.mdColorScheme"))
+    assert found == ["default", "slate", "default"]

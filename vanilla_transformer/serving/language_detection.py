@@ -1,13 +1,10 @@
 """Detect the language of a text, for clients of LibreTranslate (`pip install 'vanilla-transformer[cleaning]'`)."""
 
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
-from vanilla_transformer.data.cleaning.language_identification import (
-    language_code,
-    load_identifier,
-    rank_languages,
-)
+from vanilla_transformer.data.cleaning.language_identification import language_code, rank_languages
 
 from .language_names import base_language
 
@@ -26,12 +23,8 @@ DetectLanguages = Callable[[str], Sequence[Detected]]
 
 
 def find_detector() -> DetectLanguages | None:
-    """Return a function that detects languages, or None if the classifier is not installed."""
-    try:
-        load_identifier()
-    except OSError:
-        return None
-    return detect_languages
+    """Return a function that loads the classifier and detects languages, or None if it is not installed."""
+    return detect_languages if find_spec("py3langid") else None
 
 
 def detect_languages(text: str) -> list[Detected]:

@@ -1,11 +1,14 @@
-"""The cores that this process may use."""
+"""The processor: the cores that this process may use, and its instructions for bfloat16."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
+_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # the last two are of Arm
 
 
 def usable_cores() -> int:
@@ -15,6 +18,15 @@ def usable_cores() -> int:
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([cores, *map(int, _quotas())]))
+
+
+def multiplies_bfloat16() -> bool:
+    """Return whether this processor has instructions that multiply bfloat16.
+
+    Others emulate them: torch then multiplies matrices many times more slowly than in float32.
+    """
+    capabilities = torch.cpu.get_capabilities()
+    return any(capabilities.get(name, False) for name in _BFLOAT16)
 
 
 def _quotas() -> Iterator[float]:
@@ -47,4 +59,4 @@ def _quota(folder: Path) -> Iterator[float]:
         return
 
 
-__all__ = ["usable_cores"]
+__all__ = ["multiplies_bfloat16", "usable_cores"]

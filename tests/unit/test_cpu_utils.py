@@ -1,11 +1,12 @@
-"""The cores that a process may use, with cgroups of version 1 and 2."""
+"""The cores that a process may use, with cgroups of version 1 and 2, and whether they multiply bfloat16."""
 
 import os
 
 import pytest
+import torch
 
 from vanilla_transformer import cpu_utils
-from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.cpu_utils import multiplies_bfloat16, usable_cores
 
 V2 = "0::/box/inner\n"
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
@@ -51,3 +52,24 @@ def test_usable_cores_follow_the_quotas_of_cgroups(cgroups, membership, files, c
 
 def test_usable_cores_follow_the_affinity_without_cgroups(cgroups):
     assert usable_cores() == 8
+
+
+@pytest.mark.parametrize(
+    ("instructions", "expected"),
+    [
+        ({"avx2": True}, False),
+        ({"avx512_f": True, "avx512_vnni": True, "avx512_bf16": False, "amx_bf16": False}, False),  # Cascade Lake
+        ({"avx512_bf16": True, "amx_bf16": False}, True),  # Zen 4
+        ({"avx512_bf16": False, "amx_bf16": True}, True),
+        ({"neon": True, "bf16": False}, False),
+        ({"neon": True, "bf16": True}, True),
+    ],
+)
+def test_multiplies_bfloat16_reads_instructions(monkeypatch, instructions, expected):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: instructions)
+    assert multiplies_bfloat16() is expected
+
+
+def test_multiplies_bfloat16_knows_names_of_torch():
+    names = torch.cpu.get_capabilities().keys()
+    assert names & set(cpu_utils._BFLOAT16)

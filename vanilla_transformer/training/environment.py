@@ -26,10 +26,11 @@ def limit_onednn_cache() -> None:
 
 
 def describe_machine(accelerator: Accelerator) -> dict[str, Any]:
-    """Return this machine's hardware, the number of processes of the run, and library versions, for JSON."""
+    """Return this machine's hardware, the processes and the precision of the run, and library versions, for JSON."""
     return {
         "hardware": _hardware(accelerator),
         "processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
         "versions": {name: version(name) for name in _LIBRARIES},
     }
 

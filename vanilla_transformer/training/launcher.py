@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .arguments import Recipe
+from .mixed_precision import AUTO
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def apply_launcher(recipe: Recipe, environment: Mapping[str, str] = os.environ) 
     settings = read_launcher_settings(environment)
     options = recipe.optimization
     changes: dict[str, Any] = {
-        "mixed_precision": _merge("mixed_precision", options.mixed_precision, settings.mixed_precision) or "no",
+        "mixed_precision": _merge_precision(options.mixed_precision, settings.mixed_precision),
         "max_grad_norm": _merge("max_grad_norm", options.max_grad_norm, settings.max_grad_norm),
         "gradient_accumulation_steps": _merge(
             "gradient_accumulation_steps",
@@ -195,6 +196,12 @@ def _check_processes(environment: Mapping[str, str]) -> None:
 
 def _is_true(environment: Mapping[str, str], name: str) -> bool:
     return environment.get(name, "false").lower() in ("1", "true")
+
+
+def _merge_precision(ours: str | None, theirs: str | None) -> str:
+    if ours == AUTO and theirs is not None:
+        return theirs
+    return _merge("mixed_precision", ours, theirs) or "no"
 
 
 def _merge(name: str, ours: Any, theirs: Any) -> Any:

@@ -74,9 +74,10 @@ class OptimizationArguments:
     mixed_precision: str | None = field(
         default=None,
         metadata={
-            "help": "Autocast: no, bf16 or fp16; or fp8, which is bf16 with linear layers in 8 bits, by torchao. "
-            "Default: that of `accelerate launch`, otherwise no.",
-            "choices": ["no", "bf16", "fp16", "fp8"],
+            "help": "Autocast: no, bf16 or fp16; auto, which is bf16 where the device has instructions for it, and no "
+            "elsewhere; or fp8, which is bf16 with linear layers in 8 bits, by torchao. Default: that of `accelerate "
+            "launch`, otherwise no.",
+            "choices": ["no", "bf16", "fp16", "fp8", "auto"],
         },
     )
     attn_implementation: str | None = field(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, PartialState
 from accelerate.utils import TorchDynamoPlugin, patch_environment, set_seed
 from transformers import PreTrainedTokenizerBase
 
@@ -22,6 +22,7 @@ from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fine_tuning import freeze, prepare_initial_model
 from .fp8 import check_fp8
+from .mixed_precision import resolve_mixed_precision
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
 
@@ -56,10 +57,10 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
         )
     connect_processes()
     with patch_environment(**_WITHOUT_PLUGINS):
+        process = PartialState(cpu=on_cpu)  # with the device of this process
         return Accelerator(
             cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
-            # fp8 is a matter of the model (see `TrainState`); Accelerate would fall back to fp16 on older GPUs.
-            mixed_precision="bf16" if options.mixed_precision == "fp8" else options.mixed_precision,
+            mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
             log_with=output.report_to.split(",") if output.report_to else None,
             project_dir=output.output_dir,
             dynamo_plugin=TorchDynamoPlugin(backend=_BACKEND, dynamic=True) if options.compile else None,
@@ -72,6 +73,7 @@ def create_model(
     max_source_length: int,
     checkpoint: Path | None = None,
     initial: VanillaTransformerForConditionalGeneration | None = None,
+    mixed_precision: str | None = None,
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model.
 
@@ -80,6 +82,7 @@ def create_model(
         checkpoint: Load the weights of this folder.
         initial: The model that `init_from` names. Otherwise a model for the vocabulary of `tokenizer`, with the
             paper's decoding, has weights that are drawn from the recipe's seed.
+        mixed_precision: The accelerator's, by which the fastest attention is chosen.
     """
     set_seed(recipe.optimization.seed)
     try:
@@ -92,9 +95,9 @@ def create_model(
             f"The model must fit into memory, but does not: {error} Lower `d_model`, the numbers of layers or "
             "`vocab_size`."
         ) from error
-    attention = recipe.optimization.attn_implementation or _default_attention(recipe, max_source_length)
+    attention = recipe.optimization.attn_implementation or _default_attention(mixed_precision, max_source_length)
     if attention is not None:
-        _set_attention(model, attention, recipe.optimization.mixed_precision)
+        _set_attention(model, attention, mixed_precision)
     if _on_cpu():
         replace_dropout(model)
     if checkpoint is not None and recipe.fine_tuning.lora_rank is None:  # whose checkpoints have merged weights
@@ -129,10 +132,9 @@ def _set_attention(
         raise ValueError(f"`attn_implementation` {attention} cannot be used: {reason} Use sdpa.") from error
 
 
-def _default_attention(recipe: Recipe, max_source_length: int) -> str | None:
+def _default_attention(mixed_precision: str | None, max_source_length: int) -> str | None:
     """Return "eager" where its plain products are faster than SDPA: for sentences in bf16 on a CPU."""
-    in_bf16 = recipe.optimization.mixed_precision == "bf16"
-    return "eager" if _on_cpu() and in_bf16 and max_source_length <= _LONGEST_EAGER_SOURCE else None
+    return "eager" if _on_cpu() and mixed_precision == "bf16" and max_source_length <= _LONGEST_EAGER_SOURCE else None
 
 
 def _create_random_model(

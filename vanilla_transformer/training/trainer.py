@@ -136,7 +136,12 @@ def prepare_run(
     corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
     alignments = load_alignments(texts, tokenizer)
     model = create_model(
-        recipe, tokenizer, corpus.max_source_length, run.checkpoint, None if initial is None else initial[0]
+        recipe,
+        tokenizer,
+        corpus.max_source_length,
+        run.checkpoint,
+        None if initial is None else initial[0],
+        accelerator.mixed_precision,
     )
     measure = partial(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens

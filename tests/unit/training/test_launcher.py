@@ -33,6 +33,7 @@ def test_apply_launcher_without_accelerate_keeps_recipe():
     recipe = parse_recipe([*FLAGS, "--mixed_precision", "bf16"])
     assert apply_launcher(recipe, {}) == replace(recipe, data=replace(recipe.data, pad_to_multiple_of=1))
     assert apply({})[0].mixed_precision == "no"
+    assert apply({}, "--mixed_precision", "auto")[0].mixed_precision == "auto"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,7 @@ def test_apply_launcher_fills_in_what_recipe_leaves_out():
     options, _ = apply(environment)
     assert (options.mixed_precision, options.compile) == ("bf16", True)
     assert (options.max_grad_norm, options.gradient_accumulation_steps) == (1.0, 4)
+    assert apply(environment, "--mixed_precision", "auto")[0].mixed_precision == "bf16"
 
 
 @pytest.mark.parametrize(

@@ -11,25 +11,25 @@ from vanilla_transformer.training.setup import create_model
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c", "--d_model", "16"]
 
 
-def model_of(tokenizer, *flags, longest=20):
-    return create_model(parse_recipe([*FLAGS, *flags]), tokenizer, longest)
+def model_of(tokenizer, *flags, longest=20, **options):
+    return create_model(parse_recipe([*FLAGS, *flags]), tokenizer, longest, **options)
 
 
 @pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize(
-    ("flags", "longest", "on_cpu_expected"),
+    ("flags", "precision", "longest", "on_cpu_expected"),
     [
-        ([], 20, "sdpa"),
-        (["--mixed_precision", "bf16"], 20, "eager"),
-        (["--mixed_precision", "bf16"], 513, "sdpa"),
-        (["--mixed_precision", "bf16", "--attn_implementation", "sdpa"], 20, "sdpa"),
+        ([], "no", 20, "sdpa"),
+        ([], "bf16", 20, "eager"),
+        ([], "bf16", 513, "sdpa"),
+        (["--attn_implementation", "sdpa"], "bf16", 20, "sdpa"),
     ],
 )
 def test_create_model_attends_eagerly_to_short_sources_in_bf16_on_a_cpu(
-    monkeypatch, tiny_tokenizer, flags, longest, on_cpu_expected, on_gpu
+    monkeypatch, tiny_tokenizer, flags, precision, longest, on_cpu_expected, on_gpu
 ):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: on_gpu)
-    model = model_of(tiny_tokenizer, *flags, longest=longest)
+    model = model_of(tiny_tokenizer, *flags, longest=longest, mixed_precision=precision)
     assert model.config._attn_implementation == ("sdpa" if on_gpu else on_cpu_expected)
 
 

@@ -1,0 +1,87 @@
+"""`mixed_precision`: what `auto` is on a device, and the warning for a processor that emulates bf16."""
+
+import logging
+
+import pytest
+import torch
+from accelerate import PartialState
+
+from vanilla_transformer.training import mixed_precision
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.mixed_precision import resolve_mixed_precision
+from vanilla_transformer.training.setup import create_accelerator
+
+FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
+
+
+class Process:
+    """A process of a run: its device, and whether it is the main one."""
+
+    def __init__(self, device="cpu", is_main_process=True):
+        self.device, self.is_main_process = torch.device(device), is_main_process
+
+
+@pytest.fixture
+def on_cpu(monkeypatch, caplog):
+    """Return a function that resolves a precision on a processor, and returns it with the logged lines."""
+    caplog.set_level(logging.INFO)
+
+    def resolve(name, fast, **process):
+        caplog.clear()
+        monkeypatch.setattr(mixed_precision, "multiplies_bfloat16", lambda: fast)
+        return resolve_mixed_precision(name, Process(**process)), [record.message for record in caplog.records]
+
+    return resolve
+
+
+@pytest.mark.parametrize(("fast", "expected", "reason"), [(True, "bf16", "multiplies"), (False, "no", "float32")])
+def test_auto_is_bf16_where_processor_multiplies_it(on_cpu, fast, expected, reason):
+    precision, [line] = on_cpu("auto", fast)
+    assert precision == expected
+    assert line.startswith(f"`mixed_precision` auto is {expected}, ") and reason in line
+
+
+@pytest.mark.parametrize("name", [None, "no", "fp16"])
+@pytest.mark.parametrize("fast", [True, False])
+def test_other_precisions_stay_as_they_are(on_cpu, name, fast):
+    assert on_cpu(name, fast) == (name, [])
+
+
+def test_bf16_that_is_emulated_is_warned_of(on_cpu):
+    assert on_cpu("bf16", True) == ("bf16", [])
+    precision, [line] = on_cpu("bf16", False)
+    assert precision == "bf16" and "Use `mixed_precision: auto`" in line
+
+
+def test_only_main_process_logs(on_cpu):
+    assert on_cpu("auto", True, is_main_process=False) == ("bf16", [])
+    assert on_cpu("bf16", False, is_main_process=False) == ("bf16", [])
+
+
+def test_fp8_runs_under_autocast_to_bf16(on_cpu):
+    assert on_cpu("fp8", True) == ("bf16", [])
+
+
+@pytest.mark.parametrize(("fast", "expected"), [(True, "bf16"), (False, "no")])
+def test_auto_leaves_out_bf16_that_a_gpu_emulates(monkeypatch, fast, expected):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: asked.append(options) or fast)
+    assert resolve_mixed_precision("auto", Process("cuda")) == expected
+    assert asked == [{"including_emulation": False}]
+
+
+@pytest.mark.parametrize(("fast", "expected"), [(True, "bf16"), (False, "no")])
+def test_auto_asks_accelerate_about_other_devices(monkeypatch, fast, expected):
+    monkeypatch.setattr(mixed_precision, "is_bf16_available", lambda: fast)
+    assert resolve_mixed_precision("auto", Process("mps")) == expected
+
+
+def test_create_accelerator_resolves_auto_on_its_own_device(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "vanilla_transformer.training.setup.resolve_mixed_precision",
+        lambda name, process: asked.append((name, process.device)) or "no",
+    )
+    accelerator = create_accelerator(parse_recipe([*FLAGS, "--mixed_precision", "auto"]))
+    assert asked == [("auto", PartialState().device)] and accelerator.device == PartialState().device
+    assert accelerator.mixed_precision == "no"

@@ -1,0 +1,45 @@
+"""`mixed_precision`: the precision of autocast, and the fastest one for a device."""
+
+import logging
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import is_bf16_available
+
+from vanilla_transformer.cpu_utils import multiplies_bfloat16
+
+logger = logging.getLogger(__name__)
+
+AUTO = "auto"
+
+
+def resolve_mixed_precision(name: str | None, process: PartialState) -> str | None:
+    """Return the mixed precision for Accelerate on the device of a process, and log what `"auto"` is.
+
+    `"auto"` is bf16 where the device has instructions for it, and no, which is float32, elsewhere. `"fp8"` is bf16,
+    because its 8-bit layers are a matter of the model (see `TrainState`): Accelerate would fall back to fp16 on older
+    GPUs. A warning is logged for bf16 on a processor that emulates it.
+    """
+    fast = _multiplies_bf16(process.device)
+    if name == AUTO:
+        name = "bf16" if fast else "no"
+        reason = "which this device multiplies" if fast else "float32: this device has no instructions for bf16"
+        if process.is_main_process:
+            logger.info("`mixed_precision` auto is %s, %s.", name, reason)
+    elif name == "bf16" and process.device.type == "cpu" and not fast and process.is_main_process:
+        logger.warning(
+            "This processor has no instructions for bf16 and emulates it, many times more slowly than float32. Use "
+            "`mixed_precision: auto`, which is float32 here."
+        )
+    return "bf16" if name == "fp8" else name
+
+
+def _multiplies_bf16(device: torch.device) -> bool:
+    if device.type == "cpu":
+        return multiplies_bfloat16()
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return is_bf16_available()
+
+
+__all__ = ["AUTO", "resolve_mixed_precision"]

@@ -1,4 +1,4 @@
-"""The processor: the cores that this process may use, and its instructions for bfloat16."""
+"""The processor: the cores that this process may use, and the numbers that it multiplies."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,11 @@ import torch
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
-_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")  # the last two are of Arm
+# The names that torch has for instructions that multiply a type of numbers; the last ones of each line are of Arm.
+_INSTRUCTIONS = {
+    "bfloat16": ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16"),
+    "int8": ("avx512_vnni", "avx_vnni", "avx_vnni_int8", "amx_int8", "dot", "i8mm"),
+}
 
 
 def usable_cores() -> int:
@@ -20,13 +24,15 @@ def usable_cores() -> int:
     return max(1, min([cores, *map(int, _quotas())]))
 
 
-def multiplies_bfloat16() -> bool:
-    """Return whether this processor has instructions that multiply bfloat16.
+def multiplies(precision: str) -> bool:
+    """Return whether this processor has instructions that multiply `"bfloat16"` or `"int8"`; it has for others.
 
-    Others emulate them: torch then multiplies matrices many times more slowly than in float32.
+    A processor without them emulates them: torch then multiplies matrices many times more slowly than in float32.
     """
+    if precision not in _INSTRUCTIONS:
+        return True
     capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in _BFLOAT16)
+    return any(capabilities.get(name, False) for name in _INSTRUCTIONS[precision])
 
 
 def _quotas() -> Iterator[float]:
@@ -59,4 +65,4 @@ def _quota(folder: Path) -> Iterator[float]:
         return
 
 
-__all__ = ["multiplies_bfloat16", "usable_cores"]
+__all__ = ["multiplies", "usable_cores"]

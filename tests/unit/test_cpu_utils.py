@@ -1,4 +1,4 @@
-"""The cores that a process may use, with cgroups of version 1 and 2, and whether they multiply bfloat16."""
+"""The cores that a process may use, with cgroups of version 1 and 2, and the numbers that a processor multiplies."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from vanilla_transformer import cpu_utils
-from vanilla_transformer.cpu_utils import multiplies_bfloat16, usable_cores
+from vanilla_transformer.cpu_utils import multiplies, usable_cores
 
 V2 = "0::/box/inner\n"
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
@@ -55,21 +55,23 @@ def test_usable_cores_follow_the_affinity_without_cgroups(cgroups):
 
 
 @pytest.mark.parametrize(
-    ("instructions", "expected"),
+    ("instructions", "bfloat16", "int8"),
     [
-        ({"avx2": True}, False),
-        ({"avx512_f": True, "avx512_vnni": True, "avx512_bf16": False, "amx_bf16": False}, False),  # Cascade Lake
-        ({"avx512_bf16": True, "amx_bf16": False}, True),  # Zen 4
-        ({"avx512_bf16": False, "amx_bf16": True}, True),
-        ({"neon": True, "bf16": False}, False),
-        ({"neon": True, "bf16": True}, True),
+        ({"avx2": True, "avx512_vnni": False}, False, False),  # Zen 3
+        ({"avx2": True, "avx_vnni": True}, False, True),  # Alder Lake
+        ({"avx512_f": True, "avx512_vnni": True, "avx512_bf16": False}, False, True),  # Cascade Lake
+        ({"avx512_vnni": True, "avx512_bf16": True, "amx_bf16": False}, True, True),  # Zen 4
+        ({"amx_bf16": True, "amx_int8": True}, True, True),
+        ({"neon": True, "bf16": False, "i8mm": False, "dot": True}, False, True),
+        ({"neon": True, "bf16": True, "i8mm": True}, True, True),
     ],
 )
-def test_multiplies_bfloat16_reads_instructions(monkeypatch, instructions, expected):
+def test_multiplies_reads_instructions(monkeypatch, instructions, bfloat16, int8):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: instructions)
-    assert multiplies_bfloat16() is expected
+    assert (multiplies("bfloat16"), multiplies("int8")) == (bfloat16, int8)
+    assert multiplies("float32")
 
 
-def test_multiplies_bfloat16_knows_names_of_torch():
-    names = torch.cpu.get_capabilities().keys()
-    assert names & set(cpu_utils._BFLOAT16)
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_multiplies_knows_names_of_torch(precision):
+    assert torch.cpu.get_capabilities().keys() & set(cpu_utils._INSTRUCTIONS[precision])

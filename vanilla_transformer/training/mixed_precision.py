@@ -6,7 +6,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils import is_bf16_available
 
-from vanilla_transformer.cpu_utils import multiplies_bfloat16
+from vanilla_transformer.cpu_utils import multiplies
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def resolve_mixed_precision(name: str | None, process: PartialState) -> str | No
 
 def _multiplies_bf16(device: torch.device) -> bool:
     if device.type == "cpu":
-        return multiplies_bfloat16()
+        return multiplies("bfloat16")
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return is_bf16_available()

@@ -28,7 +28,7 @@ def on_cpu(monkeypatch, caplog):
 
     def resolve(name, fast, **process):
         caplog.clear()
-        monkeypatch.setattr(mixed_precision, "multiplies_bfloat16", lambda: fast)
+        monkeypatch.setattr(mixed_precision, "multiplies", {"bfloat16": fast}.get)
         return resolve_mixed_precision(name, Process(**process)), [record.message for record in caplog.records]
 
     return resolve

@@ -24,7 +24,7 @@ from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
 from .known_features import features_of, kept_heads
 from .phrase_constraints import PhraseConstraints, check_complete
-from .precision import INT8, cast, resolve_precision, round_to_int8
+from .precision import INT8, cast, resolve_precision, round_to_int8, warn_if_emulated
 from .prefill import Prefilled, prefill, read_states
 from .samples import Answers, Request, Samples, Seeds
 from .search_options import search_options
@@ -103,6 +103,7 @@ class Engine:
         for name, value in (options | ({} if num_beams is None else {"num_beams": num_beams})).items():
             setattr(config, name, value)  # `update` would warn of options of beam search in greedy search
         precision = resolve_precision(model, precision)
+        warn_if_emulated(precision, model.device)
         self.model, self.config, self.slots = cast(model, precision), config, slots
         self._prefixed = prefixed
         self.options = search_options(

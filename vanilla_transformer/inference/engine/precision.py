@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
+from vanilla_transformer.cpu_utils import multiplies
 from vanilla_transformer.import_utils import requires_extra
 
 from .machine_cache import identity_of
@@ -33,6 +34,14 @@ def check_precision(precision: str) -> None:
     if precision == INT8:
         with requires_extra("int8", '`precision="int8"`'):
             import torchao.quantization  # noqa: F401
+
+
+def warn_if_emulated(precision: str, device: torch.device) -> None:
+    """Log a warning, once, if a device is a processor without instructions for a precision."""
+    if device.type == "cpu" and not multiplies(precision):
+        logger.warning_once(
+            f"This processor has no instructions for {precision} and emulates it, many times more slowly than float32."
+        )
 
 
 def precision_of(model: Any) -> str | None:
@@ -94,4 +103,4 @@ def save_choice(model: nn.Module, precision: str, reason: str) -> None:
 
 
 __all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "precision_of"]
-__all__ += ["resolve_precision", "round_to_int8", "save_choice"]
+__all__ += ["resolve_precision", "round_to_int8", "save_choice", "warn_if_emulated"]

@@ -23,9 +23,9 @@ def resolve_mixed_precision(name: str | None, process: PartialState) -> str | No
     fast = _multiplies_bf16(process.device)
     if name == AUTO:
         name = "bf16" if fast else "no"
-        reason = "which this device multiplies" if fast else "float32: this device has no instructions for bf16"
+        choice = "bf16: this device has" if fast else "no (float32): this device does not have"
         if process.is_main_process:
-            logger.info("`mixed_precision` auto is %s, %s.", name, reason)
+            logger.info("`mixed_precision` auto is %s instructions for bf16.", choice)
     elif name == "bf16" and process.device.type == "cpu" and not fast and process.is_main_process:
         logger.warning(
             "This processor has no instructions for bf16 and emulates it, many times more slowly than float32. Use "

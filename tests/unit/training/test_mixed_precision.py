@@ -34,11 +34,14 @@ def on_cpu(monkeypatch, caplog):
     return resolve
 
 
-@pytest.mark.parametrize(("fast", "expected", "reason"), [(True, "bf16", "multiplies"), (False, "no", "float32")])
-def test_auto_is_bf16_where_processor_multiplies_it(on_cpu, fast, expected, reason):
+@pytest.mark.parametrize(
+    ("fast", "expected", "said"),
+    [(True, "bf16", "bf16: this device has"), (False, "no", "no (float32): this device does not have")],
+)
+def test_auto_is_bf16_where_processor_multiplies_it(on_cpu, fast, expected, said):
     precision, [line] = on_cpu("auto", fast)
     assert precision == expected
-    assert line.startswith(f"`mixed_precision` auto is {expected}, ") and reason in line
+    assert line == f"`mixed_precision` auto is {said} instructions for bf16."
 
 
 @pytest.mark.parametrize("name", [None, "no", "fp16"])

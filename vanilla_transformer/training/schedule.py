@@ -138,7 +138,7 @@ def describe_schedule(given: Recipe, recipe: Recipe, steps_per_epoch: int, secon
     planned = _planned_steps(options, options.max_steps or PAPER_MAX_STEPS, seconds_per_step)
     line = f"Training has at most {planned:,} steps ({planned / steps_per_epoch:,.1f} epochs)"
     if options.max_minutes is not None:
-        line += f" and {options.max_minutes:g} minutes"
+        line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
     line += f", with a warm-up of {options.warmup_steps:,} steps."
     names = [name for name in DERIVED if getattr(given.optimization, name) is None]
     if options.lr_scheduler != NOAM and "learning_rate_scale" in names:

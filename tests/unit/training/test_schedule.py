@@ -136,3 +136,9 @@ def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
 def test_parse_recipe_refuses_lengths_that_cannot_work(values, message):
     with pytest.raises(ValueError, match=message):
         recipe_of(**values)
+
+
+@pytest.mark.parametrize(("minutes", "said"), [(1, "and 1 minute,"), (1.5, "and 1.5 minutes,"), (4, "and 4 minutes,")])
+def test_describe_schedule_counts_minutes(minutes, said):
+    given = recipe_of(max_minutes=minutes)
+    assert said in describe_schedule(given, derive_schedule(given, 209, 0.4), 209, 0.4)

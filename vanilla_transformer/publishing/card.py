@@ -127,7 +127,8 @@ def render_card(
     task, auto_class = _find_task(folder, config)
     validations, recipe = read_validations(run), _read_json(run / _RECIPE)
     recorded = validations[-1] if validations else {}
-    hardware = _read_json(run / _MACHINE).get("hardware", _UNKNOWN)
+    machine = _read_json(run / _MACHINE)
+    hardware = machine.get("hardware", _UNKNOWN)
     emissions = read_emissions(run, hardware, "base_model" in facts or bool(recipe.get("init_from")))
     evaluations = [_read_json(path) for path in sorted((run / _EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
@@ -149,7 +150,8 @@ def render_card(
         minutes=f"{recorded['minutes']:.0f}" if recorded else _UNKNOWN,
         hardware=hardware,
         emissions=emissions,
-        versions=_versions(_read_json(run / _MACHINE)),
+        mixed_precision=machine.get("mixed_precision"),
+        versions=_versions(machine),
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],

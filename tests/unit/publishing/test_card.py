@@ -30,15 +30,15 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     entry = {"step": 1234, "minutes": 5.4, "validation_loss": 1.0, "bleu": 36.789, "bleu_signature": "nrefs:1|x"}
     (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
     (folder / "recipe.json").write_text(json.dumps({"dropout": 0.3}))
-    (folder / "machine.json").write_text(json.dumps({"hardware": "2 CPU cores", "versions": {"torch": "2.13.0"}}))
+    machine = {"hardware": "2 CPU cores", "mixed_precision": "bf16", "versions": {"torch": "2.13.0"}}
+    (folder / "machine.json").write_text(json.dumps(machine))
     corpus = {"cleaning": {"read": 1200, "dropped": {"duplicates": 100}, "kept": 1100}}
     corpus["overlap"] = {"test": {"pairs": 50, "sources": 3, "targets": 2, "both": 1}}
     (folder / "corpus.json").write_text(json.dumps(corpus))
     card = render(folder)
     for shown in (
         "| training steps, minutes | 1,234, 5 |",
-        "| hardware | 2 CPU cores |",
-        "| software | torch 2.13.0 |",
+        "| hardware | 2 CPU cores |\n| mixed precision | bf16 |\n| software | torch 2.13.0 |",
         "1,100 of 1,200 pairs (dropped: 100 duplicates).",
         "Of the 50 test pairs, 1 are in the training text; so are 3 source and 2 target sentences.",
         r"| BLEU | 36.79 | unknown | `nrefs:1\|x` |",
@@ -188,7 +188,7 @@ def test_render_card_shows_measured_emissions_in_grams(folder, tmp_path):
         "geographical_location": "quebec, Canada; France",
         "hardware_used": "2 CPU cores",
     }
-    assert "| hardware | 2 CPU cores |" in card.text
+    assert "| hardware | 2 CPU cores |\n| software |" in card.text
     assert "| CO₂ equivalent (codecarbon) | 2.62 g, quebec, Canada; France |\n\n## How to use" in card.text
     (folder / "recipe.json").write_text(json.dumps({"init_from": "user/model"}))
     assert render(folder).data.co2_eq_emissions["training_type"] == "fine-tuning"

@@ -15,7 +15,7 @@ READS = {
     "unique": lambda values: values.unique(),
     "repeats": lambda values: values.repeat_interleave(values.long()),
     "mask": lambda values: values[values > 1],
-    "assignment by mask": lambda values: values.clone().__setitem__(values > 1, 0.0),
+    "assignment by mask": lambda values: values.clone().__setitem__(values > 1, values[2:]),
     "constant": lambda values: torch.tensor([1, 2], device=values.device),
     "to": lambda values: values.to("meta" if values.device.type == "cpu" else "cpu"),
     "copy_": lambda values: torch.empty(3).copy_(values) if values.device == GPU else values.copy_(values.to(GPU)),
@@ -46,6 +46,13 @@ def test_gpu_stand_in_finds_every_wait(read, inference):
     values = torch.ones(3, device=GPU)
     with pytest.raises(AssertionError), torch.inference_mode(inference), gpu_stand_in():
         read(values)
+
+
+def test_modes_allow_a_constant_without_values():
+    with NoHostReads():
+        torch.tensor([])
+    with gpu_stand_in():
+        torch.tensor([], device=GPU)
 
 
 @torch.inference_mode()

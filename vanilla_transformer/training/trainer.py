@@ -1,7 +1,7 @@
 """The training loop (section 5 of the paper), on one process or several."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -38,13 +38,15 @@ from .validation import AnyValidation, Evaluator, Validation, create_validation,
 
 logger = logging.getLogger(__name__)
 
+_MOVING_AVERAGE = "moving average"
+
 
 def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
     """Train a model as `recipe` describes and return its folder.
 
-    The final model is the mean of the last checkpoints (section 6.1), or the moving average if there is one with a
-    better validation score. Its `generate()` decodes as the paper does. Training resumes from the last checkpoint if
-    the folder holds a run of the same recipe, and returns at once if that run is finished.
+    The final model is the mean of the last checkpoints (section 6.1), or the last one or the moving average if that
+    has a better validation score. Its `generate()` decodes as the paper does. Training resumes from the last
+    checkpoint if the folder holds a run of the same recipe, and returns at once if that run is finished.
 
     Args:
         evaluate: Scores the model on the validation pairs, at every validation and at the end.
@@ -215,9 +217,9 @@ def _interrupt(run: RunFolder, state: TrainState) -> TrainingInterrupted:
 
 
 def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metrics: MetricsLogger) -> Path:
-    """Average the last checkpoints (section 6.1), and write the result to the run's folder.
+    """Write the final model to the run's folder: the mean of the last checkpoints (section 6.1).
 
-    If there is a moving average with a better validation score, it is the final model instead.
+    If the last checkpoint alone or the moving average has a better validation score, it is the final model instead.
     """
     state.accelerator.wait_for_everyone()
     if state.step < state.warmup_steps and state.accelerator.is_main_process:
@@ -231,24 +233,39 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
     if not checkpoints:
         raise ValueError("Training ended before its first step, so there is no model to save.")
     model = state.gather_model()
-    moving_average = None if state.ema is None else state.gather_ema()
-    average_entry = dict[str, Any]()
-    if moving_average is not None:
-        load_weights(model, moving_average)
-        run.save_model(state, model, "ema")
-        average_entry = _measure(state, validation, model, "moving average")
-    average_checkpoints(model, checkpoints)
-    mean_entry = _measure(state, validation, model, "mean of checkpoints")
-    final = "the last checkpoint" if len(checkpoints) == 1 else f"the mean of {len(checkpoints)} checkpoints"
-    entries = [average_entry, mean_entry]
-    if moving_average is not None and run.score(average_entry) > run.score(mean_entry):
-        load_weights(model, moving_average)
-        entries.reverse()
-        final = f"the moving average: its validation {run.options.best_metric} is better than with {final}"
-    for entry in filter(None, entries):  # the final model's is the last one
-        metrics.log_validation(entry)
-    if state.accelerator.is_main_process:
-        logger.info("The final model is %s.", final)
+    _load_final_weights(run, state, validation, metrics, model, checkpoints)
     run.save_model(state, model)
     state.close()
     return run.path
+
+
+def _load_final_weights(
+    run: RunFolder,
+    state: TrainState,
+    validation: AnyValidation,
+    metrics: MetricsLogger,
+    model: VanillaTransformerForConditionalGeneration,
+    checkpoints: list[Path],
+) -> None:
+    """Load the mean of the checkpoints, the last one or the moving average: the first one with the best score."""
+    moving_average = None if state.ema is None else state.gather_ema()
+    candidates: dict[str, Callable[[], None]] = {}
+    if len(checkpoints) > 1:
+        candidates["mean of checkpoints"] = partial(average_checkpoints, model, checkpoints)
+    candidates["last checkpoint"] = partial(average_checkpoints, model, checkpoints[-1:])
+    if moving_average is not None:
+        candidates[_MOVING_AVERAGE] = partial(load_weights, model, moving_average)
+    entries = dict[str, dict[str, Any]]()
+    for name, load in candidates.items():
+        load()
+        if name == _MOVING_AVERAGE:
+            run.save_model(state, model, "ema")
+        entries[name] = _measure(state, validation, model, name)
+    final = max(candidates, key=lambda name: run.score(entries[name]))
+    candidates[final]()
+    entries[final] = entries.pop(final)  # the last entry of the log is the final model's
+    for entry in filter(None, entries.values()):
+        metrics.log_validation(entry)
+    if state.accelerator.is_main_process:
+        reason = f", by validation {run.options.best_metric}" if len(entries) > 1 and entries[final] else ""
+        logger.info("The final model is the %s%s.", final, reason)

@@ -66,18 +66,27 @@ def test_ema_follows_its_recurrence():
 
 
 @pytest.mark.parametrize(
-    ("mean", "average", "last"),
-    [(9.0, 8.0, "mean of checkpoints"), (8.0, 9.0, "moving average"), (8.0, 8.0, "mean of checkpoints")],
+    ("scores", "final"),
+    [
+        ((9.0, 8.0, 8.0), "mean of checkpoints"),
+        ((8.0, 9.0, 8.0), "last checkpoint"),
+        ((8.0, 8.0, 9.0), "moving average"),
+        ((8.0, 8.0, 8.0), "mean of checkpoints"),
+        ((7.0, 8.0, 8.0), "last checkpoint"),
+    ],
 )
-def test_train_ends_with_the_better_of_mean_and_ema(corpus, tmp_path, mean, average, last):
-    evaluate = scores_in_turn(average, mean)
-    folder = run(corpus, tmp_path / "out", evaluate, ema_decay=0.5, eval_steps=100, average_checkpoints=1)
+def test_train_ends_with_the_best_of_mean_last_and_ema(corpus, tmp_path, scores, final):
+    evaluate = scores_in_turn(*scores)
+    options = {"ema_decay": 0.5, "eval_steps": 100, "save_steps": 3, "average_checkpoints": 2}
+    folder = run(corpus, tmp_path / "out", evaluate, **options)
     VanillaTransformerForConditionalGeneration.from_pretrained(folder / "ema")
     assert (folder / "ema" / "tokenizer.json").exists()
     named = [entry["model"] for entry in entries(folder) if "model" in entry]
-    assert sorted(named) == ["mean of checkpoints", "moving average"] and named[-1] == last
-    final, ema = load_file(folder / "model.safetensors"), load_file(folder / "ema" / "model.safetensors")
-    assert all(torch.equal(final[name], ema[name]) for name in final) == (last == "moving average")
+    assert sorted(named) == ["last checkpoint", "mean of checkpoints", "moving average"] and named[-1] == final
+    weights = load_file(folder / "model.safetensors")
+    for name, kept in (("last checkpoint", "checkpoint-6"), ("moving average", "ema")):
+        same = load_file(folder / kept / "model.safetensors")
+        assert all(torch.equal(weights[key], same[key]) for key in weights) == (final == name)
 
 
 def scores_in_turn(*values):
@@ -87,7 +96,7 @@ def scores_in_turn(*values):
 
 
 def test_train_keeps_best_models(corpus, tmp_path):
-    evaluate = scores_in_turn(5.0, 9.0, 7.0, 8.0, 1.0, 2.0, 3.0)
+    evaluate = scores_in_turn(5.0, 9.0, 7.0, 8.0, 1.0, 2.0, 3.0, 3.0)
     folder = run(corpus, tmp_path / "out", evaluate, eval_steps=1, keep_best=2, keep_last=3, save_steps=1)
     assert {path.name for path in folder.glob("best-*")} == {"best-2", "best-4"}
     assert [path.name for path in list_checkpoints(folder)] == [f"checkpoint-{step}" for step in (4, 5, 6)]

@@ -23,6 +23,15 @@ def translate():
     return TranslationPipeline(*model_with_inline_terms(alignment_heads=[[0, 0]]), device="cpu")
 
 
+def assert_equal(found, expected):
+    """Compare answers. The last digits of a score depend on the other sentences of its batch on some processors."""
+    for answer, reference in zip(found, expected, strict=True):
+        if isinstance(answer, list):  # of several hypotheses
+            assert_equal(answer, reference)
+        else:
+            assert answer == pytest.approx(reference)
+
+
 @pytest.mark.parametrize("options", [{}, {"return_scores": True}, {"num_beams": 2, "mbr": "chrf"}])
 def test_pipeline_translates_annotated_text(translate, options):
     expected = translate(ANNOTATED, **options)
@@ -49,9 +58,9 @@ def test_pipeline_decodes_again_exactly_what_lacks_a_hard_term(translate, monkey
     options |= {"glossary": TERMS, "num_beams": 2}
     soft, exact = (translate(TEXTS, term_mode=mode, **options) for mode in ("soft", "exact"))
     assert soft[:2] != exact[:2] and soft[2:] == exact[2:]
-    assert translate(TEXTS, term_mode="hard", **options) == exact
+    assert_equal(translate(TEXTS, term_mode="hard", **options), exact)
     monkeypatch.setattr(TermOptions, "_lacks", lambda self, text, translation: text.startswith("Two"))
-    assert translate(TEXTS, term_mode="hard", **options) == [soft[0], exact[1], *soft[2:]]
+    assert_equal(translate(TEXTS, term_mode="hard", **options), [soft[0], exact[1], *soft[2:]])
 
 
 def test_pipeline_keeps_constraints_of_texts_that_lack_a_hard_term(translate):

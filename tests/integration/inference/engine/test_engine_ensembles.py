@@ -96,7 +96,8 @@ def test_ensemble_needs_no_look_of_the_host_and_can_be_captured():
     engine, recorder = ensemble_of(models, num_beams=3), Recorder()
     engine.steps = GraphedSteps(engine.steps.step, "auto", recorder)
     engine._look_every = 8
-    assert engine.translate_tokens(SOURCES, 3) == expected
+    found = engine.translate_tokens(SOURCES, 3)
+    assert_equal(found, [[(each.score, each.tokens) for each in hypotheses] for hypotheses in expected])
     assert recorder.sizes
 
 

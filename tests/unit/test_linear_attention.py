@@ -116,11 +116,11 @@ def test_linear_attention_cache_repeats_and_reorders_rows():
 
 
 def test_linear_attention_sums_in_float32_for_bfloat16_inputs():
-    states = [each.to(torch.bfloat16) for each in random_states(3000)]
+    states = [each.to(torch.bfloat16) for each in random_states(600)]
     found = linear_attention_forward(AttentionModule(True), *states, None)[0]
     expected = quadratic_attention(*(each.double() for each in states), None, True)
     assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.double(), expected, atol=2e-2, rtol=2e-2)
+    assert (found == expected.to(torch.bfloat16)).float().mean() > 0.999  # 0.4 with sums in bfloat16
 
 
 def test_linear_attention_returns_zeros_for_row_of_padding():

@@ -13,6 +13,7 @@ from vanilla_transformer.inference.engine.encoding import encode
 from vanilla_transformer.inference.engine.engine import Engine
 
 EOS = 2
+FEW_STEPS = 2  # between two looks at what is done: a step takes long on a device without values
 
 
 def test_to_device_and_host_copy_keep_values():
@@ -40,6 +41,7 @@ def sources(number):
 def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, changes):
     model = tiny_model(vocab_size=40, **changes).to(GPU)
     engine = Engine(model, slots=5, num_beams=beams, max_new_tokens=20, precision=precision, compile=False)
+    engine._look_every = FEW_STEPS
     torch.manual_seed(0)  # of the values that arrive
     with gpu_stand_in() as copies:
         results = engine.translate_tokens(sources(12), beams)
@@ -51,16 +53,19 @@ def test_engine_waits_for_a_gpu_only_to_look_and_to_take(beams, precision, chang
 
 def test_engine_does_not_wait_for_a_gpu_to_set_long_sentences_aside():
     engine = Engine(tiny_model(vocab_size=40).to(GPU), slots=5, num_beams=2, max_new_tokens=20, compile=False)
-    mixed = [[7, EOS], [8, EOS], [9] * 150 + [EOS], *([[5, EOS]] * 12)]
-    torch.manual_seed(0)
+    engine._look_every = FEW_STEPS
+    sources = [[9] * 150 + [EOS], *([[5, EOS]] * 10)]
+    torch.manual_seed(2)  # of the values that arrive, by which the long sentence is not done at the first look
     with gpu_stand_in():
-        assert len([*engine.translate_stream(mixed)]) == len(mixed)
+        aside = [len(engine._schedule._aside) for _ in engine.translate_stream(sources)]
+    assert len(aside) == len(sources) and max(aside) == 1 and aside[-1] == 0
 
 
 def test_engine_does_not_wait_for_a_gpu_to_read_prompts():
     model = tiny_causal_lm(vocab_size=40)
     model.generation_config.update(eos_token_id=EOS, max_new_tokens=10)
     engine = Engine(model.to(GPU), slots=5, num_beams=2, compile=False)
+    engine._look_every = FEW_STEPS
     torch.manual_seed(0)
     with gpu_stand_in():
         assert len(engine.translate_tokens([[7, 8, 9]] * 3 + [[5, 6]] * 4)) == 7

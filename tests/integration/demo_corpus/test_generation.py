@@ -94,14 +94,14 @@ def test_generate_pairs_translates_a_sentence_alike_in_all_splits_and_seeds() ->
     translations: dict[str, str] = {}
     for split, count, seed in [
         ("train", 30_000, 0),
-        ("train", 20_000, 1),
+        ("train", 5_000, 1),
         ("test", 2_000, 0),
         ("validation", 2_000, 0),
     ]:
         generated = pairs(split) if seed == 0 else generate_pairs(split, count, seed)
         for source, target in generated:
             assert translations.setdefault(source, target) == target
-    assert len(translations) > 50_000
+    assert len(translations) > 35_000
 
 
 @settings(max_examples=30, deadline=None)

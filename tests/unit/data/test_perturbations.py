@@ -24,10 +24,10 @@ def test_perturb_changes_case_and_periods(name, source, target):
 
 
 def test_typos_change_one_long_word_in_ten():
-    pair = SentencePair("Ab cde fghij klm.", "x")
-    found = {perturb("typos", pair, seed).source for seed in range(200)}
+    pair = SentencePair("Ab cde fghij klm.", "Nopqr stuvw.")
+    found = {perturb("typos", pair, seed) for seed in range(200)}
     changed = {"fhgij", "fgihj", "fghji", "fhij", "fgij", "fghj", "fgghij", "fghhij", "fghiij"}
-    assert found == {f"Ab cde {word} klm." for word in changed}
+    assert found == {(f"Ab cde {word} klm.", pair.target) for word in changed}
     words = " ".join(f"word{chr(97 + number)}" for number in range(26)) * 2
     source = perturb("typos", SentencePair(words, "x"), 0).source
     assert 1 <= sum(here != there for here, there in zip(words.split(), source.split(), strict=True)) <= 6

@@ -13,7 +13,7 @@ from vanilla_transformer.inference.engine.encoding import encode
 from vanilla_transformer.inference.engine.engine import Engine
 
 EOS = 2
-FEW_STEPS = 2  # between two looks at what is done: a step takes long on a device without values
+FEW_STEPS = 2  # from one look at the finished slots to the next: a step takes long on a device without values
 
 
 def test_to_device_and_host_copy_keep_values():

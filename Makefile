@@ -46,9 +46,9 @@ $(NEWEST)/.ready: setup.py
 demo: $(READY) ## Train on the bundled English-German corpus, score, translate and plot (less than five minutes)
 	$(BIN)/python scripts/demo.py --output_dir runs/demo --overwrite_output_dir
 
-test: $(READY_DEV) ## Style, types, unit and integration tests (at most 12 minutes on two cores)
+test: $(READY_DEV) ## Style, types, unit, integration and golden tests (at most 12 minutes on two cores)
 	$(MAKE) --no-print-directory check
-	$(PYTEST) tests/unit tests/integration tests/gpu
+	$(PYTEST) tests/unit tests/integration tests/gpu tests/golden
 	$(BIN)/python tools/check_bytecode.py
 
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)

@@ -1,0 +1,194 @@
+"""The doors through which golden tests call the library; only this module names internals, which may move."""
+
+import contextlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from fastapi.testclient import TestClient
+
+from vanilla_transformer import Engine, TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.documents import DocumentTranslator
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.inference.forced_decoding import score_tokens
+from vanilla_transformer.serving import server
+
+from . import models
+
+
+class Doors:
+    """
+    Answer cases by models whose weights have relative noise; each one is built, saved and served at most once.
+
+    Each public method is a door: it takes the keyword arguments of a case and returns an answer as JSON holds it.
+    """
+
+    def __init__(self, folder: Path, noise: float = 0.0, noise_seed: int = 0):
+        self.folder, self._noise = folder, {"noise": noise, "noise_seed": noise_seed}
+        self._models: dict[str, Any] = {}
+        self._pipelines: dict[str, TranslationPipeline] = {}
+        self._clients: dict[str, TestClient] = {}
+        self._resources = contextlib.ExitStack()
+
+    def close(self) -> None:
+        """Stop the services."""
+        self._resources.close()
+
+    def generate(
+        self, model: str, ids: Sequence[Sequence[int]], seed: int = 0, mask: Any = None, **options: Any
+    ) -> dict[str, Any]:
+        """Return the tokens of `model.generate()`, and the scores of beam search."""
+        inputs: dict[str, Any] = {"input_ids": torch.tensor(ids)}
+        inputs |= {} if mask is None else {"attention_mask": torch.tensor(mask)}
+        torch.manual_seed(seed)
+        plain = self._model(model).generate(**inputs, **options)
+        torch.manual_seed(seed)
+        scored = self._model(model).generate(
+            **inputs, **options, return_dict_in_generate=True, output_scores=True, output_logits=False
+        )
+        assert torch.equal(plain, scored.sequences)
+        scores = getattr(scored, "sequences_scores", None)
+        return {"tokens": plain.tolist()} | ({} if scores is None else {"scores": _plain(scores.tolist())})
+
+    def engine(
+        self,
+        model: str,
+        ids: Sequence[Sequence[int]],
+        count: int = 1,
+        requests: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> list[Any]:
+        """Return the hypotheses of the engine: tokens, score and the log-probability of each token."""
+        engine = Engine(self._model(model), compile=False, **options)
+        found = engine.translate_tokens(ids, count, **(requests or {}))
+        rows = [[[each.tokens, each.score, each.token_log_probabilities] for each in some] for some in found]
+        return _plain(rows)
+
+    def score(self, model: str, ids: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]) -> list[Any]:
+        """Return the log-probability of each target token."""
+        return _plain(score_tokens(self._model(model), ids, targets))
+
+    def pipeline(self, model: str, texts: Any, pipeline: Mapping[str, Any] | None = None, **options: Any) -> list[Any]:
+        """Return the answers of the pipeline; `pipeline` has arguments of its constructor."""
+        return _plain(self._pipeline(model, pipeline or {})(texts, **options))
+
+    def document(self, model: str, text: str, format: str, **options: Any) -> str:
+        """Return a translated document."""
+        (translated,) = DocumentTranslator(self._pipeline(model, {}))([text], format, **options)
+        return translated
+
+    def command(self, arguments: Sequence[str], files: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """
+        Return the status, the standard output and the last line of errors of a command.
+
+        `{name}` in an argument is the path of a file, of which `files` has the text, or of the folder of a model.
+        """
+        paths = _Paths(self)
+        for name, text in (files or {}).items():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            paths[name] = str(self.folder / name)
+            Path(paths[name]).write_text(text, encoding="utf-8")
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as error:
+            status = main([argument.format_map(paths) for argument in arguments])
+        if status != 0:
+            return {"status": status, "error": self._hide(error.getvalue().splitlines()[-1])}
+        return {"status": status, "output": [_read_line(line) for line in out.getvalue().splitlines()]}
+
+    def service(self, model: str, body: Any = None, path: str = "/translate", flags: Sequence[str] = ()) -> list[Any]:
+        """Return the status and the content of the answer of a service, which `serve` starts with some flags."""
+        key = " ".join([model, *flags])
+        if key not in self._clients:
+            self._clients[key] = self._resources.enter_context(TestClient(self._serve(model, flags)))
+        client = self._clients[key]
+        answer = client.get(path) if body is None else client.post(path, json=body)
+        is_json = answer.headers["content-type"].startswith("application/json")
+        content = answer.json() if is_json else _read_events(answer.text)
+        return [answer.status_code, _plain(content)]
+
+    def error(self, of: str, **arguments: Any) -> list[str]:
+        """Return the type and the message of the exception that the door `of` raises."""
+        try:
+            getattr(self, of)(**arguments)
+        except Exception as error:
+            return [type(error).__name__, self._hide(str(error))]
+        raise AssertionError("There was no error.")
+
+    def model_folder(self, name: str) -> Path:
+        """Return the folder of a model."""
+        folder = self.folder / f"model-{name}"
+        if not folder.exists():
+            save_model_folder(self._model(name), models.build_tokenizer(name), folder)
+        return folder
+
+    def _model(self, name: str) -> Any:
+        if name not in self._models:
+            self._models[name] = models.build(name, **self._noise)
+        return self._models[name]
+
+    def _pipeline(self, model: str, options: Mapping[str, Any]) -> TranslationPipeline:
+        key = f"{model} {options}"
+        if key not in self._pipelines:
+            further = dict(options)
+            if "ensemble" in further:
+                further["ensemble"] = [self.model_folder(name) for name in further["ensemble"]]
+            if "rerank_reverse" in further:
+                further["rerank_reverse"] = self.model_folder(further["rerank_reverse"])
+            tokenizer = models.build_tokenizer(model)
+            self._pipelines[key] = TranslationPipeline(self._model(model), tokenizer, device="cpu", **further)
+        return self._pipelines[key]
+
+    def _serve(self, model: str, flags: Sequence[str]) -> Any:
+        services: list[Any] = []
+        paths = _Paths(self)
+        arguments = [str(self.model_folder(model)), *(flag.format_map(paths) for flag in flags), "--port", "0"]
+        keeping = patch.object(server, "run_server", lambda service, *_: services.append(service))
+        with keeping, contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            assert main(["serve", *arguments]) == 0
+        return services[0]
+
+    def _hide(self, text: str) -> str:
+        return text.replace(str(self.folder), "FOLDER")
+
+
+class _Paths(dict[str, str]):
+    """Paths by name; by default the folder of a model."""
+
+    def __init__(self, doors: Doors):
+        super().__init__()
+        self._doors = doors
+
+    def __missing__(self, name: str) -> str:
+        return str(self._doors.model_folder(name))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it, with short numbers, and tokens and links as lists."""
+    if isinstance(value, Mapping):
+        if value.keys() == {"text", "log_probability"} and not isinstance(value["text"], Mapping):
+            return [value["text"], _plain(value["log_probability"])]
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
+
+
+def _read_line(line: str) -> Any:
+    """Return a line of output: a JSON object, a number, a number before a tab and a text, or a text."""
+    if line.startswith("{"):
+        with contextlib.suppress(ValueError):
+            return _plain(json.loads(line))
+    number, tab, text = line.partition("\t")
+    with contextlib.suppress(ValueError):
+        return [_plain(float(number)), text] if tab else _plain(float(number))
+    return line
+
+
+def _read_events(text: str) -> list[Any]:
+    """Return the data of server-sent events in the order of their texts."""
+    events = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line]
+    return sorted(events, key=lambda event: event["position"])

@@ -1,0 +1,664 @@
+"""
+All options of a request, each declared once: its type, default, help, range, and the doors that know it.
+
+A request is one call of the translation pipeline. The command line makes flags of the declarations, the service makes
+the schema of its JSON body of them, and the pipeline resolves them once, at its door. Afterwards one frozen
+[`TranslationOptions`] travels. A new option is a field here and the feature that implements it.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Annotated, Any, NamedTuple
+
+from .search.option_error import OptionError
+
+Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
+TERM_MODES = ("soft", "hard", "exact")
+UTILITIES = ("chrf", "bleu")  # of minimum Bayes risk decoding
+_USUAL_TOP_K = 50  # of `generate()`
+
+# --- Declarations ---------------------------------------------------------------------------------------------------
+
+
+class Rule(NamedTuple):
+    """
+    The values that an option may have.
+
+    Attributes:
+        text: Words for allowed values, as the end of "`name` must be …".
+        allows: Returns whether a value, which is not None, is allowed.
+        schema: The JSON schema of such values.
+        kind: The type of its flag.
+        show: Returns the words of a message for a wrong value.
+    """
+
+    text: str
+    allows: Callable[[Any], bool]
+    schema: Mapping[str, Any]
+    kind: type
+    show: Callable[[Any], str] = repr
+
+
+@dataclass(frozen=True)
+class Option:
+    """
+    The declaration of one option.
+
+    Args:
+        name: Of the option in every door, except where `flag` names another one.
+        default: The value if no level gives one. None where the checkpoint or the search decides.
+        help: One or two sentences for `--help` and for the JSON schema.
+        rule: See [`Rule`]; None if the feature itself checks values.
+        flag: Whether the command line has a flag for it, or the other name of its flag.
+        json: Whether the body of an HTTP request may have it.
+        in_config: Whether a generation config may give it, besides the call and the pipeline's constructor.
+        schema: The JSON schema, if it is not the rule's.
+        kind: The type of a value of its flag, if it is not the rule's.
+        flag_keywords: Further keyword arguments of `ArgumentParser.add_argument`.
+    """
+
+    name: str
+    default: Any
+    help: str
+    rule: Rule | None
+    flag: bool | str
+    json: bool
+    in_config: bool
+    schema: Mapping[str, Any]
+    kind: type
+    flag_keywords: Mapping[str, Any]
+
+    @property
+    def flag_name(self) -> str:
+        """The name of its flag."""
+        return self.flag if isinstance(self.flag, str) else self.name
+
+    def check(self, value: Any) -> Any:
+        """Return a value of the option, which is allowed.
+
+        Raises:
+            OptionError: It is not; the message is the same for all doors.
+        """
+        if value is not None and self.rule is not None and not self.rule.allows(value):
+            raise OptionError(f"`{self.name}` must be {self.rule.text}, got {self.rule.show(value)}.")
+        return value
+
+
+def option(
+    default: Any = None,
+    help: str = "",
+    rule: Rule | None = None,
+    *,
+    flag: bool | str = False,
+    json: bool = False,
+    in_config: bool = False,
+    schema: Mapping[str, Any] | None = None,
+    kind: type | None = None,
+    **flag_keywords: Any,
+) -> Any:
+    """Return a field of [`TranslationOptions`] with the declaration of an option, see [`Option`]."""
+    declared = {"default": default, "help": help, "rule": rule, "flag": flag, "json": json, "in_config": in_config}
+    declared["schema"] = schema or (rule.schema if rule else {"type": "string"})
+    declared["kind"] = kind or (rule.kind if rule else str)
+    return field(default=default, metadata={"option": declared | {"flag_keywords": flag_keywords}})
+
+
+def integer(minimum: int | None = None, or_none: bool = False) -> Rule:
+    """Return the rule of integers of `minimum` or more."""
+    text = "an integer" if minimum is None else f"an integer of {minimum} or more"
+    schema = {"type": "integer"} | ({} if minimum is None else {"minimum": minimum})
+
+    def allows(value: Any) -> bool:
+        return type(value) is int and (minimum is None or value >= minimum)
+
+    return Rule(f"{text}, or None" if or_none else text, allows, schema, int)
+
+
+def number(minimum: float | None = None) -> Rule:
+    """Return the rule of finite numbers of `minimum` or more."""
+    text = "a finite number" if minimum is None else f"a number of {minimum} or more"
+    schema = {"type": "number"} | ({} if minimum is None else {"minimum": minimum})
+
+    def allows(value: Any) -> bool:
+        is_finite = type(value) in (int, float) and math.isfinite(value)
+        return is_finite and (minimum is None or value >= minimum)
+
+    return Rule(text, allows, schema, float)
+
+
+def one_of(*choices: str, joined: str = ", ") -> Rule:
+    """Return the rule of a few names."""
+    text = joined.join(map(repr, choices))
+    text = text if joined == " or " else f"one of {text}"
+    return Rule(text, lambda value: value in choices, {"type": "string", "enum": list(choices)}, str)
+
+
+def _is_seed(value: Any) -> bool:
+    return type(value) is int or callable(value)  # a `SentenceSeeds`, which several calls share
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and type(value) is not bool
+
+
+def _is_splitter(value: Any) -> bool:
+    return isinstance(value, str) or callable(value)
+
+
+BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
+_SEED = Rule("an integer", _is_seed, {"type": "integer"}, int)
+_FILTER = Rule("a number", _is_number, {"type": "number"}, float)  # the library checks its range, see `check_filters`
+_COUNT_FILTER = _FILTER._replace(kind=int)
+_SHARE = Rule(
+    "a number between 0 and 1",
+    lambda value: type(value) is float and 0.0 < value < 1.0,
+    {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    float,
+)
+_STOPPING = Rule(
+    "True, False or 'never'",
+    lambda value: type(value) in (bool, int) or value == "never",
+    {"enum": [True, False, "never"]},
+    str,
+)
+_SPLITTER = Rule(
+    "a function or the name of one", _is_splitter, {"type": "string"}, str, lambda value: type(value).__name__
+)
+_STRING: Mapping[str, Any] = {"type": "string"}
+_STRINGS = {"type": "array", "items": _STRING}
+
+
+@dataclass(frozen=True)
+class TranslationOptions:
+    """
+    The resolved options of one request; the declarations below say what each one means.
+
+    None means that nothing was given: the search uses its own default, which is the library's.
+
+    Attributes:
+        library: Options of transformers' `generate()` that are not declared here and ask for something, given in the
+            call or in a generation config. If there is one, only the library's own loop decodes the request.
+        generate_kwargs: The keyword arguments with which `generate()` decodes the request: options of the call and of
+            the constructor, as they were given, and their generation config. Other options come from the model's.
+    """
+
+    # Search
+    num_beams: int | None = option(
+        None, "Beam size; 1 is greedy search.", integer(1), flag=True, in_config=True
+    )  # of the paper: 4, section 6.1
+    num_return_sequences: int | None = option(
+        None,
+        "Number of translations to print per sentence, best first.",
+        integer(1),
+        flag=True,
+        json=True,
+        in_config=True,
+    )
+    max_new_tokens: int | None = option(
+        None,
+        "Maximum number of tokens per translation; by default source length + 50.",
+        flag=True,
+        in_config=True,
+        kind=int,
+        schema={"type": "integer"},
+    )
+    max_new_tokens_beyond_source: int | None = option(
+        None,
+        "Maximum number of tokens of a translation, besides as many as its source has.",
+        integer(0, or_none=True),
+        in_config=True,
+    )
+    max_length: int | None = option(
+        None, "Maximum number of tokens per translation, with the start symbol.", in_config=True
+    )
+    min_new_tokens: int | None = option(None, "Minimum number of tokens per translation, before EOS.", in_config=True)
+    length_penalty: float | None = option(
+        None,
+        "Exponent of the length by which beam search divides log-probabilities; more is longer.",
+        number()._replace(show=str),
+        flag=True,
+        in_config=True,
+    )
+    length_penalty_type: str | None = option(
+        None,
+        "How the length penalty divides: by a power of the length, or as Wu et al. (2016).",
+        one_of("power", "wu", joined=" or "),
+        in_config=True,
+    )
+    early_stopping: bool | str | None = option(
+        None, "When beam search stops, as in a generation config.", _STOPPING, in_config=True
+    )
+    num_beam_groups: int | None = option(
+        None,
+        "Groups of beams whose hypotheses differ; it divides --num_beams.",
+        flag=True,
+        json=True,
+        in_config=True,
+        kind=int,
+        schema={"type": "integer", "minimum": 1},
+    )
+    diversity_penalty: float | None = option(
+        None,
+        "With --num_beam_groups: subtracted from a token's score for each earlier beam with it.",
+        number(0),
+        flag=True,
+        json=True,
+        in_config=True,
+    )
+    coverage_penalty: float | None = option(
+        None,
+        "Weight of the penalty for translations that attend too little to some source token.",
+        number(0),
+        flag=True,
+        json=True,
+        in_config=True,
+    )
+    eos_token_id: int | Sequence[int] | None = option(None, "Tokens that end a translation.", in_config=True)
+    decoder_start_token_id: int | None = option(None, "The token before each translation.", in_config=True)
+    forced_bos_token_id: int | None = option(None, "The token with which each translation begins.", in_config=True)
+    # Sampling
+    do_sample: bool = option(False, "Sample, by default with one beam.", BOOLEAN, flag=True, json=True, in_config=True)
+    temperature: float | None = option(
+        None, "Divisor of the logits in sampling.", _FILTER, flag=True, json=True, in_config=True
+    )
+    top_k: int | None = option(
+        None,
+        "Sample from so many most likely tokens; by default 50, and 0 means all.",
+        _COUNT_FILTER,
+        flag=True,
+        json=True,
+        in_config=True,
+    )
+    top_p: float | None = option(
+        None, "Sample from the tokens with so much probability.", _FILTER, flag=True, json=True, in_config=True
+    )
+    epsilon_cutoff: float | None = option(
+        None, "Sample tokens of at least this probability.", _FILTER, flag=True, json=True, in_config=True
+    )
+    seed: Any = option(
+        None,
+        "Seed from which each sentence gets one that does not depend on its batch.",
+        _SEED,
+        flag=True,
+        json=True,
+    )
+    # What each text has for itself: one value for all texts, or one for each
+    target_prefix: Any = option(
+        None,
+        "Text with which each translation begins.",
+        flag=True,
+        json=True,
+        schema={"anyOf": [_STRING, _STRINGS]},
+    )
+    prefix_bias: float | None = option(
+        None,
+        "Prefer the prefix instead of forcing it: the weight of its next token, from 0 to 1.",
+        _SHARE,
+        flag=True,
+        json=True,
+        in_config=True,
+    )
+    alternatives: int | None = option(
+        None,
+        "Print a translation for each of so many most likely tokens after the prefix.",
+        integer(1),
+        flag=True,
+        json=True,
+    )
+    constraints: Any = option(
+        None,
+        "Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
+        "'Hund*' allows further letters.",
+        flag="constraint",
+        json=True,
+        schema={"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}},
+        kind=list[str],
+        action="extend",
+        nargs="+",
+    )
+    force_words_ids: Any = option(None, "Phrases as token ids that each translation must contain.")
+    # Terms
+    glossary: Any = option(
+        None,
+        "Terms and their translations: a line with a term, a tab and its translation each, or TBX (.tbx).",
+        flag=True,
+        json=True,
+        schema={"type": "object", "additionalProperties": _STRING},
+    )
+    term_mode: str | None = option(
+        None,
+        "soft: translations are written beside their terms, for models trained with `augment: "
+        "{inline_terms: …}`. exact: beam search must use them. hard: likewise, but a model trained for it may "
+        "inflect them. Default: soft if the model was trained for it, and otherwise exact.",
+        one_of(*TERM_MODES),
+        flag=True,
+        json=True,
+    )
+    # The choice among candidates
+    mbr: str | None = option(
+        None,
+        "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu.",
+        one_of(*UTILITIES),
+        flag=True,
+        json=True,
+    )
+    mbr_samples: int | None = option(None, "Samples to choose from; by default 32.", integer(2), flag=True, json=True)
+    rerank_reverse_weight: float | None = option(
+        None,
+        "With --rerank_reverse: factor of its log-probability; by default 0.5.",
+        number(0),
+        flag=True,
+        json=True,
+    )
+    rerank_length_weight: float | None = option(
+        None,
+        "With --rerank_reverse: what each token adds to the score; by default 0.5.",
+        number(),
+        flag=True,
+        json=True,
+    )
+    # Languages and sentences
+    src_lang: str | None = option(
+        None, "Code of the language of the text, for models that translate from several.", json=True
+    )
+    tgt_lang: str | None = option(
+        None, "Code of the language of the translations, for models that translate into several.", json=True
+    )
+    split_sentences: bool | None = option(
+        None,
+        "Translate each sentence of a line by itself, and keep the white space between them.",
+        BOOLEAN,
+        flag=True,
+        json=True,
+    )
+    sentence_splitter: Any = option(
+        None, "How lines are split: a function, abbreviations, simple, or module:function.", _SPLITTER
+    )
+    source_language: str = option("en", "Code of the language of the text, whose abbreviations end no sentence.")
+    # What answers have besides the translation
+    return_scores: bool = option(False, "Return the score and the log-probability.", BOOLEAN, json=True)
+    return_tokens: bool = option(False, "Return the tokens with their log-probabilities.", BOOLEAN, json=True)
+    return_alignments: bool = option(False, "Return links between characters of the text.", BOOLEAN, json=True)
+    return_confidence: bool = option(False, "Return the expected chrF, from 0 to 1.", BOOLEAN, json=True)
+    return_warnings: bool = option(False, "Return the signs of a bad translation.", BOOLEAN, json=True)
+    progress: Callable[[int, int], object] | None = option(
+        None, "Called with the numbers of sentences that are done and of all sentences."
+    )
+    library: Mapping[str, Any] = field(default_factory=dict)
+    generate_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, declared in declared_options().items():
+            declared.check(getattr(self, name))
+        if self.mbr is None and self.mbr_samples is not None:
+            raise OptionError(f"`mbr_samples` needs `mbr`, one of {', '.join(map(repr, UTILITIES))}.")
+        if self.glossary is None and self.term_mode is not None:
+            raise OptionError(f"`term_mode` must be given with a `glossary`, got {self.term_mode!r} without one.")
+        if self.glossary is not None:
+            from vanilla_transformer.text.glossary import as_glossary
+
+            object.__setattr__(self, "glossary", as_glossary(self.glossary))
+        if self.alternatives is not None:
+            self._check_alternatives()
+        if self.do_sample and self.top_k is None:
+            object.__setattr__(self, "top_k", _USUAL_TOP_K)
+
+    def _check_alternatives(self) -> None:
+        given = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
+        for name in ("num_return_sequences", "do_sample", "mbr", "seed"):
+            if given.get(name):
+                raise OptionError(f"`alternatives` are completed by one search each. Leave `{name}` out.")
+
+    # --- Resolution ---
+
+    @classmethod
+    def resolve(cls, call: Level, defaults: Level | None = None, model_config: Any = None) -> "TranslationOptions":
+        """
+        Return the options of a request, of four levels: the call, the constructor, and two generation configs.
+
+        The first level that gives an option decides about it; None counts as not given. A generation config in the
+        call replaces the constructor's options.
+
+        Args:
+            call: Keyword arguments of the call; `generation_config` may be among them.
+            defaults: Keyword arguments of the constructor, likewise.
+            model_config: The generation config of the model.
+
+        Raises:
+            OptionError: A value is out of range, or two options do not fit each other.
+        """
+        call = {name: value for name, value in call.items() if value is not None}
+        if "generation_config" not in call:
+            call = {**(defaults or {}), **call}
+        config = call.pop("generation_config", None)
+        levels = [call, *(vars(each) if each is not None else {} for each in (config, model_config))]
+        options = cls.from_levels(levels)
+        return options if config is None else options.with_kwargs(generation_config=config)
+
+    @classmethod
+    def from_levels(cls, levels: Sequence[Level]) -> "TranslationOptions":
+        """Return the options of a request or of a call of `generate()`, given the options of each level.
+
+        Args:
+            levels: Keyword arguments of the call, options of its generation config, and of the model's.
+
+        Raises:
+            OptionError: See [`resolve`].
+        """
+        known = declared_options()
+        values = {
+            name: level for name in known if (level := _closest(levels, name, known[name].in_config)) is not None
+        }
+        values |= _limits(levels)
+        if "decoder_start_token_id" not in values:
+            values["decoder_start_token_id"] = _closest(levels, "bos_token_id")
+        kwargs = {
+            name: value
+            for name, value in levels[0].items()
+            if value is not None and (name not in known or known[name].in_config)
+        }
+        return cls(**values, library=_library_options(levels, known), generate_kwargs=kwargs)
+
+    def override(self, **values: Any) -> "TranslationOptions":
+        """Return these options with other values, as if the call had given them."""
+        known = declared_options()
+        return dataclasses.replace(self, **values).with_kwargs(
+            **{name: value for name, value in values.items() if known[name].in_config}
+        )
+
+    def with_kwargs(self, **values: Any) -> "TranslationOptions":
+        """Return these options with further keyword arguments for `generate()`."""
+        return dataclasses.replace(self, generate_kwargs={**self.generate_kwargs, **values})
+
+    def is_given(self, name: str) -> bool:
+        """Return whether the call or the constructor gives an option that generation configs have, too."""
+        return self.generate_kwargs.get(name) is not None
+
+    # --- What follows from several options ---
+
+    @property
+    def returned(self) -> str | None:
+        """The first option that adds an entry to answers, or None."""
+        return next((name for name in RETURNED if getattr(self, name)), None)
+
+    @property
+    def search(self) -> str | None:
+        """The first option of a search that `generate()` does not have, or None."""
+        neutral = {"num_beam_groups": (None, 0, 1)}
+        for name in ENGINE_ONLY:
+            if self.is_given(name) or getattr(self, name) not in neutral.get(name, (None, 0)):
+                return name
+        return None
+
+
+RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
+ENGINE_ONLY = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
+FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
+
+
+@cache
+def declared_options() -> dict[str, Option]:
+    """Return the declarations of all options by their names, in order."""
+    found = {each.name: each.metadata.get("option") for each in dataclasses.fields(TranslationOptions)}
+    return {name: Option(name=name, **declared) for name, declared in found.items() if declared is not None}
+
+
+# --- Levels ---------------------------------------------------------------------------------------------------------
+
+# Options of a generation config that change no search, besides those that are declared.
+_WITHOUT_EFFECT = {"pad_token_id", "bos_token_id", "disable_compile", "transformers_version"}
+_WITHOUT_EFFECT |= {"num_assistant_tokens", "num_assistant_tokens_schedule", "assistant_confidence_threshold"}
+_WITHOUT_EFFECT |= {"assistant_lookbehind", "target_lookbehind"}
+_OTHER_FILTERS = {"min_p", "top_h", "typical_p", "eta_cutoff"}  # which only sampling uses
+# Values that ask for nothing, besides None, False and 0.
+_NEUTRAL = {
+    "cache_implementation": "dynamic",
+    "encoder_repetition_penalty": 1,
+    "guidance_scale": 1,
+    "repetition_penalty": 1,
+    "typical_p": 1,
+}
+
+
+def _closest(levels: Sequence[Level], name: str, in_config: bool = True) -> Any:
+    """Return the value given closest to the call, or None, which counts as not given."""
+    for level in levels if in_config else levels[:1]:
+        value = level.get(name)
+        if value is not None:
+            return value
+    return None
+
+
+def _limits(levels: Sequence[Level]) -> dict[str, Any]:
+    """Return the limits of the length; the one that is given closest to the call decides, see `closest_margin`."""
+    names = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
+    level = next((level for level in levels if any(level.get(name) is not None for name in names)), {})
+    margin = level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
+    new_tokens = _closest(levels, "max_new_tokens") if margin is None else None
+    return {"max_new_tokens_beyond_source": margin, "max_new_tokens": new_tokens}
+
+
+def _library_options(levels: Sequence[Level], known: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the options that only the library's own loop follows, by name."""
+    ignored = _WITHOUT_EFFECT if _closest(levels, "do_sample") else _WITHOUT_EFFECT | _OTHER_FILTERS
+    found = {}
+    for name in dict.fromkeys(name for level in levels for name in level):
+        if name in known or name in ignored or name.startswith("_"):
+            continue
+        value = _closest(levels, name)
+        is_unknown = value is not None and not any(name in level for level in levels[1:])
+        if is_unknown or (value is False if name == "use_cache" else not _is_neutral(name, value)):
+            found[name] = value
+    return found
+
+
+def _is_neutral(name: str, value: Any) -> bool:
+    if value is None or value is False:
+        return True
+    return type(value) in (int, float, str) and value == _NEUTRAL.get(name, 0)
+
+
+# --- Doors ----------------------------------------------------------------------------------------------------------
+
+
+def check_option(name: str, value: Any) -> Any:
+    """Return a value of an option, given through any door.
+
+    Raises:
+        OptionError: It is out of range.
+    """
+    return declared_options()[name].check(value)
+
+
+def check_filters(values: Level) -> None:
+    """Check the filters of sampling, whose ranges are the library's.
+
+    Raises:
+        OptionError: One is out of range.
+    """
+    from .search.sampling import SamplingOptions  # which imports torch
+
+    try:
+        SamplingOptions.from_options(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise OptionError(str(error)) from error
+
+
+def flags_of(*names: str) -> type:
+    """
+    Return a dataclass with the flags of some options, to inherit from; all of its fields have defaults.
+
+        >>> @dataclass
+        ... class SearchArguments(flags_of("num_beams", "do_sample")):
+        ...     "Flags of the search."
+
+    Args:
+        names: Of options; by default all that are flags.
+    """
+    options = [declared_options()[name] for name in names or [each.name for each in _with(flag=True)]]
+    return dataclasses.make_dataclass("Flags", [_flag(each) for each in options])
+
+
+def given_flags(arguments: Any, names: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the keyword arguments of the pipeline that flags give.
+
+    Args:
+        arguments: An object whose class inherits from [`flags_of`].
+        names: Of options; by default all whose flag the object has.
+    """
+    found = {}
+    for each in _with(flag=True):
+        value = getattr(arguments, each.flag_name, None)
+        if (not names or each.name in names) and value is not None and value is not False:
+            found[each.name] = value
+    return found
+
+
+def json_properties() -> dict[str, dict[str, Any]]:
+    """Return the JSON schema of each option that the body of an HTTP request may have, by name."""
+    schemas = {}
+    for each in _with(json=True):
+        default = {} if each.default is None else {"default": each.default}
+        schemas[each.name] = {**each.schema, **default, "description": each.help}
+    return schemas
+
+
+def request_model(name: str = "TranslationBody", **further: Any) -> Any:
+    """
+    Return a pydantic model with the options that the body of an HTTP request may have.
+
+    It refuses unknown entries. A wrong value has the same message as everywhere, from [`check_option`].
+
+    Args:
+        further: Other entries of the body, as pydantic's `create_model` takes them.
+
+    Raises:
+        ImportError: pydantic is not installed; FastAPI brings it.
+    """
+    from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema, create_model
+
+    entries = dict(further)
+    for each in _with(json=True):
+        checked = Annotated[Any, AfterValidator(each.check), WithJsonSchema(dict(each.schema))]
+        entries[each.name] = checked, Field(each.default, description=each.help)
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **entries)
+
+
+def _with(flag: bool = False, json: bool = False) -> list[Option]:
+    """Return the options that are flags, or entries of a JSON body."""
+    return [each for each in declared_options().values() if (flag and each.flag) or (json and each.json)]
+
+
+def _flag(each: Option) -> tuple[str, Any, Any]:
+    """Return the name, the type and the field of a flag, whose metadata are keyword arguments of argparse."""
+    kind = bool if each.kind is bool else each.kind | None
+    default = False if each.kind is bool else each.default
+    return each.flag_name, kind, field(default=default, metadata={"help": each.help, **each.flag_keywords})
+
+
+__all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERM_MODES", "UTILITIES", "Option", "OptionError"]
+__all__ += ["Rule", "TranslationOptions", "check_filters", "check_option", "declared_options", "flags_of"]
+__all__ += ["given_flags", "json_properties", "option", "request_model"]

@@ -28,7 +28,7 @@ from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.inference.engine.engine_pool import usual_slots
 from vanilla_transformer.inference.engine.ensemble import Ensemble
-from vanilla_transformer.inference.prefixes import next_tokens
+from vanilla_transformer.inference.forced_decoding import next_tokens
 
 Search = Callable[[], Any]
 _SENTENCES, _SOURCE_TOKENS, _TARGET_TOKENS = 64, 24, 32

@@ -3,18 +3,20 @@
 """`pipeline("translation")`, which transformers 5 removed: raw text in, translated text out."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
+from transformers import PreTrainedTokenizerFast
 from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to batch sentences of similar length
 _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
-_LINE_GAP = re.compile(r"(?<!\s)\s*[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*")  # the line breaks of `str.splitlines`
+# The line breaks of `str.splitlines`, with the white space around them.
+_LINE_GAP = re.compile(r"(?<!\s)[^\S\n\v\f\r\x1c-\x1e\x85\u2028\u2029]*+[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*+")
 # The white space after Western, Arabic or Indic punctuation (and closing quotation marks and brackets), or the empty
 # gap after CJK punctuation, as the last group.
 _SENTENCE_GAP = re.compile(
@@ -23,10 +25,47 @@ _SENTENCE_GAP = re.compile(
 
 
 class Segment(NamedTuple):
-    """A line or sentence that is translated by itself, and the white space before the next one."""
+    """A line or sentence that is translated by itself, the white space before the next one, and its token ids."""
 
     text: str
     separator: str
+    tokens: Sequence[int] = ()
+
+
+class Request:
+    """
+    One call of the pipeline, decoded by `generate()`: its options, and the three steps that depend on them.
+
+    The installed package has its own class with the same methods, see [`TranslationPipeline.begin`].
+
+    Args:
+        pipeline: Which was called.
+        options: Keyword arguments of `generate()`.
+    """
+
+    def __init__(self, pipeline: "TranslationPipeline", options: dict[str, Any]):
+        self._pipeline, self._options = pipeline, options
+        configs = options.get("generation_config"), pipeline.model.generation_config
+        levels = [options, *(vars(config) for config in configs if config is not None)]
+        given = (level["num_return_sequences"] for level in levels if level.get("num_return_sequences"))
+        self.num_return_sequences = next(given, 1)
+
+    def segments(self, texts: list[str]) -> list[list[Segment]]:
+        """Return the segments of each text with their token ids; none for blank text."""
+        lines = [split_lines(text) for text in texts]
+        return encode_segments(lines, self._encode, getattr(self._pipeline.model.config, "max_source_length", None))
+
+    def decode(self, segments: Sequence[Segment], batch_size: int, report: Callable[[int], object]) -> list[list[str]]:
+        """Return the translations of each segment, best first."""
+        sources = [segment.tokens for segment in segments]
+        return self._pipeline.generate_texts(sources, batch_size, self._options, report)
+
+    def answer(self, text: str, segments: Sequence[Segment], translations: Sequence[str]) -> dict[str, Any]:
+        """Return the answer of a text, given the translation of each of its segments."""
+        return {"translation_text": join_translations(segments, translations)}
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return encode_sources(self._pipeline.model, self._pipeline.tokenizer, texts)
 
 
 class TranslationPipeline(Pipeline):
@@ -62,8 +101,8 @@ class TranslationPipeline(Pipeline):
         self.default_progress_bar = progress_bar
         super().__init__(*args, **{"task": "translation", **kwargs})
 
-    def _sanitize_parameters(self, **generate_kwargs: Any) -> tuple[dict, dict, dict]:
-        self.default_generate_kwargs = generate_kwargs  # called by the constructor only
+    def _sanitize_parameters(self, **options: Any) -> tuple[dict, dict, dict]:
+        self.default_options = options  # called by the constructor only
         return {}, {}, {}
 
     def __call__(
@@ -71,15 +110,14 @@ class TranslationPipeline(Pipeline):
         inputs: str | Iterable[str],
         batch_size: int | None = None,
         progress_bar: bool | None = None,
-        **generate_kwargs: Any,
+        **options: Any,
     ) -> Any:
         batch_size = self.default_batch_size if batch_size is None else batch_size
         progress_bar = self.default_progress_bar if progress_bar is None else progress_bar
         if type(batch_size) is not int or batch_size < 1:
             raise ValueError(f"`batch_size` must be an integer of 1 or more, got {batch_size!r}.")
-        if "generation_config" not in generate_kwargs:  # which replaces all defaults of the constructor
-            generate_kwargs = {**self.default_generate_kwargs, **generate_kwargs}
-        translate = partial(self._translate, batch_size, progress_bar, generate_kwargs)
+        count = 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
+        translate = partial(self._translate, self.begin(options, count), batch_size, progress_bar)
         if isinstance(inputs, str):
             return translate([inputs])
         if isinstance(inputs, Mapping | bytes) or not (hasattr(inputs, "__iter__") or hasattr(inputs, "__getitem__")):
@@ -89,6 +127,15 @@ class TranslationPipeline(Pipeline):
             return translate(list(texts))
         windows = iter(lambda: list(islice(texts, batch_size * _BATCHES_PER_WINDOW)), [])
         return (answer for window in windows for answer in translate(window))
+
+    def begin(self, options: dict[str, Any], count: int | None) -> Any:
+        """Return the [`Request`] of a call.
+
+        Args:
+            options: Keyword arguments of the call. A `generation_config` replaces the constructor's options.
+            count: The number of texts, if it is known.
+        """
+        return Request(self, options if "generation_config" in options else {**self.default_options, **options})
 
     def preprocess(self, input_: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
         """Pad a batch of token ids to `input_ids` and `attention_mask` of shape `(batch_size, source_length)`."""
@@ -101,74 +148,95 @@ class TranslationPipeline(Pipeline):
         return getattr(outputs, "sequences", outputs)
 
     def postprocess(self, model_outputs: torch.Tensor | list[list[int]]) -> list[str]:
+        """Return the text of each row of token ids."""
         return [text.strip() for text in self.tokenizer.batch_decode(model_outputs, skip_special_tokens=True)]
 
-    def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
-        segments = self._split(texts, options)
-        sentences = [segment.text for text_segments in segments for segment in text_segments]
-        hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
-        was_training = self.model.training
-        if was_training:  # visiting all layers of a model takes longer than a step of its decoder
-            self.model.eval()
-        try:
-            with logging.tqdm(total=len(sentences), unit="sentence", desc="Translating", disable=hidden) as bar:
-                translations = iter(self._generate(sentences, batch_size, options, bar.update))
-        finally:
-            if was_training:
-                self.model.train()
-        answers = []
-        for text_segments in segments:
-            hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))
-            hypotheses = hypotheses or [()] * self._num_return_sequences(options)
-            answer = [self._answer(text_segments, hypothesis, options) for hypothesis in hypotheses]
-            answers.append(answer[0] if len(answer) == 1 else answer)
-        return answers
+    def generate_texts(
+        self,
+        sources: Sequence[Sequence[int]],
+        batch_size: int,
+        generate_kwargs: Mapping[str, Any],
+        report: Callable[[int], object],
+    ) -> list[list[str]]:
+        """Return the translations of each source by `generate()`, best first, in the given order.
 
-    def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
-        """Join translations by their separators, or by a space if the source's script needs none."""
-        pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
-        return {"translation_text": "".join(pieces).removesuffix(" ")}
-
-    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
-        """Return the segments of each text: lines, or sentences of lines that are too long; none for blank text."""
-        split_texts = [list(split_lines(text)) for text in texts]
-        longest = getattr(self.model.config, "max_source_length", None)
-        if longest is None:
-            return split_texts
-        encoded = iter(self._encode([line.text for lines in split_texts for line in lines], options))
-        return [
-            [part for line in lines for part in (split_sentences(line) if len(next(encoded)) > longest else [line])]
-            for lines in split_texts
-        ]
-
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        """Return the translations of each sentence, best first, in the given order."""
-        encoded = self._encode(sentences, options)
-        order = sorted(range(len(sentences)), key=lambda index: len(encoded[index]), reverse=True)
+        Args:
+            sources: Token ids.
+            report: Called with the number of sources of each batch that is done.
+        """
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 
         def generate(batch: list[int]) -> torch.Tensor:
-            return self.forward(self.preprocess([encoded[index] for index in batch]), **options)
+            return self.forward(self.preprocess([sources[index] for index in batch]), **generate_kwargs)
 
-        run = map if self.map_batches is None else partial(self.map_batches, self.model, options)
+        run = map if self.map_batches is None else partial(self.map_batches, self.model, generate_kwargs)
         translations = dict[int, list[str]]()
         for batch, outputs in zip(batches, run(generate, batches), strict=True):
             texts = self.postprocess(outputs)
             each = len(texts) // len(batch)
             translations |= {index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)}
             report(len(batch))
-        return [translations[index] for index in range(len(sentences))]
+        return [translations[index] for index in range(len(sources))]
 
-    def _encode(self, texts: list[str], options: dict) -> list[list[int]]:
-        """Return the token ids of each text. Sources of models with the setting `source_eos` end in one EOS."""
-        if hasattr(self.model.config, "source_eos"):
-            return encode_sentences(self.tokenizer, texts)
-        return self.tokenizer(texts)["input_ids"] if texts else []
+    def _translate(self, request: Any, batch_size: int, progress_bar: bool | None, texts: list[str]) -> list[Any]:
+        """Return the answer of each text, or a list of them, best first."""
+        segments = request.segments(texts)
+        sentences = [segment for text_segments in segments for segment in text_segments]
+        hidden = None if progress_bar is None and len(sentences) >= _LONG_WORK else not progress_bar
+        was_training = self.model.training
+        if was_training:  # visiting all layers of a model takes longer than a step of its decoder
+            self.model.eval()
+        try:
+            with logging.tqdm(total=len(sentences), unit="sentence", desc="Translating", disable=hidden) as bar:
+                translations = iter(request.decode(sentences, batch_size, bar.update))
+        finally:
+            if was_training:
+                self.model.train()
+        answers = []
+        for text, text_segments in zip(texts, segments, strict=True):
+            hypotheses = list(zip(*[next(translations) for _ in text_segments], strict=True))
+            hypotheses = hypotheses or [()] * request.num_return_sequences
+            answer = [request.answer(text, text_segments, hypothesis) for hypothesis in hypotheses]
+            answers.append(answer[0] if len(answer) == 1 else answer)
+        return answers
 
-    def _num_return_sequences(self, options: dict[str, Any]) -> int:
-        configs = options.get("generation_config"), self.model.generation_config
-        levels = [options, *(vars(config) for config in configs if config is not None)]
-        return next((level["num_return_sequences"] for level in levels if level.get("num_return_sequences")), 1)
+
+def join_translations(segments: Sequence[Any], translations: Sequence[str]) -> str:
+    """Join translations by the separators of their segments, or by a space if the source's script needs none."""
+    if len(segments) == 1:
+        return translations[0] + segments[0].separator
+    pieces = (text + (segment.separator or " ") for segment, text in zip(segments, translations, strict=True))
+    return "".join(pieces).removesuffix(" ")
+
+
+def encode_segments(
+    lines: Sequence[Sequence[Segment]], encode: Callable[[list[str]], list[list[int]]], longest: int | None
+) -> list[list[Segment]]:
+    """Return the segments of each text with their token ids.
+
+    Args:
+        lines: The lines of each text.
+        encode: Returns the token ids of texts.
+        longest: Tokens from which on a line is split into its sentences, exclusive; None to keep lines whole.
+    """
+    rows = iter(encode([line.text for text_lines in lines for line in text_lines]))
+    encoded = [[Segment(line.text, line.separator, next(rows)) for line in text_lines] for text_lines in lines]
+    if longest is None or not any(len(line.tokens) > longest for text_lines in encoded for line in text_lines):
+        return encoded
+    split = [
+        [part for line in text_lines for part in (split_sentences(line) if len(line.tokens) > longest else [line])]
+        for text_lines in encoded
+    ]
+    rows = iter(encode([part.text for parts in split for part in parts if not part.tokens]))
+    return [[part if part.tokens else part._replace(tokens=next(rows)) for part in parts] for parts in split]
+
+
+def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[int]]:
+    """Return the token ids of each text. Sources of models with the setting `source_eos` end in one EOS."""
+    if hasattr(model.config, "source_eos"):
+        return encode_sentences(tokenizer, texts)
+    return tokenizer(texts)["input_ids"] if texts else []
 
 
 def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = False) -> list[list[int]]:
@@ -183,9 +251,33 @@ def encode_sentences(tokenizer: Any, texts: Sequence[str], as_target: bool = Fal
         raise ValueError(f"The tokenizer must have an `eos_token`, got none from {type(tokenizer).__name__}. {hint}")
     if not texts:
         return []
-    given = {"text_target" if as_target else "text": list(texts)}
-    sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
-    return [[*(token for token in sentence if token != eos), eos] for sentence in sentences]
+    sentences = _encode_by_backend(tokenizer, texts)
+    if sentences is None:
+        given = {"text_target" if as_target else "text": list(texts)}
+        sentences = tokenizer(**given, add_special_tokens=True, return_attention_mask=False)["input_ids"]
+    for row, sentence in enumerate(sentences):
+        if sentence[-1:] != [eos] or sentence.count(eos) > 1:
+            sentences[row] = [*(token for token in sentence if token != eos), eos]
+    return sentences
+
+
+def _encode_by_backend(tokenizer: Any, texts: Sequence[str]) -> list[list[int]] | None:
+    """
+    Return the token ids of texts without the tokenizer's own overhead; None where they could differ from its own.
+
+    They could where its class changes the call, or makes a difference between sources and targets.
+    """
+    kind = type(tokenizer)
+    names = ("__call__", "_encode_plus", "_switch_to_input_mode", "_switch_to_target_mode")
+    if not issubclass(kind, PreTrainedTokenizerFast) or any(
+        getattr(kind, name, None) is not getattr(PreTrainedTokenizerFast, name, None) for name in names
+    ):
+        return None
+    backend = tokenizer.backend_tokenizer
+    is_plain = backend.padding is None and backend.truncation is None
+    if not is_plain or backend.encode_special_tokens != tokenizer.split_special_tokens:
+        return None
+    return [encoding.ids for encoding in backend.encode_batch_fast(list(texts))]
 
 
 def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
@@ -196,9 +288,12 @@ def _check_strings(texts: Iterable[Any]) -> Iterator[str]:
         yield text
 
 
-def split_lines(text: str) -> Iterator[Segment]:
+def split_lines(text: str) -> list[Segment]:
     """Split a text into lines, separated by line breaks with the white space and blank lines around them."""
-    return _split_at(_LINE_GAP, Segment(text.strip(), ""))
+    text = text.strip()
+    if len(text.splitlines()) > 1:
+        return list(_split_at(_LINE_GAP, Segment(text, "")))
+    return [Segment(text, "")] if text else []
 
 
 def split_sentences(line: Segment) -> Iterator[Segment]:

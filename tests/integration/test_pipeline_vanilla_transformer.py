@@ -40,7 +40,7 @@ from vanilla_transformer import (
     pipeline_vanilla_transformer,
 )
 from vanilla_transformer.inference.transformers_internals import restore_translation_task
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines, split_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, join_translations, split_lines, split_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "grass grass", "Zwei Hunde."]
 
@@ -480,10 +480,9 @@ def test_split_sentences_reconstructs_line(text, separator):
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
 
 
-def test_pipeline_adds_spaces_after_script_without_spaces(translate):
+def test_join_translations_adds_spaces_after_script_without_spaces():
     segments = list(split_sentences(Segment("你好。你好吗？", "")))
-    answer = translate._answer(segments, ["Hello.", "How are you?"], {})
-    assert answer == {"translation_text": "Hello. How are you?"}
+    assert join_translations(segments, ["Hello.", "How are you?"]) == "Hello. How are you?"
 
 
 # --- Arguments of `generate()` --------------------------------------------------------------------------------------

@@ -36,17 +36,17 @@ def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
         ValueError: A language is missing or unknown; or a target language is given for a model that has only one, and
             for no glossary.
     """
-    from vanilla_transformer.inference.language_options import LanguageOptions
-    from vanilla_transformer.text.languages import find_languages
+    from vanilla_transformer.inference.segments import check_languages
+    from vanilla_transformer.text.languages import Direction, find_languages
 
     if find_languages(tokenizer) is None:
         if options.target_language is not None and getattr(options, "glossary", None) is None:
             rule = "is for models that translate into several languages and for `--glossary FILE`, got neither"
             raise ValueError(f"`target_language` {rule}. Leave it out.")
         return {}
-    languages = LanguageOptions(options.source_language, options.target_language)
-    languages.check(tokenizer)
-    return languages.given
+    check_languages(tokenizer, Direction(options.source_language, options.target_language))
+    given = {"src_lang": options.source_language, "tgt_lang": options.target_language}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 __all__ = ["DEFAULT_LANGUAGE", "LanguageArguments", "language_settings"]

@@ -98,8 +98,7 @@ class ShardScorer:
 
     def __init__(self, name: str, options: ScoreArguments):
         from vanilla_transformer.evaluation.decoding import process_state
-        from vanilla_transformer.inference.ensembles import load_ensemble
-        from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
+        from vanilla_transformer.inference.pretrained import load_ensemble, load_seq2seq, load_tokenizer
         from vanilla_transformer.text.languages import Direction
 
         model = load_seq2seq(name, "scores translations").to(process_state().device)

@@ -36,7 +36,7 @@ def term_settings(options: TermArguments) -> dict[str, Any]:
         ValueError: the glossary is malformed, or a flag is invalid or given without it.
         OSError: there is no such file.
     """
-    from vanilla_transformer.inference.terms import TermOptions
+    from vanilla_transformer.inference.options import check_option
     from vanilla_transformer.text.glossary import read_glossary
 
     if options.glossary is None:
@@ -46,7 +46,7 @@ def term_settings(options: TermArguments) -> dict[str, Any]:
         return {}
     source = options.source_language or DEFAULT_LANGUAGE
     found = read_glossary(options.glossary, source, options.target_language, options.glossary_casefold)
-    return dict(vars(TermOptions(found, options.term_mode)))
+    return {"glossary": found, "term_mode": check_option("term_mode", options.term_mode)}
 
 
 __all__ = ["TermArguments", "term_settings"]

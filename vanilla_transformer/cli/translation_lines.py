@@ -17,7 +17,7 @@ def answer_lines(translate: Any, lines: Sequence[str], options: Any, settings: M
 
 
 def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
-    from vanilla_transformer.inference.translations import rename_text
+    from vanilla_transformer.inference.answers import rename_text
 
     translations = [rename_text(answer) for answer in answers]
     return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)

@@ -28,15 +28,16 @@ def main(arguments: Sequence[str]) -> None:
     name = require_one_model(words)
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.evaluation.rerank_tuning import tune_reranking
-    from vanilla_transformer.inference.language_options import LanguageOptions
     from vanilla_transformer.inference.loading import load_pipeline
     from vanilla_transformer.inference.reranking import Reranker
+    from vanilla_transformer.text.languages import Direction
 
     pairs = read_text_files(options.source, options.target)
     sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     translate = load_pipeline(name)
     reranker = Reranker.load(options.rerank_reverse, translate.model.device)
-    languages = LanguageOptions(**language_settings(translate.tokenizer, options))
-    found = tune_reranking(translate, reranker, sources, references, options.num_beams, languages)
+    languages = language_settings(translate.tokenizer, options)
+    direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
+    found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
     print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
     print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")

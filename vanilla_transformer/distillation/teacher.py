@@ -10,8 +10,13 @@ from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.inference import TranslationPipeline
 from vanilla_transformer.inference.corpus_shards import CorpusShards, Shard
 from vanilla_transformer.inference.engine_workers import open_pipeline
-from vanilla_transformer.inference.ensembles import ensemble_arguments, load_ensemble
-from vanilla_transformer.inference.pretrained import hash_model, load_seq2seq, load_tokenizer
+from vanilla_transformer.inference.pretrained import (
+    ensemble_arguments,
+    hash_model,
+    load_ensemble,
+    load_seq2seq,
+    load_tokenizer,
+)
 
 from .arguments import DistillationArguments
 

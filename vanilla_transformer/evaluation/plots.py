@@ -9,9 +9,10 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.inference.language_options import LanguageOptions
+from vanilla_transformer.inference.segments import begin_with_languages, forced_language
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import Direction
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -63,10 +64,10 @@ def cross_attention(
     Args:
         languages: `src_lang` and `tgt_lang`, for a model that has several.
     """
-    options = LanguageOptions(**languages)
-    source_ids = options.begin(tokenizer, encode_sentences(tokenizer, [sentence]))
+    direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
+    source_ids = begin_with_languages(tokenizer, encode_sentences(tokenizer, [sentence]), direction)
     source = torch.tensor(source_ids, device=model.device)
-    target = model.generate(source, **options.forced(tokenizer))
+    target = model.generate(source, **forced_language(tokenizer, direction))
     implementation = model.config._attn_implementation
     model.set_attn_implementation("eager")  # the only implementation that returns the weights
     try:

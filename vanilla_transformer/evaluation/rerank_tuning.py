@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vanilla_transformer.inference.language_options import LanguageOptions
 from vanilla_transformer.inference.reranking import Candidate, Features, Reranker
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .bleu_counts import corpus_bleu, count_ngrams
 
@@ -29,7 +29,7 @@ def tune_reranking(
     sources: Sequence[str],
     references: Sequence[str],
     num_beams: int,
-    languages: LanguageOptions | None = None,
+    direction: Direction = NO_DIRECTION,
 ) -> TunedWeights:
     """
     Return the weights of a grid with the highest BLEU.
@@ -38,22 +38,24 @@ def tune_reranking(
         translate: The pipeline of the model.
         reranker: The model of the other direction.
         num_beams: The beam size, and the candidates of each sentence.
-        languages: The languages of the model's direction, if it has several.
+        direction: The languages of the model, if it has several.
 
     Raises:
         ValueError: There are fewer than 2 beams or no sentences, or the numbers of sources and references differ.
     """
     if num_beams < 2:
         raise ValueError(f"`num_beams` must be 2 or more, the candidates to choose from, got {num_beams}.")
-    languages = languages or LanguageOptions()
-    options = {"num_beams": num_beams, "num_return_sequences": num_beams, **languages.given}
+    options: dict[str, Any] = {"num_beams": num_beams, "num_return_sequences": num_beams}
+    options |= {"src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
         [Candidate(each["translation_text"], each["log_probability"], len(each["tokens"])) for each in some]
         for some in answers
     ]
     texts = [[each.text for each in some] for some in candidates]
-    return choose_weights(texts, reranker.features(sources, candidates, languages.reversed), references)
+    return choose_weights(
+        texts, reranker.features(sources, candidates, Direction(direction.target, direction.source)), references
+    )
 
 
 def choose_weights(

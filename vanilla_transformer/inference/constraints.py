@@ -1,82 +1,20 @@
-"""Lexical constraints of a request: the words and phrases that translations must contain, and their tokens."""
+"""The tokens of words and phrases that translations must contain, and the tokens that may not follow them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
-from itertools import islice, repeat
+from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from .search.lexical_constraints import ConstraintError, Phrases, WholeWords
-from .word_continuations import ends_in_word
+import regex
+
+from vanilla_transformer.text.protection import WORD_CHARACTER
+
+from .search.lexical_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
 
 _LEAST_ROOM, _MOST_ROOM = 8, 256  # tokens of a text's phrases
 _STEM = "*"  # at the end of a word that may be continued
-_RULE = "`constraints` must be a list of phrases, or a list of phrases for each text"
-
-
-@dataclass(frozen=True)
-class ConstraintOptions:
-    """
-    Options of a request that constrain its translations.
-
-    Args:
-        constraints: A list of phrases that each translation must contain, or an iterable of such a list for each text.
-            The last word of a phrase may be continued by further letters only if the phrase ends with `*`.
-        force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
-    """
-
-    constraints: Any = None
-    force_words_ids: Any = None
-
-
-class TextConstraints:
-    """
-    Tokenize the phrases of each text of a request, in the order of the texts.
-
-    Args:
-        options: See [`ConstraintOptions`].
-        tokenizer: Of the translations.
-        count: The number of texts, if it is known.
-
-    Raises:
-        ConstraintError: A phrase is not a string, is empty, or has unknown tokens.
-    """
-
-    def __init__(self, options: ConstraintOptions, tokenizer: Any, count: int | None = None):
-        self._tokenizer = tokenizer
-        self._forced = _check_token_ids(options.force_words_ids)
-        given = options.constraints
-        if given is None:
-            given = []
-        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-            raise ConstraintError(f"{_RULE}, got {given!r}.")
-        self._are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
-        if not self._are_shared and isinstance(given, Sized) and count not in (None, len(given)):
-            raise ConstraintError(f"{_RULE}, but there are {len(given)} lists for {count} texts.")
-        self._each: Iterator[Phrases] = (
-            repeat(self._tokenize(given)) if self._are_shared else map(self._tokenize, given)
-        )
-
-    def of_segments(self, counts: Sequence[int]) -> list[Phrases]:
-        """Return the phrases of each segment of the next texts, which have so many segments.
-
-        Phrases for all texts are not for blank ones, which have no segment.
-
-        Raises:
-            ConstraintError: A text has no list of phrases, or has phrases and is not one segment.
-        """
-        phrases = list(islice(self._each, len(counts)))
-        if len(phrases) < len(counts):
-            raise ConstraintError(f"{_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts.")
-        for own, count in zip(phrases, counts, strict=True):
-            if own and count != 1 and not (count == 0 and self._are_shared):
-                found = "a blank one" if count == 0 else f"one of {count}"
-                raise ConstraintError(f"A text with constraints must be one line or sentence, got {found}.")
-        return [own for own, count in zip(phrases, counts, strict=True) for _ in range(count)]
-
-    def _tokenize(self, phrases: Any) -> Phrases:
-        if isinstance(phrases, str) or not isinstance(phrases, Sequence):
-            raise ConstraintError(f"{_RULE}, got {phrases!r} for a text.")
-        return [*(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+_IN_WORD = regex.compile(WORD_CHARACTER, regex.V1)
+_WORD = "a"
+_known = WeakKeyDictionary[Any, tuple[int, WordContinuations]]()
 
 
 def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
@@ -125,7 +63,7 @@ def room_for_phrases(phrases: Sequence[Phrases]) -> int:
     return max(_LEAST_ROOM, 1 << (most - 1).bit_length())
 
 
-def _check_token_ids(phrases: Any) -> Phrases:
+def check_token_ids(phrases: Any) -> Phrases:
     """Check `force_words_ids`.
 
     Raises:
@@ -143,5 +81,29 @@ def _check_token_ids(phrases: Any) -> Phrases:
     return [list(each) for each in lists]
 
 
-__all__ = ["ConstraintOptions", "TextConstraints", "room_for_phrases", "tokenize_constraint"]
-__all__ += ["tokenize_phrase"]
+def word_continuations(tokenizer: Any) -> WordContinuations:
+    """Return the tokens that begin with a letter or digit and continue a word, as far as the decoder tells.
+
+    Scripts that write no spaces between words have none, nor do tokens that are parts of a character.
+    """
+    size = len(tokenizer)
+    if tokenizer not in _known or _known[tokenizer][0] != size:
+        _known[tokenizer] = size, WordContinuations(_find(tokenizer, size))
+    return _known[tokenizer][1]
+
+
+def ends_in_word(text: str) -> bool:
+    """Return whether further letters after a text would continue its last word."""
+    return _IN_WORD.match(text[-1:]) is not None
+
+
+def _find(tokenizer: Any, size: int) -> Sequence[int]:
+    before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
+    tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
+    texts = tokenizer.batch_decode([[*before, token] for token in tokens])
+    start = len(tokenizer.decode(before))
+    return [token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)]
+
+
+__all__ = ["check_token_ids", "ends_in_word", "room_for_phrases", "tokenize_constraint", "tokenize_phrase"]
+__all__ += ["word_continuations"]

@@ -9,7 +9,7 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -24,16 +24,15 @@ from transformers.utils import logging
 
 from vanilla_transformer.cpu_utils import usable_cores
 
+from .answers import Translation
 from .engine import compiled_steps
 from .engine.machine_cache import identity_of
 from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
 from .loading import load_pipeline
-from .progress import ProgressOptions
-from .request_options import split_options
-from .sentence_columns import split_columns
-from .sentence_splitter import SentenceOptions
-from .translation_pipeline import TranslationPipeline
+from .options import TranslationOptions
+from .segments import Sentence
+from .translation_pipeline import Report, TranslationPipeline
 
 logger = logging.get_logger(__name__)
 Loading = tuple[tuple[str, Any], ...]  # arguments of `load_pipeline`, by name
@@ -81,18 +80,16 @@ class WorkerPipeline(TranslationPipeline):
         self._lifeline.close()
         self._executor.shutdown(cancel_futures=True)
 
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        translations = dict[int, list[Any]]()
-        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index]), reverse=True)
+    def decode(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+    ) -> list[list[Translation]]:
+        translations = dict[int, list[Translation]]()
+        order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].text), reverse=True)
         futures = dict[Future, list[int]]()
-        progress, options = split_options(ProgressOptions, options)
-        report = progress.follow(report, len(sentences))
-        _, options = split_options(SentenceOptions, options)
-        columns, options = split_columns(options, sentences)
+        options = options.without_columns()
         try:
             for chunk in _split(order, self.workers):
-                own = options | vars(columns.select(chunk))
-                futures[self._submit([sentences[index] for index in chunk], batch_size, own)] = chunk
+                futures[self._submit([sentences[index] for index in chunk], options, batch_size)] = chunk
             for future in as_completed(futures):
                 translations |= zip(futures[future], future.result(), strict=True)
                 report(len(futures[future]))
@@ -233,9 +230,14 @@ def _end_with(lifeline: Connection) -> None:
 
 
 def _translate_chunk(
-    name: str, precision: str | None, loading: Loading, sentences: list[str], batch_size: int, options: dict
-) -> list[list[Any]]:
-    return _load(name, precision, loading)._generate(sentences, batch_size, options, lambda count: None)
+    name: str,
+    precision: str | None,
+    loading: Loading,
+    sentences: list[Sentence],
+    options: TranslationOptions,
+    batch_size: int,
+) -> list[list[Translation]]:
+    return _load(name, precision, loading).decode(sentences, options, batch_size, lambda count: None)
 
 
 @lru_cache(maxsize=1)

@@ -18,6 +18,9 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, Directio
 from .engine.device_copies import HostCopy, to_device
 from .engine.ensemble import members_of, weights_of
 from .engine.prefill import reads_padding
+from .search.option_error import OptionError
+
+_MOST_TOKENS = 4096  # in a batch of prefixes
 
 
 @torch.inference_mode()
@@ -104,6 +107,34 @@ def cross_attentions(
         yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
 
 
+@torch.inference_mode()
+def next_tokens(
+    model: Any, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], count: int, special: Sequence[int]
+) -> list[list[int]]:
+    """Return the most likely tokens after the prefix of each source, most likely first.
+
+    Args:
+        special: Tokens that no translation has. EOS is not among them.
+
+    Raises:
+        ValueError: The vocabulary has fewer tokens.
+    """
+    start, device = model.generation_config.decoder_start_token_id, model.device
+    entries = model.get_output_embeddings().weight.shape[0] - len({*special})
+    if count > entries:
+        raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
+    found = dict[int, list[int]]()
+    sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
+    for batch in plan_batches(sizes, _MOST_TOKENS, reads_padding(model)):
+        ids, seen = _padded([sources[index] for index in batch], device)
+        previous, written = _padded([[start, *prefixes[index]] for index in batch], device)
+        logits = decoder_logits(model, ids, seen, previous).float()
+        last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
+        last[:, list(special)] = -torch.inf
+        found |= zip(batch, last.topk(count)[1].tolist(), strict=True)
+    return [found[index] for index in range(len(sizes))]
+
+
 def plan_batches(
     sizes: Sequence[tuple[int, int]], max_tokens: int, same_source_length: bool = False
 ) -> Iterator[list[int]]:
@@ -171,9 +202,16 @@ def _check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
         raise ValueError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
 
 
+def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids, padded on the right, and a mask with 1 for tokens, `(B, length)` each."""
+    pad = torch.nn.utils.rnn.pad_sequence
+    ids = pad([torch.tensor(row) for row in rows], batch_first=True)
+    return ids.to(device), pad([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True).to(device)
+
+
 def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
     """Pad rows of token ids on the right, where no token sees the padding."""
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-__all__ = ["cross_attentions", "decoder_logits", "encode_as_trained", "plan_batches", "score_tokens"]
+__all__ = ["cross_attentions", "decoder_logits", "encode_as_trained", "next_tokens", "plan_batches", "score_tokens"]

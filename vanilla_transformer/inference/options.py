@@ -430,7 +430,8 @@ class TranslationOptions:
         Raises:
             OptionError: A value is out of range, or two options do not fit each other.
         """
-        call = {name: value for name, value in call.items() if value is not None}
+        known = {*declared_options(), "generation_config"}
+        call = {name: value for name, value in call.items() if value is not None or name not in known}
         if "generation_config" not in call:
             call = {**(defaults or {}), **call}
         config = call.pop("generation_config", None)
@@ -458,7 +459,7 @@ class TranslationOptions:
         kwargs = {
             name: value
             for name, value in levels[0].items()
-            if value is not None and (name not in known or known[name].in_config)
+            if name not in known or (value is not None and known[name].in_config)
         }
         return cls(**values, library=_library_options(levels, known), generate_kwargs=kwargs)
 
@@ -468,6 +469,12 @@ class TranslationOptions:
         return dataclasses.replace(self, **values).with_kwargs(
             **{name: value for name, value in values.items() if known[name].in_config}
         )
+
+    def without_columns(self) -> "TranslationOptions":
+        """Return these options for another process, which gets sentences with their own seeds and phrases."""
+        marks: dict[str, Any] = {"target_prefix": "", "constraints": (), "force_words_ids": (), "seed": 0}
+        given = {name: mark for name, mark in marks.items() if getattr(self, name) is not None}
+        return dataclasses.replace(self, **given, sentence_splitter=None, progress=None)
 
     def with_kwargs(self, **values: Any) -> "TranslationOptions":
         """Return these options with further keyword arguments for `generate()`."""
@@ -485,13 +492,29 @@ class TranslationOptions:
         return next((name for name in RETURNED if getattr(self, name)), None)
 
     @property
+    def count(self) -> int:
+        """The translations of each sentence."""
+        return self.alternatives or self.num_return_sequences or 1
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the request itself has constraints, besides its terms."""
+        return self.constraints is not None or self.force_words_ids is not None
+
+    @property
+    def is_prefixed(self) -> bool:
+        """Whether translations may have prefixes."""
+        return self.target_prefix is not None or self.alternatives is not None
+
+    def asks_for(self, name: str) -> bool:
+        """Return whether an option is given in the call, or changes the search."""
+        neutral = (None, 0, 1) if name == "num_beam_groups" else (None, 0)
+        return self.is_given(name) or getattr(self, name) not in neutral
+
+    @property
     def search(self) -> str | None:
         """The first option of a search that `generate()` does not have, or None."""
-        neutral = {"num_beam_groups": (None, 0, 1)}
-        for name in ENGINE_ONLY:
-            if self.is_given(name) or getattr(self, name) not in neutral.get(name, (None, 0)):
-                return name
-        return None
+        return next((name for name in ENGINE_ONLY if self.asks_for(name)), None)
 
 
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
@@ -549,7 +572,7 @@ def _library_options(levels: Sequence[Level], known: Mapping[str, Option]) -> di
         if name in known or name in ignored or name.startswith("_"):
             continue
         value = _closest(levels, name)
-        is_unknown = value is not None and not any(name in level for level in levels[1:])
+        is_unknown = not any(name in level for level in levels[1:])  # even if it is None: it may be misspelled
         if is_unknown or (value is False if name == "use_cache" else not _is_neutral(name, value)):
             found[name] = value
     return found

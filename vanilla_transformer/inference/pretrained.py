@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import hash_file
+
+from .engine.ensemble import Ensemble, check_weights
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
@@ -207,3 +210,40 @@ def hash_model(name: str | Path) -> dict[str, str]:
         folder = Path(cached).parent
     files = sorted(path for path in folder.iterdir() if path.suffix in _MODEL_FILES and path.is_file())
     return {path.name: hash_file(path) for path in files}
+
+
+def load_ensemble(
+    model: Any, tokenizer: Any, names: Sequence[str | Path] | None, weights: Sequence[float] | None = None
+) -> Any:
+    """Load the models that decode with a first one, and return them together; without any names, the first one.
+
+    Args:
+        model, tokenizer: The first model, and its tokenizer.
+        names: Folders or Hub names of the other models.
+        weights: Of all models, the first one included; see [`Ensemble`].
+
+    Raises:
+        ValueError: The models have different vocabularies, one is no translation model, or the weights do not fit.
+        OSError: There is no such model, or it is damaged.
+    """
+    if names is None and weights is not None:
+        raise ValueError("`ensemble_weights` needs `ensemble`, the other models.")
+    if names is None:
+        return model
+    if isinstance(names, str | Path) or not names:
+        raise ValueError(f"`ensemble` must be a list of one or more folders or Hub names, got {names!r}.")
+    check_weights(weights, len(names) + 1)
+    others = [load_seq2seq(name, "translates", dtype=model.dtype).to(model.device) for name in names]
+    for name in names:
+        check_same_vocabulary(tokenizer, load_tokenizer(name), name, "The models of an ensemble")
+    return Ensemble([model, *others], weights)
+
+
+def ensemble_arguments(names: Sequence[str], weights: Sequence[float] | None) -> dict[str, Any]:
+    """Return the arguments of the pipeline that combine a first model with others; without others, none.
+
+    Args:
+        names, weights: See [`load_ensemble`].
+    """
+    given = {"ensemble": list(names) or None, "ensemble_weights": weights}
+    return {name: value for name, value in given.items() if value is not None}

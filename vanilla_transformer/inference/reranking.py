@@ -8,8 +8,7 @@ Translation", section 3) without a language model: a noisy channel beside the di
 EOS included.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,71 +16,42 @@ import numpy as np
 
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
+from .answers import Translation
 from .forced_decoding import encode_as_trained, score_tokens
-from .language_options import LanguageOptions
+from .options import OptionError, TranslationOptions
 from .pretrained import load_seq2seq, load_tokenizer
-from .request_options import split_options
-from .search.option_error import OptionError
-from .translations import ReturnOptions, Translation
 
 _MOST_TOKENS = 4096  # in a batch of forced decoding
-REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5
+REVERSE_WEIGHT, LENGTH_WEIGHT = 0.5, 0.5  # by default
+WEIGHTS = ("rerank_reverse_weight", "rerank_length_weight")  # the options λ_reverse and λ_length
 
 
-@dataclass(frozen=True)
-class RerankOptions:
-    """
-    The weights of a request that is reranked.
-
-    Args:
-        rerank_reverse_weight: λ_reverse, by default 0.5.
-        rerank_length_weight: λ_length, by default 0.5.
+def rerank_candidates(options: TranslationOptions) -> TranslationOptions:
+    """Return the options of a search for the n-best list, with the tokens of each candidate.
 
     Raises:
-        ValueError: A weight is not a finite number, or the reverse one is negative.
+        OptionError: The request is for samples or minimum Bayes risk, or has too few beams.
     """
+    if options.mbr is not None:
+        raise OptionError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
+    if options.do_sample:
+        raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
+    beams, count = options.num_beams or 1, options.count
+    if beams < 2 or count > beams:
+        rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
+        raise OptionError(f"Reranking needs {rule}.")
+    return options.override(num_return_sequences=beams, return_scores=True, return_tokens=True)
 
-    rerank_reverse_weight: float | None = None
-    rerank_length_weight: float | None = None
 
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            is_number = type(value) in (int, float) and np.isfinite(value)
-            if value is not None and not (is_number and (value >= 0 or name == "rerank_length_weight")):
-                kind = "a finite number" if name == "rerank_length_weight" else "a number of 0 or more"
-                raise OptionError(f"`{name}` must be {kind}, got {value!r}.")
+def check_not_reranked(options: TranslationOptions) -> None:
+    """Check that a request without a reverse model has no weights of reranking.
 
-    def check_unused(self) -> None:
-        """Check that a request that is not reranked has no weights.
-
-        Raises:
-            ValueError: It has one.
-        """
-        for name, value in vars(self).items():
-            if value is not None:
-                raise OptionError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
-
-    @property
-    def weights(self) -> tuple[float, float]:
-        """λ_reverse and λ_length."""
-        reverse, length = self.rerank_reverse_weight, self.rerank_length_weight
-        return (REVERSE_WEIGHT if reverse is None else reverse), (LENGTH_WEIGHT if length is None else length)
-
-    def candidate_options(self, options: Mapping[str, Any], beams: int, count: int) -> dict[str, Any]:
-        """Return the options of a request for the n-best list, with the tokens of each candidate.
-
-        Args:
-            beams, count: The beam size of the request, and the number of translations.
-
-        Raises:
-            ValueError: The request is for samples, or has too few beams.
-        """
-        if options.get("do_sample"):
-            raise OptionError("Reranking is for the n-best list of beam search. Leave out `do_sample`.")
-        if beams < 2 or count > beams:
-            rule = f"at least as many candidates as translations, and 2 or more; got {count} of `num_beams={beams}`"
-            raise OptionError(f"Reranking needs {rule}.")
-        return {**options, "num_return_sequences": beams, "return_scores": True, "return_tokens": True}
+    Raises:
+        OptionError: It has one.
+    """
+    for name in WEIGHTS:
+        if getattr(options, name) is not None:
+            raise OptionError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
 
 
 class Candidate(NamedTuple):
@@ -143,49 +113,29 @@ class Reranker:
             for sentence, some in zip(sentences, candidates, strict=True)
         ]
 
-    def rerank(
+    def choose(
         self,
         sentences: Sequence[str],
         candidates: Sequence[Sequence[Translation]],
-        weights: tuple[float, float],
-        direction: Direction = NO_DIRECTION,
+        options: TranslationOptions,
     ) -> list[list[Translation]]:
-        """Return the candidates of each sentence, which have their tokens, with their new scores, best first.
+        """Return the best translations of each sentence, as many as the options ask for, with their new scores.
 
-        Candidates with equal scores stay in the given order.
+        Candidates, which have their tokens, stay in the given order if their scores are equal.
         """
-        ranked = []
+        reverse, length = (getattr(options, name) for name in WEIGHTS)
+        weights = REVERSE_WEIGHT if reverse is None else reverse, LENGTH_WEIGHT if length is None else length
+        is_multilingual = find_languages(self.tokenizer) is not None
+        direction = Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
         plain = [
             [Candidate(each.text, each.log_probability, len(each.tokens)) for each in some] for some in candidates
         ]
+        ranked = []
         for some, features in zip(candidates, self.features(sentences, plain, direction), strict=True):
             scores = np.array([combine(each, weights) for each in features])
-            order = np.argsort(-scores, kind="stable")
+            order = np.argsort(-scores, kind="stable")[: options.count]
             ranked.append([some[place]._replace(score=float(scores[place])) for place in order])
         return ranked
-
-
-def decode_reranked(
-    reranker: Reranker,
-    rerank: RerankOptions,
-    sentences: Sequence[str],
-    options: Mapping[str, Any],
-    beams: int,
-    count: int,
-    decode: Callable,
-) -> list[list[Any]]:
-    """Return the best translations of each sentence, by their new scores.
-
-    Args:
-        beams, count: See [`RerankOptions.candidate_options`].
-        decode: Returns the candidates of each sentence, given the options of a request.
-    """
-    found = decode(rerank.candidate_options(options, beams, count))
-    languages, _ = split_options(LanguageOptions, options)
-    direction = NO_DIRECTION if find_languages(reranker.tokenizer) is None else languages.reversed
-    best = [ranked[:count] for ranked in reranker.rerank(sentences, found, rerank.weights, direction)]
-    is_detailed = split_options(ReturnOptions, options)[0].requested()
-    return best if is_detailed else [[each.text for each in ranked] for ranked in best]
 
 
 def combine(features: Features, weights: tuple[float, float]) -> float:
@@ -194,4 +144,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
 
 
-__all__ = ["Candidate", "Features", "RerankOptions", "Reranker", "combine", "decode_reranked"]
+__all__ = ["Candidate", "Features", "Reranker", "check_not_reranked", "combine", "rerank_candidates"]

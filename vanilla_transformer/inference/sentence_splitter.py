@@ -3,7 +3,6 @@
 import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from vanilla_transformer.import_utils import requires_extra
@@ -59,38 +58,6 @@ def find_splitter(name: str, language: str = "en") -> SentenceSplitter:
         raise ValueError(f"`sentence_splitter` must be {known}, got {name!r} ({error}).") from error
 
 
-@dataclass(frozen=True)
-class SentenceOptions:
-    """
-    Options of a request that say how the lines of a text are split into sentences.
-
-    Args:
-        split_sentences: By default, lines are split if there is a splitter.
-        sentence_splitter: A function, or a name that [`find_splitter`] knows. By default, `"abbreviations"`.
-        source_language: The language of the text, for a splitter that is given by its name.
-    """
-
-    split_sentences: bool | None = None
-    sentence_splitter: SentenceSplitter | str | None = None
-    source_language: str = "en"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.split_sentences, bool | None):
-            raise ValueError(f"`split_sentences` must be True or False, got {self.split_sentences!r}.")
-        if not (isinstance(self.sentence_splitter, str | None) or callable(self.sentence_splitter)):
-            kind = type(self.sentence_splitter).__name__
-            raise ValueError(f"`sentence_splitter` must be a function or the name of one, got {kind}.")
-
-    def splitter(self) -> SentenceSplitter | None:
-        """Return the function that splits lines, or None if they stay whole."""
-        splitter, wanted = self.sentence_splitter, self.split_sentences
-        if wanted is False or (wanted is None and splitter is None):
-            return None
-        if isinstance(splitter, str | None):
-            return find_splitter("abbreviations" if splitter is None else splitter, self.source_language)
-        return splitter
-
-
 def split_line(line: Segment, splitter: SentenceSplitter) -> Iterator[Segment]:
     """Split a line into sentences; the last one keeps the line's separator.
 
@@ -128,5 +95,5 @@ def sentence_ranges(text: str, splitter: SentenceSplitter) -> list[tuple[int, in
 _WRONG = "`sentence_splitter` must return all sentences of the text in order and unchanged; the mistake is near {!r}."
 
 
-__all__ = ["AbbreviationSplitter", "SentenceOptions", "SentenceSplitter", "find_splitter", "sentence_ranges"]
+__all__ = ["AbbreviationSplitter", "SentenceSplitter", "find_splitter", "sentence_ranges"]
 __all__ += ["split_line", "split_simply"]

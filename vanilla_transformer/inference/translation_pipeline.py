@@ -1,37 +1,34 @@
-"""The translation pipeline of the package: the engine, batches in threads, and other runtimes than torch."""
+"""
+The translation pipeline of the package.
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
-from dataclasses import replace
-from functools import partial
+A call resolves its options, reads its sentences, decodes them, chooses among their hypotheses, and joins answers. The
+flow is the carried pipeline's; the steps are here. An engine decodes where it can, and otherwise `generate()`.
+"""
+
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from vanilla_transformer.generation_vanilla_transformer import closest
-from vanilla_transformer.pipeline_vanilla_transformer import Segment, split_lines
 from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
-from vanilla_transformer.text.glossary import as_glossary
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sources
+from vanilla_transformer.text.languages import Direction
 
-from .constraints import ConstraintOptions, TextConstraints, room_for_phrases
+from .answers import Translation, build_answer, needs_alignments, to_translations
+from .constraints import room_for_phrases, word_continuations
 from .ctranslate2 import load_ctranslate2
-from .engine.engine_pool import EnginePool, option_levels
-from .engine.samples import share_seed
-from .engine_decoding import decode_alternatives, decode_by_engine, to_translations
-from .ensembles import load_ensemble
-from .language_options import LanguageOptions
-from .minimum_bayes_risk import RiskOptions, decode_by_risk
+from .engine.engine import Engine
+from .engine.engine_pool import EnginePool
+from .engine.hypothesis import Hypothesis
+from .forced_decoding import next_tokens
+from .minimum_bayes_risk import choose_by_risk, risk_candidates
+from .options import OptionError, TranslationOptions
 from .parallel_batches import map_batches
-from .prefixes import AlternativeOptions, TextPrefixes
-from .progress import ProgressOptions
-from .request_options import split_options
-from .reranking import Reranker, RerankOptions, decode_reranked
-from .search.option_error import OptionError
-from .sentence_columns import split_columns
-from .sentence_splitter import SentenceOptions, split_line
-from .terms import HARD, TermOptions, decode_hard_terms
-from .translations import ReturnOptions, join_entries, shift_sources
-from .word_continuations import word_continuations
+from .pretrained import load_ensemble
+from .reranking import Reranker, check_not_reranked, rerank_candidates
+from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
+from .terms import search_terms
+
+Report = Callable[[int], object]  # of the sentences that were translated since the last report
 
 
 class TranslationPipeline(CarriedTranslationPipeline):
@@ -62,13 +59,13 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     A call with `split_sentences=True` translates each sentence of a line by itself and puts them together with the
     white space between them. `sentence_splitter` replaces sentencex, which knows abbreviations: a function that
-    returns the sentences of a text in order, or the name of one. See [`SentenceOptions`].
+    returns the sentences of a text in order, or the name of one. See [`find_splitter`].
 
     A call with `constraints=["word", "a phrase"]` returns translations that contain them, as does one with
     `force_words_ids`, their token ids; a list of lists has the constraints of each text. A text with constraints must
     be one line, or one sentence if lines are split. An [`Engine`] decodes these calls by beam search.
 
-    A call with a `glossary` translates its terms as it says, softly or by constraints; see [`TermOptions`].
+    A call with a `glossary` translates its terms as it says, softly or by constraints; see [`terms`].
 
     A call with a `target_prefix` returns translations that begin with it or, with a `prefix_bias`, that prefer to. A
     list has the prefix of each text. `alternatives=5` returns a translation for each of the 5 most likely tokens after
@@ -78,14 +75,16 @@ class TranslationPipeline(CarriedTranslationPipeline):
     A call with `mbr="chrf"` or `mbr="bleu"` decodes by minimum Bayes risk. It returns the candidate with the
     highest expected utility, its score, of `mbr_samples` samples (32 by default) or of the n-best list of `num_beams`.
 
-    A call with `src_lang` and `tgt_lang` chooses the languages of a model that translates between many, such as NLLB;
-    see [`LanguageOptions`]. The constructor takes them, too.
+    A call with `src_lang` and `tgt_lang` chooses the languages of a model that translates between many, such as NLLB,
+    by codes of its tokenizer. The constructor takes them, too.
 
     A call with `progress=function` calls it with the number of sentences that are done and of all sentences, whenever
     some are done.
 
     With `rerank_reverse`, the n-best list of `num_beams` is ordered by a score to which a model of the other direction
     and the length contribute, by `rerank_reverse_weight` and `rerank_length_weight`. See [`reranking`].
+
+    [`TranslationOptions`] lists all options of a call.
 
     Args:
         backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
@@ -147,141 +146,178 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Whether a reverse model reranks the n-best list of each sentence."""
         return self._reranker is not None
 
-    def __call__(self, inputs: str | Iterable[str], *args: Any, **kwargs: Any) -> Any:
-        defaults = {} if "generation_config" in kwargs else self.default_generate_kwargs
-        seed = closest([kwargs, defaults], "seed")
-        shared: dict[str, Any] = {} if seed is None else share_seed({"seed": seed})  # by all windows of a stream
-        glossary = closest([kwargs, defaults], "glossary")
-        if glossary is not None:
-            shared["glossary"] = as_glossary(glossary)
-        given = [closest([kwargs, defaults], name) for name in ("constraints", "force_words_ids")]
-        if given != [None, None]:
-            wanted = TextConstraints(ConstraintOptions(*given), self.tokenizer, _count_texts(inputs))
-            shared |= {"constraints": wanted, "force_words_ids": None}
-        shared |= self._prefix_options(inputs, kwargs, defaults)
-        languages = (closest([kwargs, defaults], name) for name in ("src_lang", "tgt_lang"))
-        LanguageOptions(*languages).check(self.tokenizer)
-        return super().__call__(inputs, *args, **kwargs | shared)
+    def begin(self, options: dict[str, Any], count: int | None) -> "TranslationRequest":
+        """Return the request of a call, with its options resolved and checked."""
+        resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
+        if resolved.alternatives is not None and (self._reranker is not None or self._ensemble is not None):
+            raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
+        return TranslationRequest(self, resolved, count)
 
-    def _prefix_options(self, inputs: Any, *levels: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of a request for its target prefixes and alternatives, checked."""
-        prefix, alternatives = (closest(levels, name) for name in ("target_prefix", "alternatives"))
-        shared: dict[str, Any] = {}
-        if alternatives is not None:
-            prefix = "" if prefix is None else prefix
-            AlternativeOptions(alternatives).check_alone({**levels[1], **levels[0]})
-            shared["num_return_sequences"] = alternatives
-            if self._reranker is not None or self._ensemble is not None:
-                raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
-        if prefix is not None:
-            shared["target_prefix"] = TextPrefixes(prefix, self.tokenizer, _count_texts(inputs))
-        return shared
+    def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
+        """Return the token ids of sources, with the tokens of their languages."""
+        sources = encode_sources(self.model, self.tokenizer, texts)
+        return begin_with_languages(self.tokenizer, sources, Direction(options.src_lang, options.tgt_lang))
 
-    def _translate(self, batch_size: int, progress_bar: bool | None, options: dict, texts: list[str]) -> list[Any]:
-        constraints = options.get("constraints")
-        if constraints is not None:
-            segments = [len(each) for each in self._split(texts, options)]
-            options = options | {"constraints": constraints.of_segments(segments)}
-        prefixes = options.get("target_prefix")
-        if prefixes is not None:
-            segments = [len(each) for each in self._split(texts, options)]
-            if options.get("alternatives") is not None and max(segments, default=0) > 1:
-                raise OptionError(
-                    f"A text with alternatives must be one line or sentence, got one of {max(segments)}."
-                )
-            options = options | {"target_prefix": prefixes.of_segments(segments)}
-        answers = super()._translate(batch_size, progress_bar, options, texts)
-        if split_options(ReturnOptions, options)[0].return_alignments:
-            for text, answer in zip(texts, answers, strict=True):
-                shift_sources(answer, len(text) - len(text.lstrip()))  # white space before the first segment
-        return answers
+    def decode(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+    ) -> list[list[Translation]]:
+        """Return the translations of each sentence, best first, chosen as the options say.
 
-    def _split(self, texts: list[str], options: dict) -> list[list[Segment]]:
-        splitter = split_options(SentenceOptions, options)[0].splitter()
-        if splitter is None:
-            return super()._split(texts, options)
-        return [[part for line in split_lines(text) for part in split_line(line, splitter)] for text in texts]
-
-    def _generate(self, sentences: list[str], batch_size: int, options: dict, report: Callable) -> list[list[Any]]:
-        progress, options = split_options(ProgressOptions, options)
-        report = progress.follow(report, len(sentences))
-        _, options = split_options(SentenceOptions, options)
-        risk, options = split_options(RiskOptions, options)
-        rerank, options = split_options(RerankOptions, options)
-        decode = partial(self._decode, sentences, batch_size, report)
+        Args:
+            batch_size: Of `generate()`.
+            report: Called with the number of sentences that are done.
+        """
         if self._reranker is not None:
-            if risk.mbr is not None:
-                raise OptionError("Give `mbr` or `rerank_reverse`, not both: each one chooses from the candidates.")
-            beams = closest(option_levels(self.model, options), "num_beams") or 1
-            count = self._num_return_sequences(options)
-            return decode_reranked(self._reranker, rerank, sentences, options, beams, count, decode)
-        rerank.check_unused()
-        return decode(options) if risk.mbr is None else decode_by_risk(risk, options, decode)
+            found = self._search_terms(sentences, rerank_candidates(options), batch_size, report)
+            return self._reranker.choose([sentence.text for sentence in sentences], found, options)
+        check_not_reranked(options)
+        if options.mbr is None:
+            return self._search_terms(sentences, options, batch_size, report)
+        options = risk_candidates(options)
+        return choose_by_risk(options, self._search_terms(sentences, options, batch_size, report))
 
-    def _decode(self, sentences: list[str], batch_size: int, report: Callable, options: dict) -> list[list[Any]]:
-        """Return the translations of each sentence, with the terms of a glossary."""
-        terms, _ = split_options(TermOptions, options)
-        search = partial(self._search, batch_size)
-        if terms.mode_for(self.tokenizer) == HARD:
-            return decode_hard_terms(terms, sentences, options, report, search)
-        return search(sentences, options, report)
+    def _search_terms(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+    ) -> list[list[Translation]]:
+        """Return the hypotheses of each sentence, with the terms of a glossary."""
 
-    def _search(self, batch_size: int, sentences: list[str], options: dict, report: Callable) -> list[list[Any]]:
-        """Return the translations of each sentence, by an engine if one is required or faster."""
-        returned, options = split_options(ReturnOptions, options)
-        columns, options = split_columns(options, sentences)
-        alternatives, options = split_options(AlternativeOptions, options)
-        terms, options = split_options(TermOptions, options)
-        languages, options = split_options(LanguageOptions, options)
-        options |= languages.forced(self.tokenizer)
-        annotated = terms.annotate(sentences, self.tokenizer)
-        phrases = terms.constrain(sentences, columns.constraints, self.tokenizer)
-        needed = {"seed": columns.seed, "constraints": columns.constraints, "glossary": phrases}
-        needed["target_prefix"] = columns.target_prefix
-        required_by = returned.requested() or next((name for name, value in needed.items() if value), None)
-        model = self.decoded_model
-        if self._ensemble is not None:
-            required_by = required_by or "ensemble"
-        alignments, prefixed = returned.need_alignments(self.model.config), columns.target_prefix is not None
-        own: dict[str, Any] = {"alignments": alignments, "prefixed": prefixed}
-        if phrases is not None:
-            own |= {"constraint_tokens": room_for_phrases(phrases)}
-            own |= {"word_continuations": word_continuations(self.tokenizer)}
-        engine = self._engines.find(model, options, required_by, **own)
+        def search(some: Sequence[Sentence], report: Report) -> list[list[Translation]]:
+            return self._search(some, options, batch_size, report)
+
+        if options.glossary is None:
+            return search(sentences, report)
+        return search_terms(
+            options, self.tokenizer, lambda texts: self.encode(texts, options), sentences, report, search
+        )
+
+    def _search(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+    ) -> list[list[Translation]]:
+        """Return the hypotheses of each sentence, by an engine if one is required or faster."""
+        options = options.override(**forced_language(self.tokenizer, Direction(options.src_lang, options.tgt_lang)))
+        engine = self._find_engine(sentences, options)
         if engine is None:
-            begun = options | vars(languages)
-            return super()._generate([each.text for each in annotated], batch_size, begun, report)
+            sources = [sentence.tokens for sentence in sentences]
+            found = self.generate_texts(sources, batch_size, options.generate_kwargs, report)
+            return [[Translation(text) for text in texts] for texts in found]
         if not sentences:
             return []
-        sources = self._encode([each.text for each in annotated], vars(languages))
-        columns, count = replace(columns, constraints=phrases), alternatives.alternatives
-        if count is None:
-            found = decode_by_engine(engine, sources, self._num_return_sequences(options), columns, report)
+        if options.alternatives is None:
+            hypotheses = decode_by_engine(engine, sentences, options.count, report)
         else:
             special = self.tokenizer.all_special_ids
-            found = decode_alternatives(engine, self.model, sources, count, columns, special, report)
-        config = self.model.config
-        return to_translations(annotated, sources, found, self.postprocess, self.tokenizer, returned, config)
+            hypotheses = decode_alternatives(engine, self.model, sentences, options.alternatives, special, report)
+        return to_translations(sentences, hypotheses, self.postprocess, self.tokenizer, options, self.model.config)
 
-    def _encode(self, texts: list[str], options: dict) -> list[list[int]]:
-        languages, _ = split_options(LanguageOptions, options)
-        return languages.begin(self.tokenizer, super()._encode(texts, options))
+    def _find_engine(self, sentences: Sequence[Sentence], options: TranslationOptions) -> Engine | None:
+        """Return the engine that decodes sentences, or None if `generate()` does."""
+        own: dict[str, Any] = {"prefixed": options.is_prefixed}
+        own["alignments"] = needs_alignments(options, self.model.config)
+        phrases = [sentence.phrases for sentence in sentences]
+        required_by = options.returned
+        if any(phrases):
+            own |= {"constraint_tokens": room_for_phrases(phrases)}
+            own |= {"word_continuations": word_continuations(self.tokenizer)}
+        if required_by is None and sentences:
+            needed = {
+                "seed": options.seed is not None,
+                "constraints": any(phrases) and options.is_constrained,
+                "glossary": any(phrases),
+                "target_prefix": options.is_prefixed,
+            }
+            required_by = next((name for name, is_needed in needed.items() if is_needed), None)
+        if self._ensemble is not None:
+            required_by = required_by or "ensemble"
+        return self._engines.find(self.decoded_model, options, required_by or options.search, **own)
 
-    def _forward(self, input_tensors: dict[str, torch.Tensor], **options: Any) -> torch.Tensor:
-        return super()._forward(input_tensors, **split_options(LanguageOptions, options)[1])
 
-    def _answer(self, segments: Sequence[Segment], translations: Sequence[Any], options: dict) -> dict[str, Any]:
-        returned, options = split_options(ReturnOptions, options)
-        if not returned.requested():
-            return super()._answer(segments, translations, options)
-        answer = super()._answer(segments, [each.text for each in translations], options)
-        text = answer["translation_text"]
-        return answer | join_entries(segments, translations, text, returned, self.model.config)
+class TranslationRequest:
+    """
+    One call of the package's pipeline: its options, and the three steps that depend on them, see [`Request`].
+
+    Args:
+        pipeline: Which was called.
+        options: Of the call.
+        count: The number of texts, if it is known.
+
+    Raises:
+        OptionError: An option does not fit the texts, the vocabulary or the languages.
+    """
+
+    def __init__(self, pipeline: TranslationPipeline, options: TranslationOptions, count: int | None):
+        self._pipeline, self.options = pipeline, options
+        self.num_return_sequences = options.count
+        longest = getattr(pipeline.model.config, "max_source_length", None)
+        self._reader = SentenceReader(options, pipeline.tokenizer, self._encode, longest, count)
+
+    def segments(self, texts: list[str]) -> list[list[Sentence]]:
+        """Return the sentences of each text; none for blank text."""
+        return self._reader.read(texts)
+
+    def decode(self, sentences: Sequence[Sentence], batch_size: int, report: Report) -> list[list[Translation]]:
+        """Return the translations of each sentence, best first."""
+        report = follow(self.options.progress, report, len(sentences))
+        return self._pipeline.decode(sentences, self.options, batch_size, report)
+
+    def answer(self, text: str, sentences: Sequence[Sentence], translations: Sequence[Translation]) -> dict[str, Any]:
+        """Return the answer of a text, given the translation of each of its sentences."""
+        return build_answer(text, sentences, translations, self.options, self._pipeline.model.config)
+
+    def _encode(self, texts: list[str]) -> list[list[int]]:
+        return self._pipeline.encode(texts, self.options)
 
 
-def _count_texts(inputs: Any) -> int | None:
-    """Return the number of texts, or None if it is not known."""
-    return 1 if isinstance(inputs, str) else len(inputs) if isinstance(inputs, Sized) else None
+def follow(progress: Callable[[int, int], object] | None, report: Report, total: int) -> Report:
+    """Return a report that calls `progress`, too, with the numbers of sentences that are done and of all, `total`."""
+    if progress is None:
+        return report
+    done = 0
+
+    def report_both(sentences: int) -> None:
+        nonlocal done
+        done += sentences
+        report(sentences)
+        progress(done, total)
+
+    return report_both
 
 
-__all__ = ["TranslationPipeline"]
+def decode_by_engine(
+    engine: Engine, sentences: Sequence[Sentence], count: int, report: Report
+) -> list[list[Hypothesis]]:
+    """Return the `count` best hypotheses of each sentence, in the given order. The longest ones enter first."""
+    order = sorted(range(len(sentences)), key=lambda index: len(sentences[index].tokens), reverse=True)
+    ordered, found = [sentences[index] for index in order], dict[int, list[Hypothesis]]()
+    seeds = [each.seed for each in ordered if each.seed is not None] or None
+    phrases = [each.phrases for each in ordered] if any(each.phrases for each in ordered) else None
+    is_prefixed = any(each.prefix is not None for each in ordered)
+    prefixes = [each.prefix or () for each in ordered] if is_prefixed else None
+    for position, hypotheses in engine.translate_stream(
+        (each.tokens for each in ordered), count, seeds, phrases, prefixes
+    ):
+        found[order[position]] = hypotheses
+        report(1)
+    return [found[index] for index in range(len(sentences))]
+
+
+def decode_alternatives(
+    engine: Engine, model: Any, sentences: Sequence[Sentence], count: int, special: Sequence[int], report: Report
+) -> list[list[Hypothesis]]:
+    """Return the best hypothesis after each of the `count` most likely tokens after the prefix of each sentence.
+
+    Args:
+        special: Special tokens. Only EOS is among alternatives.
+    """
+    special = [token for token in special if token not in engine.options.eos_token_ids]
+    prefixes = [each.prefix or () for each in sentences]
+    tokens = next_tokens(model, [each.tokens for each in sentences], prefixes, count, special)
+    longer = [
+        each._replace(prefix=[*prefix, token])
+        for each, prefix, some in zip(sentences, prefixes, tokens, strict=True)
+        for token in some
+    ]
+    best = [hypothesis for (hypothesis,) in decode_by_engine(engine, longer, 1, report)]
+    return [best[start : start + count] for start in range(0, len(best), count)]
+
+
+__all__ = ["TranslationPipeline", "TranslationRequest"]

@@ -4,24 +4,26 @@ import difflib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, NamedTuple
 
-from vanilla_transformer.inference.minimum_bayes_risk import UTILITIES, RiskOptions
-from vanilla_transformer.inference.reranking import RerankOptions
-from vanilla_transformer.inference.search.sampling import SamplingOptions
-from vanilla_transformer.inference.terms import EXACT, SOFT, TERM_MODES, TermOptions
+from vanilla_transformer.inference.options import (
+    FILTERS,
+    TERM_MODES,
+    UTILITIES,
+    TranslationOptions,
+    check_filters,
+)
+from vanilla_transformer.inference.reranking import WEIGHTS as RERANKING
+from vanilla_transformer.inference.terms import EXACT, SOFT
 
 from .fair_queue import Options
 from .limits import Refusal
 
 # Entries of the body that turn strings of the answer into objects.
 RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
-FILTERS = tuple(each.name for each in fields(SamplingOptions))
 TERM_ENTRIES = ("glossary", "term_mode")
 LANGUAGES = ("src_lang", "tgt_lang")
-RISK = tuple(each.name for each in fields(RiskOptions))
-RERANKING = tuple(each.name for each in fields(RerankOptions))
+RISK = ("mbr", "mbr_samples")
 SEARCHES = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias", "alternatives")
 ENTRIES = (
     "text",
@@ -159,7 +161,7 @@ def _flag(content: Mapping[str, Any], name: str, known: Sequence[str]) -> bool:
 
 
 def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the options of sampling: with a seed, and as [`SamplingOptions`] accepts them."""
+    """Return the options of sampling: with a seed, and as [`check_filters`] accepts them."""
     given = {name: content[name] for name in ("seed", *FILTERS) if content.get(name) is not None}
     samples, chooses = _flag(content, "do_sample", known), content.get("mbr") is not None
     if not samples and not chooses:
@@ -170,8 +172,8 @@ def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any
     if type(seed) is not int or abs(seed) > _LARGEST_SEED:
         raise Refusal(422, "`seed` must be an integer of at most 63 bits.")
     try:
-        SamplingOptions.from_options(given)
-    except (ValueError, TypeError, OverflowError) as error:
+        check_filters(given)
+    except ValueError as error:
         raise Refusal(422, str(error)[:150]) from error
     return ({"do_sample": True} if samples else {}) | {"seed": seed, **given}
 
@@ -182,7 +184,7 @@ def _terms(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     if glossary is not None and not isinstance(glossary, dict):
         raise Refusal(422, "`glossary` must be an object of terms with their translations.")
     try:
-        TermOptions(glossary, given)
+        TranslationOptions(glossary=glossary, term_mode=given)
     except ValueError as error:
         raise Refusal(422, str(error)[:150]) from error
     if glossary is None:
@@ -235,9 +237,8 @@ def _choices(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]
     if unknown is not None:
         raise Refusal(422, f"This service has no model or search for `{unknown}`. Leave it out.")
     try:
-        RiskOptions(**{name: given[name] for name in RISK if name in given})
-        RerankOptions(**{name: given[name] for name in RERANKING if name in given})
-    except (ValueError, TypeError, OverflowError) as error:
+        TranslationOptions(**given)
+    except ValueError as error:
         raise Refusal(422, str(error)[:150]) from error
     if "mbr" in given and content.get("num_return_sequences", 1) != 1:
         raise Refusal(422, "With `mbr` there is one translation. Leave out `num_return_sequences`.")

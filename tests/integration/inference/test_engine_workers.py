@@ -11,6 +11,8 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference import engine_workers
 from vanilla_transformer.inference.engine_workers import WorkerPipeline, open_pipeline, save_workers
 from vanilla_transformer.inference.loading import load_pipeline
+from vanilla_transformer.inference.options import TranslationOptions
+from vanilla_transformer.inference.segments import Sentence
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
 
@@ -58,7 +60,8 @@ def test_worker_pipeline_samples_as_one_process_does(executors, folder):
 def test_worker_pipeline_reports_all_sentences(executors, folder):
     reports = []
     with open_pipeline(folder, 2) as translate:
-        translate._generate(["a"] * 150, 32, {"num_beams": 1}, reports.append)
+        sentences = [Sentence("a", "", [4, 2])] * 150
+        translate.decode(sentences, TranslationOptions(num_beams=1), 32, reports.append)
     assert sum(reports) == 150 and len(reports) == 3
 
 
@@ -102,7 +105,7 @@ def test_compare_workers_survives_a_worker_that_was_killed(executors, folder, mo
     def killed(*arguments):
         raise ChildProcessError("A worker process was killed.")
 
-    monkeypatch.setattr(WorkerPipeline, "_generate", killed)
+    monkeypatch.setattr(WorkerPipeline, "decode", killed)
     assert [result.sentences_per_second for result in compare_workers(folder, ["a"], [2])] == [0.0]
 
 

@@ -8,6 +8,7 @@ from tests.m2m_100_models import build_nllb_tokenizer, m2m_100
 from tests.tiny import tiny_model
 from vanilla_transformer.conversion.m2m_100 import model_from_m2m_100
 from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.inference.options import TranslationOptions
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 
 PAIRS = [Direction("en", "de"), Direction("de", "en"), Direction("en", "fr")]
@@ -34,7 +35,7 @@ def test_pipeline_begins_sources_with_the_tag_of_the_target(translate, tagged):
     german = find_languages(tagged).targets["de"]
     for options in ({}, {"precision": "float32"}):  # the library's search, and the engine
         pipeline = TranslationPipeline(translate.model, tagged, tgt_lang="de", **options)
-        assert all(ids[0] == german for ids in pipeline._encode(TEXTS, {"tgt_lang": "de"}))
+        assert all(ids[0] == german for ids in pipeline.encode(TEXTS, TranslationOptions(tgt_lang="de")))
         expected = texts(translate([f">>de<< {text}" for text in TEXTS]))
         assert texts(pipeline(TEXTS)) == expected == texts(translate(TEXTS, tgt_lang="de"))
         assert texts(pipeline(TEXTS, tgt_lang="fr")) == texts(translate([f">>fr<< {text}" for text in TEXTS]))
@@ -89,7 +90,9 @@ def test_pipeline_of_nllb_forces_the_target_language():
     for options in ({}, {"precision": "float32"}):
         translate = TranslationPipeline(model, tokenizer, max_new_tokens=4, num_beams=1, **options)
         tokenizer.src_lang = "eng_Latn"
-        assert translate._encode(["Grass"], {"src_lang": "fra_Latn", "tgt_lang": "deu_Latn"})[0][0] == french
+        assert (
+            translate.encode(["Grass"], TranslationOptions(src_lang="fra_Latn", tgt_lang="deu_Latn"))[0][0] == french
+        )
         answers = texts(translate(["Grass", "A man"], src_lang="fra_Latn", tgt_lang="deu_Latn"))
         tokenizer.src_lang = "fra_Latn"
         assert answers == texts(translate(["Grass", "A man"], forced_bos_token_id=german))

@@ -8,6 +8,7 @@ from transformers import PreTrainedTokenizerFast
 from tests.textbook_search import Textbook, force
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.inference.options import TranslationOptions
 
 TEXTS = ["A man.", "Two dogs run.", " "]
 
@@ -50,7 +51,7 @@ def test_pipeline_prefers_a_prefix_with_a_bias(translate):
 
 def test_pipeline_completes_the_most_likely_alternatives(translate):
     (found,) = translate("A man.", target_prefix="Ein Mann", alternatives=3, return_tokens=True)
-    source, prefix = translate._encode(["A man."], {})[0], tokens_of(translate, "Ein Mann")
+    source, prefix = translate.encode(["A man."], TranslationOptions())[0], tokens_of(translate, "Ein Mann")
     textbook = Textbook(translate.model, source, {"max_new_tokens": 12, "num_beams": 2})
     scores = textbook.log_probabilities([prefix])[0]
     special = set(translate.tokenizer.all_special_ids) - set(textbook.eos)

@@ -6,7 +6,7 @@ import torch
 from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
 from vanilla_transformer.cli import main
 from vanilla_transformer.inference.loading import load_pipeline
-from vanilla_transformer.inference.reranking import Features, RerankOptions, combine
+from vanilla_transformer.inference.reranking import Features, combine
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 
@@ -91,7 +91,6 @@ def test_reranking_refuses_requests_without_candidates(folders, options, text):
 def test_weights_of_reranking_need_a_reverse_model(folders):
     with pytest.raises(ValueError, match="`rerank_length_weight` needs `rerank_reverse`"):
         load(folders["forward"])("A man.", rerank_length_weight=1.0)
-    assert RerankOptions().weights == (0.5, 0.5)
 
 
 def test_reranking_refuses_a_model_that_does_not_translate(folders, tmp_path):

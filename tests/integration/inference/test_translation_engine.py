@@ -21,6 +21,7 @@ from vanilla_transformer.inference.engine import compiled_steps, engine_pool, pr
 from vanilla_transformer.inference.engine.engine_pool import EnginePool
 from vanilla_transformer.inference.engine.precision import save_choice
 from vanilla_transformer.inference.loading import load_pipeline
+from vanilla_transformer.inference.options import TranslationOptions
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
 
@@ -43,6 +44,10 @@ def engines(monkeypatch):
 def translate(tiny_model, tiny_tokenizer):
     """Return a pipeline that decodes by the engine."""
     return TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)
+
+
+def options_of(model, call):
+    return TranslationOptions.resolve(call, {}, model.generation_config)
 
 
 def by_generate(model, tokenizer):
@@ -175,10 +180,10 @@ def test_pipeline_uses_the_engine_if_steps_of_the_model_are_cached(engines, cach
     translate = TranslationPipeline(model, tiny_tokenizer)
     assert translate(TEXTS) == expected[0]
     assert TranslationPipeline(other, tiny_tokenizer)(TEXTS) == expected[1]
-    assert EnginePool().find(model, {}).model is model
-    assert EnginePool().find(model, {"num_beams": 2}) is None
-    assert EnginePool().find(other, {}) is None
-    assert EnginePool(compile=False).find(model, {}) is None
+    assert EnginePool().find(model, options_of(model, {})).model is model
+    assert EnginePool().find(model, options_of(model, {"num_beams": 2})) is None
+    assert EnginePool().find(other, options_of(other, {})) is None
+    assert EnginePool(compile=False).find(model, options_of(model, {})) is None
     cached = [Engine(model, compile=compile).steps.are_cached() for compile in ("auto", False)]
     assert cached == [True, False]  # False as on a GPU, where nothing is compiled
 
@@ -221,13 +226,15 @@ def test_pipeline_uses_as_many_slots_as_the_sentences_need(
 
 def test_pipeline_keeps_the_last_engines(engines, tiny_model):
     pool = EnginePool("float32", compile=False)
-    found = [pool.find(tiny_model, {"num_beams": beams}) for beams in (1, 2, 3, 4)]
+    found = [pool.find(tiny_model, options_of(tiny_model, {"num_beams": beams})) for beams in (1, 2, 3, 4)]
     options = {"num_return_sequences": 1}
-    assert [pool.find(tiny_model, {"num_beams": beams} | options) for beams in (1, 2, 3, 4)] == found
+    assert [
+        pool.find(tiny_model, options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)
+    ] == found
     assert len(engines) == 4
-    pool.find(tiny_model, {"num_beams": 5})
-    assert pool.find(tiny_model, {"num_beams": 4}) is found[3]
-    assert pool.find(tiny_model, {"num_beams": 1}) is not found[0]
+    pool.find(tiny_model, options_of(tiny_model, {"num_beams": 5}))
+    assert pool.find(tiny_model, options_of(tiny_model, {"num_beams": 4})) is found[3]
+    assert pool.find(tiny_model, options_of(tiny_model, {"num_beams": 1})) is not found[0]
 
 
 # --- Weights that change ---------------------------------------------------------------------------------------------
@@ -278,7 +285,10 @@ def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_t
     translate = TranslationPipeline(tiny_model, tiny_tokenizer, precision="bfloat16", compile=False)
     assert len(translate(TEXTS)) == len(TEXTS)
     assert [options["precision"] for _, options in engines] == ["bfloat16"]
-    assert EnginePool("bfloat16", compile=False).find(tiny_model, {}).model.dtype == torch.bfloat16
+    assert (
+        EnginePool("bfloat16", compile=False).find(tiny_model, options_of(tiny_model, {})).model.dtype
+        == torch.bfloat16
+    )
     assert tiny_model.dtype == torch.float32
 
 
@@ -315,8 +325,8 @@ def test_engine_replaces_a_damaged_choice_by_float32(cache, tiny_model, content)
 
 
 def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
-    assert EnginePool(compile=True).find(tiny_model.bfloat16(), {}).model is tiny_model
-    assert EnginePool(compile=True).find(tiny_model.half(), {}) is None
+    assert EnginePool(compile=True).find(tiny_model.bfloat16(), options_of(tiny_model, {})).model is tiny_model
+    assert EnginePool(compile=True).find(tiny_model.half(), options_of(tiny_model, {})) is None
 
 
 @pytest.mark.parametrize(

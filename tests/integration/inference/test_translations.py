@@ -81,8 +81,8 @@ def test_pipeline_returns_scores_in_workers_alike(tiny_tokenizer, tmp_path, monk
 def test_pipeline_keeps_generate_for_requests_without_scores(tiny_tokenizer, monkeypatch, compile):
     monkeypatch.setattr(engine_pool, "cache_is_used", lambda: True)  # of steps of another model
     translate = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=compile)
-    calls, generate = [], super(TranslationPipeline, translate)._generate
-    monkeypatch.setattr(CarriedPipeline, "_generate", lambda _, *rest: calls.append(1) or generate(*rest))
+    calls, generate = [], translate.generate_texts
+    monkeypatch.setattr(CarriedPipeline, "generate_texts", lambda _, *rest: calls.append(1) or generate(*rest))
     for _ in range(2):
         calls.clear()
         translate("A", return_scores=True)

@@ -5,8 +5,9 @@ import math
 import pytest
 from sacrebleu.metrics import BLEU, CHRF
 
-from vanilla_transformer.inference.minimum_bayes_risk import RiskOptions, choose, expected_utilities
-from vanilla_transformer.inference.translations import Translation
+from vanilla_transformer.inference.answers import Translation
+from vanilla_transformer.inference.minimum_bayes_risk import choose, expected_utilities, risk_candidates
+from vanilla_transformer.inference.options import TranslationOptions
 
 METRICS = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}
 TEXTS = [
@@ -38,7 +39,9 @@ def test_expected_utilities_are_sacrebleus(utility, weights):
 @pytest.mark.parametrize("utility", METRICS)
 def test_choose_takes_the_highest_expected_utility(utility):
     expected = literal(utility, [0.0] * len(TEXTS))
-    assert choose(TEXTS, utility, by_probability=False) == TEXTS[expected.index(max(expected))]
+    assert (
+        choose([*map(Translation, TEXTS)], utility, by_probability=False).text == TEXTS[expected.index(max(expected))]
+    )
     translations = [Translation(text, 1.0, weight, [], [], []) for text, weight in zip(TEXTS, WEIGHTS, strict=True)]
     expected = literal(utility, WEIGHTS)
     best = choose(translations, utility, by_probability=True)
@@ -49,7 +52,7 @@ def test_choose_takes_the_highest_expected_utility(utility):
 
 @pytest.mark.parametrize("texts", [["a b", "c d"], ["c d", "a b"]])
 def test_choose_takes_the_first_of_a_tie(texts):
-    assert choose(texts, "chrf", by_probability=False) == texts[0]
+    assert choose([*map(Translation, texts)], "chrf", by_probability=False).text == texts[0]
 
 
 @pytest.mark.parametrize(
@@ -65,4 +68,4 @@ def test_choose_takes_the_first_of_a_tie(texts):
 )
 def test_risk_options_name_mistakes(risk, options, text):
     with pytest.raises(ValueError, match=text):
-        RiskOptions(**risk).candidate_options(options)
+        risk_candidates(TranslationOptions.resolve(risk | options))

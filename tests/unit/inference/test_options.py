@@ -67,6 +67,7 @@ def test_resolve_leaves_other_options_to_the_library():
     assert resolve({"repetition_penalty": 1.0, "num_return_sequences": 2}).library == {}
     assert resolve({"repetition_penalty": 1.2, "nonsense": 0}).library == {"repetition_penalty": 1.2, "nonsense": 0}
     assert resolve(config=GenerationConfig(no_repeat_ngram_size=2)).library == {"no_repeat_ngram_size": 2}
+    assert resolve({"num_beam": None}).library == {"num_beam": None}
     assert resolve({"use_cache": False}).library == {"use_cache": False}
     config = GenerationConfig(typical_p=0.5)
     assert resolve(config=config).library == {}

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vanilla_transformer.inference.options import TranslationOptions
+from vanilla_transformer.inference.segments import splitter_of
 from vanilla_transformer.inference.sentence_splitter import (
     AbbreviationSplitter,
-    SentenceOptions,
     find_splitter,
     sentence_ranges,
     split_line,
@@ -51,20 +52,23 @@ def test_sentence_ranges_rejects_a_splitter_that_changes_text():
 def test_split_line_keeps_white_space(text, separator):
     line = Segment(text.strip() or "a", separator)
     segments = [*split_line(line, split_simply)]
-    assert "".join(text + gap for text, gap in segments) == line.text + separator
+    assert "".join(each.text + each.separator for each in segments) == line.text + separator
     assert all(each.text == each.text.strip() != "" for each in segments)
 
 
-def test_sentence_options_find_the_splitter():
-    assert SentenceOptions().splitter() is None
-    assert SentenceOptions(False, str.splitlines).splitter() is None
-    assert SentenceOptions(None, str.splitlines).splitter() is str.splitlines
-    assert SentenceOptions(True, "simple").splitter() is split_simply
-    german = SentenceOptions(True, source_language="de").splitter()
+def test_splitter_of_follows_the_options():
+    def splitter(split=None, name=None, **others):
+        return splitter_of(TranslationOptions(split_sentences=split, sentence_splitter=name, **others))
+
+    assert splitter() is None
+    assert splitter(False, str.splitlines) is None
+    assert splitter(None, str.splitlines) is str.splitlines
+    assert splitter(True, "simple") is split_simply
+    german = splitter(True, source_language="de")
     assert isinstance(german, AbbreviationSplitter) and german.language == "de"
     for wrong, text in [
         ({"split_sentences": 1}, "must be True or False, got 1"),
         ({"sentence_splitter": 3}, "got int"),
     ]:
         with pytest.raises(ValueError, match=text):
-            SentenceOptions(**wrong)
+            TranslationOptions(**wrong)

@@ -4,7 +4,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from vanilla_transformer.inference.word_continuations import ends_in_word, word_continuations
+from vanilla_transformer.inference.constraints import ends_in_word, word_continuations
 
 
 def tokenizer_of(model, decoder, pre_tokenizer):

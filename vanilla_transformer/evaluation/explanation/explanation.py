@@ -13,11 +13,11 @@ from torch import Tensor
 
 from vanilla_transformer.inference.engine.alignment_heads import alignment_heads_of
 from vanilla_transformer.inference.forced_decoding import decoder_logits
-from vanilla_transformer.inference.language_options import LanguageOptions
-from vanilla_transformer.inference.request_options import split_options
 from vanilla_transformer.inference.search.recorded_search import Candidate, RecordedSearch, record_search
+from vanilla_transformer.inference.segments import begin_with_languages, forced_language
 from vanilla_transformer.inference.token_texts import next_token_text, token_texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import Direction
 
 MOST_TOKENS = 100  # of a source or a translation: more make a page that is slow and hard to read
 _ALTERNATIVES = 5
@@ -102,15 +102,16 @@ def explain(model: Any, tokenizer: Any, text: str, translation: str | None = Non
     Args:
         model: A sequence-to-sequence model of this package, in evaluation mode.
         translation: Explain this one instead of the one that the search finds.
-        options: Keyword arguments of `generate()` for greedy or beam search, and of [`LanguageOptions`].
+        options: Keyword arguments of `generate()` for greedy or beam search, `src_lang` and `tgt_lang`.
 
     Raises:
         ValueError: A text is empty, has several lines or more than `MOST_TOKENS` tokens, or the options ask for
             sampling.
     """
-    languages, options = split_options(LanguageOptions, options)
-    (source,), text = languages.begin(tokenizer, [_encode(tokenizer, text, "text")]), text.strip()
-    options |= languages.forced(tokenizer)
+    direction = Direction(options.pop("src_lang", None), options.pop("tgt_lang", None))
+    (source,) = begin_with_languages(tokenizer, [_encode(tokenizer, text, "text")], direction)
+    text = text.strip()
+    options |= forced_language(tokenizer, direction)
     longest = getattr(model.config, "max_source_length", None)
     if longest is not None and len(source) > longest:
         found = f"got {len(source)}, so its sentences are translated one by one"

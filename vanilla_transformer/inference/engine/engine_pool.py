@@ -13,13 +13,8 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from vanilla_transformer.generation_vanilla_transformer import check_parameters, closest, closest_margin
-from vanilla_transformer.inference.search.fast_search import (
-    SAMPLING_OPTIONS,
-    SEARCH_OPTIONS,
-    fits_positions,
-    unfollowed_options,
-)
+from vanilla_transformer.inference.options import ENGINE_ONLY, FILTERS, TranslationOptions
+from vanilla_transformer.inference.search.fast_search import fits_positions
 
 from .compiled_steps import cache_is_used, check_compile
 from .device_copies import HostCopy
@@ -30,14 +25,10 @@ from .supported_models import SUPPORTED, kind_of
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
 _SLOTS = {"greedy": 64, "beams": 32}
-_FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")
-_USUAL_TOP_K = 50  # of `generate()`
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
-# Options of which `generate()` knows nothing.
-_ENGINE_OPTIONS = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias")
 _SEARCH_OPTIONS = (
     *("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens"),
-    *("eos_token_id", "forced_bos_token_id"),
+    *("eos_token_id", "forced_bos_token_id", "decoder_start_token_id"),
 )
 
 
@@ -70,43 +61,25 @@ class EnginePool:
         self._lock = threading.Lock()
 
     def find(
-        self,
-        model: Any,
-        options: Mapping[str, Any],
-        required_by: str | None = None,
-        **own: Any,
+        self, model: Any, options: TranslationOptions, required_by: str | None = None, **own: Any
     ) -> Engine | None:
         """Return an engine for a request, or None if `generate()` decodes it.
 
         Args:
-            options: Keyword arguments of the request, as for `generate()`.
             required_by: The name of an option that only an engine follows, if there is one.
             own: `alignments`, `constraint_tokens`, `word_continuations` and `prefixed`, see [`Engine`].
 
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
-        levels = option_levels(model, options)
-        required_by = required_by or next((name for name in _ENGINE_OPTIONS if _asks_for(levels, name)), None)
-        return self.find_for(model, levels, required_by, **own)
-
-    def find_for(
-        self,
-        model: Any,
-        levels: Sequence[Mapping[str, Any]],
-        required_by: str | None = None,
-        **own: Any,
-    ) -> Engine | None:
-        """Return what [`find`] returns, given the options of each level, closest to the call first."""
-        is_required = self.precision is not None or required_by is not None
-        if not is_required and (not self.compile or (self.compile == "auto" and not cache_is_used())):
+        if not self._may_decode(required_by):
             return None
-        resolved = engine_options(levels)
-        problem = find_problem(model, levels, resolved)
+        problem = find_problem(model, options)
         precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
+            is_required = self.precision is not None or required_by is not None
             with self._lock:
-                return self._find(model, precision, resolved | own, is_required)
+                return self._find(model, precision, engine_options(options) | own, is_required)
         if required_by is not None:
             problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
             raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
@@ -115,6 +88,20 @@ class EnginePool:
         if self.compile is True:
             logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
         return None
+
+    def find_for(self, model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
+        """Return an engine for a call of `generate()`, given the options of each level, closest to the call first.
+
+        Raises:
+            ValueError: See [`find`].
+        """
+        return self.find(model, TranslationOptions.from_levels(levels)) if self._may_decode(None) else None
+
+    def _may_decode(self, required_by: str | None) -> bool:
+        """Return whether an engine is required, or may be faster than `generate()`: the cheapest test."""
+        if self.precision is not None or required_by is not None:
+            return True
+        return bool(self.compile) and (self.compile != "auto" or cache_is_used())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
@@ -148,76 +135,32 @@ class EnginePool:
             self._model = cast(model, self._precision)
 
 
-def find_problem(model: Any, levels: Sequence[Mapping[str, Any]], resolved: Mapping[str, Any]) -> str | None:
-    """Return why no engine decodes a request, as the end of a sentence, or None if one does.
-
-    Args:
-        levels, resolved: Arguments and result of [`engine_options`].
-    """
+def find_problem(model: Any, options: TranslationOptions) -> str | None:
+    """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
     if not Engine.supports(model):
         return f"the model must be {SUPPORTED}, got {kind_of(model)}."
-    penalty_type, margin = closest(levels, "length_penalty_type") or "power", closest_margin(levels)
-    check_parameters(penalty_type, margin, closest(levels, "num_beams"))
-    unknown = [name for name in levels[0] if not _is_option(model, name)]
-    samples = resolved["do_sample"]
-    followed, search = (SAMPLING_OPTIONS, "sampling") if samples else (SEARCH_OPTIONS, "greedy and beam search")
-    others = sorted({*unfollowed_options(levels, followed | {*_ENGINE_OPTIONS}), *unknown})
+    others = [*options.library, *(["eos_token_id"] if options.eos_token_id is None else [])]
     if others:
-        return f"{search} must do without {', '.join(f'`{name}`' for name in others)}."
-    if samples and resolved["num_beams"] != 1:
-        return f"sampling needs `num_beams=1`, got {resolved['num_beams']}."
-    if not model.config.is_encoder_decoder and resolved["forced_bos_token_id"] is not None:
+        search = "sampling" if options.do_sample else "greedy and beam search"
+        return f"{search} must do without {', '.join(f'`{name}`' for name in sorted(others))}."
+    if options.do_sample and options.num_beams not in (None, 1):
+        return f"sampling needs `num_beams=1`, got {options.num_beams}."
+    if not model.config.is_encoder_decoder and options.forced_bos_token_id is not None:
         return "prompts must do without `forced_bos_token_id`."
-    starts = not model.config.is_encoder_decoder or resolved["decoder_start_token_id"] is not None
-    if not starts or all(resolved[name] is None for name in _LIMITS):
+    starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
+    if not starts or all(getattr(options, name) is None for name in _LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
-    if margin is None and not fits_positions(model.config, [resolved]):
+    if options.max_new_tokens_beyond_source is None and not fits_positions(model.config, [engine_options(options)]):
         return f"the limit of the length must fit the model's {model.config.max_position_embeddings} positions."
     return None
 
 
-def engine_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options of an [`Engine`] that decodes as `generate()` does.
-
-    Args:
-        levels: Keyword arguments of the call, options of its generation config and of the model's.
-    """
-    margin, start = closest_margin(levels), closest(levels, "decoder_start_token_id")
-    new_tokens = closest(levels, "max_new_tokens") if margin is None else None
-    limits = dict(zip(_LIMITS, (margin, new_tokens, closest(levels, "max_length")), strict=True))
-    return limits | {
-        "num_beams": closest(levels, "num_beams") or 1,
-        "decoder_start_token_id": closest(levels, "bos_token_id") if start is None else start,
-        **{name: closest(levels, name) for name in _SEARCH_OPTIONS},
-        **{name: closest(levels, name) for name in _ENGINE_OPTIONS if _asks_for(levels, name)},
-        **_sampling_options(levels),
-    }
-
-
-def _sampling_options(levels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the options of sampling, with the defaults of `generate()`."""
-    if not closest(levels, "do_sample"):
-        return {"do_sample": False}
-    options = {"do_sample": True, **{name: closest(levels, name) for name in _FILTERS}}
-    return options | ({"top_k": _USUAL_TOP_K} if options["top_k"] is None else {})
-
-
-def option_levels(model: Any, options: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the options of a request, closest to the call first."""
-    config = options.get("generation_config")
-    call = {name: value for name, value in options.items() if name != "generation_config"}
-    return [call, {} if config is None else vars(config), vars(model.generation_config)]
-
-
-def _is_option(model: Any, name: str) -> bool:
-    known = (*_ENGINE_OPTIONS, *getattr(model, "paper_parameters", ()))
-    return hasattr(model.generation_config, name) or name in known
-
-
-def _asks_for(levels: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Tell whether an option is given in the call, or changes the search."""
-    value = closest(levels, name)
-    return levels[0].get(name) is not None or value not in (None, 0, 1 if name == "num_beam_groups" else 0)
+def engine_options(options: TranslationOptions) -> dict[str, Any]:
+    """Return the options of an [`Engine`] that decodes a request as `generate()` does."""
+    found = {name: getattr(options, name) for name in (*_LIMITS, *_SEARCH_OPTIONS)}
+    found |= {"num_beams": options.num_beams or 1, "do_sample": options.do_sample}
+    found |= {name: getattr(options, name) for name in ENGINE_ONLY if options.asks_for(name)}
+    return found | ({name: getattr(options, name) for name in FILTERS} if options.do_sample else {})
 
 
 def usual_slots(beams: int) -> int:
@@ -225,4 +168,4 @@ def usual_slots(beams: int) -> int:
     return _SLOTS["greedy" if beams == 1 else "beams"]
 
 
-__all__ = ["EnginePool", "engine_options", "find_problem", "option_levels", "usual_slots"]
+__all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]

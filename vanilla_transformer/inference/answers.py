@@ -1,0 +1,167 @@
+"""From hypotheses to answers: their texts, and on request scores, tokens, alignments, confidence and warnings."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from vanilla_transformer.pipeline_vanilla_transformer import join_translations
+from vanilla_transformer.text.inline_terms import AnnotatedText
+from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+
+from .alignments import Link, align, token_spans
+from .confidence import Calibration, measure_features
+from .engine.hypothesis import Hypothesis
+from .options import TranslationOptions
+from .segments import Sentence
+from .token_texts import token_entries
+
+
+class Translation(NamedTuple):
+    """
+    A translation of one sentence, as text, with what the options of its request ask for.
+
+    Attributes:
+        score, log_probability: See [`Hypothesis`]; 0 if `generate()` decoded it.
+        token_log_probabilities: The log-probability of each token, EOS included.
+        tokens: `{"text": …, "log_probability": …}` for each token.
+        alignment: Links between the sentence and its translation.
+    """
+
+    text: str
+    score: float = 0.0
+    log_probability: float = 0.0
+    token_log_probabilities: Sequence[float] = ()
+    tokens: Sequence[dict[str, Any]] = ()
+    alignment: Sequence[Link] = ()
+
+
+def needs_alignments(options: TranslationOptions, config: Any) -> bool:
+    """Return whether alignments are computed, to be returned or for the confidence.
+
+    Raises:
+        ValueError: The confidence is requested of a model that was not calibrated.
+    """
+    calibration = Calibration.from_config(config) if options.return_confidence else None
+    return options.return_alignments or (calibration is not None and calibration.needs_alignments)
+
+
+def to_translations(
+    sentences: Sequence[Sentence],
+    found: Sequence[Sequence[Hypothesis]],
+    postprocess: Callable[[list[list[int]]], list[str]],
+    tokenizer: Any,
+    options: TranslationOptions,
+    config: Any,
+) -> list[list[Translation]]:
+    """Return the translations of each sentence.
+
+    Args:
+        sentences: At least one; tokenizers decode an empty batch to one empty text.
+        found: The hypotheses of each sentence, as many of each one.
+        postprocess: Returns the text of each of some rows of tokens.
+        config: The configuration of the model.
+    """
+    flat = [hypothesis for hypotheses in found for hypothesis in hypotheses]
+    texts, count = postprocess([hypothesis.tokens for hypothesis in flat]), len(found[0])
+    if options.returned is None:
+        translations = [Translation(text) for text in texts]
+    else:
+        links: list[Sequence[Link]] = [()] * len(flat)
+        if needs_alignments(options, config):
+            links = _align(sentences, flat, texts, tokenizer)
+        rows = zip(texts, flat, links, strict=True)
+        translations = [_translation(*row, tokenizer, options) for row in rows]
+    return [translations[start : start + count] for start in range(0, len(translations), count)]
+
+
+def _align(
+    sentences: Sequence[Sentence], flat: Sequence[Hypothesis], texts: Sequence[str], tokenizer: Any
+) -> list[Sequence[Link]]:
+    """Return the links of each hypothesis; there are as many of each sentence."""
+    read = [each.annotation or AnnotatedText(each.text, each.text, []) for each in sentences]
+    spans = token_spans(tokenizer, [each.text for each in read], [each.tokens for each in sentences])
+    count = len(flat) // len(sentences)
+    repeated = [row for row in zip(read, spans, strict=True) for _ in range(count)]
+    return [
+        align(each.plain, [*map(each.original, places)], text, hypothesis, tokenizer)
+        for (each, places), text, hypothesis in zip(repeated, texts, flat, strict=True)
+    ]
+
+
+def _translation(
+    text: str, hypothesis: Hypothesis, links: Sequence[Link], tokenizer: Any, options: TranslationOptions
+) -> Translation:
+    scored = hypothesis.tokens, hypothesis.token_log_probabilities
+    tokens = token_entries(tokenizer, *scored) if options.return_tokens else ()
+    scores = hypothesis.score, hypothesis.log_probability, hypothesis.token_log_probabilities
+    return Translation(text, *scores, tokens, links)
+
+
+def build_answer(
+    text: str,
+    sentences: Sequence[Sentence],
+    translations: Sequence[Translation],
+    options: TranslationOptions,
+    config: Any,
+) -> dict[str, Any]:
+    """Return the answer of a text, given the translation of each of its sentences.
+
+    Args:
+        config: The configuration of the model.
+    """
+    joined = join_translations(sentences, [each.text for each in translations])
+    answer: dict[str, Any] = {"translation_text": joined}
+    if options.returned is not None:
+        answer |= _entries(text, sentences, translations, joined, options, config)
+    return answer
+
+
+def _entries(
+    text: str,
+    sentences: Sequence[Sentence],
+    translations: Sequence[Translation],
+    joined: str,
+    options: TranslationOptions,
+    config: Any,
+) -> dict[str, Any]:
+    """Return the requested entries of an answer.
+
+    The log-probability is the sum over the sentences, and the score is their mean: so n-best lists stay in order. A
+    blank text has no sentences, and its empty translation is certain: both are 0. The confidence and the warnings are
+    about the text as a whole.
+    """
+    entries: dict[str, Any] = {}
+    source = "".join(sentence.text + sentence.separator for sentence in sentences)
+    if options.return_scores:
+        entries["score"] = sum(each.score for each in translations) / max(1, len(translations))
+        entries["log_probability"] = float(sum(each.log_probability for each in translations))
+    if options.return_confidence:
+        values = [value for each in translations for value in each.token_log_probabilities]
+        features = measure_features(source, joined, values, _join_links(sentences, translations))
+        entries["confidence"] = Calibration.from_config(config).predict(features)
+    if options.return_warnings:
+        entries["warnings"] = find_warnings(source, joined, WarningLimits.from_config(config))
+    if options.return_tokens:
+        entries["tokens"] = [token for each in translations for token in each.tokens]
+    if options.return_alignments:
+        before = len(text) - len(text.lstrip())
+        entries["alignment"] = [link.shift(before, 0) for link in _join_links(sentences, translations)]
+    return entries
+
+
+def _join_links(sentences: Sequence[Sentence], translations: Sequence[Translation]) -> list[Link]:
+    """Return the links from the characters after the first sentence begins to the joined translation."""
+    links, source, target = list[Link](), 0, 0
+    for sentence, translation in zip(sentences, translations, strict=True):
+        links += [link.shift(source, target) for link in translation.alignment]
+        source += len(sentence.text + sentence.separator)
+        target += len(translation.text + (sentence.separator or " "))
+    return links
+
+
+def rename_text(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an answer of the pipeline with its translation as `text`, as the command line and HTTP show it."""
+    entries = dict(answer)
+    return {"text": entries.pop("translation_text"), **entries}
+
+
+__all__ = ["Translation", "build_answer", "needs_alignments", "rename_text", "to_translations"]

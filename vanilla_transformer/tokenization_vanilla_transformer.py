@@ -40,6 +40,8 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
         token_ids = to_py_obj(token_ids)
         if skip_special_tokens:
             token_ids = _without(token_ids, set(self.all_special_ids))
+        if _are_rows(token_ids) and not self.clean_up_tokenization_spaces and not any(kwargs.values()):
+            return self.backend_tokenizer.decode_batch(token_ids, skip_special_tokens=skip_special_tokens)
         return super().decode(token_ids, skip_special_tokens, **kwargs)
 
     def _arguments_to_find(self, token: str | AddedToken, special: bool) -> tuple[list[str | AddedToken], bool]:
@@ -69,7 +71,13 @@ def _without(token_ids: Any, special: set[int]) -> Any:
     """Remove special ids from a row, or from each row; a single id stays as it is."""
     if not isinstance(token_ids, Sequence):
         return token_ids
-    return [_without(each, special) for each in token_ids if isinstance(each, Sequence) or each not in special]
+    if _are_rows(token_ids):
+        return [_without(row, special) for row in token_ids]
+    return token_ids if special.isdisjoint(token_ids) else [token for token in token_ids if token not in special]
+
+
+def _are_rows(token_ids: Any) -> bool:
+    return isinstance(token_ids, list | tuple) and len(token_ids) > 0 and isinstance(token_ids[0], list | tuple)
 
 
 __all__ = ["VanillaTransformerTokenizer", "constructor_arguments"]

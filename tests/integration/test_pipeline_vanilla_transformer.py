@@ -469,7 +469,7 @@ def test_split_lines_reconstructs_text(text):
     segments = list(split_lines(text))
     assert "".join(segment.text + segment.separator for segment in segments) == text.strip()
     assert all(segment.text and segment.text == segment.text.strip() for segment in segments)
-    assert all(len(segment.text.splitlines()) == 1 for segment in segments)
+    assert [segment.text for segment in segments] == [line.strip() for line in text.splitlines() if line.strip()]
 
 
 @given(text=any_text, separator=st.sampled_from(["", "\n", " \n\n"]))

@@ -27,7 +27,7 @@ from vanilla_transformer import (
 from vanilla_transformer.data.arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import _fit_unigram, train_tokenizer
-from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
 
 TINY_TEXTS = [
     "A man is sleeping.",
@@ -395,3 +395,43 @@ def test_gpt2_like_tokenizer_with_pad_token_learns_to_translate(tmp_path):
         pipeline("translation", model=str(tmp_path)),
     ):
         assert [answer["translation_text"] for answer in translate(list(pairs))] == list(pairs.values())
+
+
+# --- The same in one call of the backend ----------------------------------------------------------------------------
+
+
+@given(texts=st.lists(any_text, min_size=1, max_size=5))
+def test_backend_encodes_and_decodes_a_batch_as_the_tokenizer_does(any_tokenizer, loaded, texts):
+    for tokenizer in (any_tokenizer, loaded):
+        expected = tokenizer(text=texts, add_special_tokens=True)["input_ids"]
+        assert _encode_by_backend(tokenizer, texts) == expected
+        rows = encode_sentences(tokenizer, texts)
+        padded = [[*row, tokenizer.pad_token_id] for row in rows]
+        for skips in (True, False):
+            each = [tokenizer.decode(row, skip_special_tokens=skips) for row in padded]
+            assert tokenizer.batch_decode(padded, skip_special_tokens=skips) == each
+
+
+def test_batch_decode_skips_tokens_that_a_user_added(tmp_path):
+    tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300)
+    tokenizer.add_special_tokens({"mask_token": "<mask>"})
+    (row,) = encode_sentences(tokenizer, ["A <mask> man"])
+    assert tokenizer.mask_token_id in row
+    assert tokenizer.batch_decode([row, row], skip_special_tokens=True) == [tokenizer.decode(row, True)] * 2
+    assert "<mask>" not in tokenizer.decode(row, True)
+    assert "<mask>" in tokenizer.batch_decode([row])[0]
+
+
+def test_backend_is_not_used_for_tokenizers_with_another_state_or_call():
+    class Marked(VanillaTransformerTokenizer):
+        def _encode_plus(self, text, **options):
+            return super()._encode_plus([f"a {each}" for each in text], **options)
+
+    tokenizer = train_tokenizer(TINY_TEXTS, vocab_size=300)
+    marked = Marked(tokenizer_object=tokenizer.backend_tokenizer, eos_token="</s>", pad_token="<pad>")
+    assert _encode_by_backend(marked, ["man"]) is None
+    assert encode_sentences(marked, ["man"]) == encode_sentences(tokenizer, ["a man"])
+    tokenizer.backend_tokenizer.enable_padding(length=30)
+    assert _encode_by_backend(tokenizer, ["man"]) is None
+    padded = encode_sentences(tokenizer, ["man"])
+    assert padded == encode_sentences(tokenizer, ["man"]) and len(padded[0]) < 30

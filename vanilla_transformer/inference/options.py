@@ -186,9 +186,7 @@ class TranslationOptions:
     """
 
     # Search
-    num_beams: int | None = option(
-        None, "Beam size; 1 is greedy search.", integer(1), flag=True, in_config=True
-    )  # of the paper: 4, section 6.1
+    num_beams: int | None = option(None, "Beam size; 1 is greedy search.", integer(1), flag=True, in_config=True)
     num_return_sequences: int | None = option(
         None,
         "Number of translations to print per sentence, best first.",
@@ -437,7 +435,9 @@ class TranslationOptions:
         config = call.pop("generation_config", None)
         levels = [call, *(vars(each) if each is not None else {} for each in (config, model_config))]
         options = cls.from_levels(levels)
-        return options if config is None else options.with_kwargs(generation_config=config)
+        if config is None:
+            return options
+        return dataclasses.replace(options, generate_kwargs={**options.generate_kwargs, "generation_config": config})
 
     @classmethod
     def from_levels(cls, levels: Sequence[Level]) -> "TranslationOptions":
@@ -449,36 +449,34 @@ class TranslationOptions:
         Raises:
             OptionError: See [`resolve`].
         """
+        from vanilla_transformer.generation_vanilla_transformer import closest, closest_margin  # which imports torch
+
         known = declared_options()
-        values = {
-            name: level for name in known if (level := _closest(levels, name, known[name].in_config)) is not None
-        }
-        values |= _limits(levels)
-        if "decoder_start_token_id" not in values:
-            values["decoder_start_token_id"] = _closest(levels, "bos_token_id")
+        values = {name: closest(levels if known[name].in_config else levels[:1], name) for name in known}
+        values |= {"max_new_tokens_beyond_source": (margin := closest_margin(levels))}
+        if margin is not None:
+            values["max_new_tokens"] = None
+        if values["decoder_start_token_id"] is None:
+            values["decoder_start_token_id"] = closest(levels, "bos_token_id")
+        given = {name: value for name, value in values.items() if value is not None}
         kwargs = {
             name: value
             for name, value in levels[0].items()
             if name not in known or (value is not None and known[name].in_config)
         }
-        return cls(**values, library=_library_options(levels, known), generate_kwargs=kwargs)
+        return cls(**given, library=_library_options(levels, known), generate_kwargs=kwargs)
 
     def override(self, **values: Any) -> "TranslationOptions":
         """Return these options with other values, as if the call had given them."""
         known = declared_options()
-        return dataclasses.replace(self, **values).with_kwargs(
-            **{name: value for name, value in values.items() if known[name].in_config}
-        )
+        kwargs = {name: value for name, value in values.items() if known[name].in_config}
+        return dataclasses.replace(self, **values, generate_kwargs={**self.generate_kwargs, **kwargs})
 
     def without_columns(self) -> "TranslationOptions":
         """Return these options for another process, which gets sentences with their own seeds and phrases."""
         marks: dict[str, Any] = {"target_prefix": "", "constraints": (), "force_words_ids": (), "seed": 0}
         given = {name: mark for name, mark in marks.items() if getattr(self, name) is not None}
         return dataclasses.replace(self, **given, sentence_splitter=None, progress=None)
-
-    def with_kwargs(self, **values: Any) -> "TranslationOptions":
-        """Return these options with further keyword arguments for `generate()`."""
-        return dataclasses.replace(self, generate_kwargs={**self.generate_kwargs, **values})
 
     def is_given(self, name: str) -> bool:
         """Return whether the call or the constructor gives an option that generation configs have, too."""
@@ -546,32 +544,16 @@ _NEUTRAL = {
 }
 
 
-def _closest(levels: Sequence[Level], name: str, in_config: bool = True) -> Any:
-    """Return the value given closest to the call, or None, which counts as not given."""
-    for level in levels if in_config else levels[:1]:
-        value = level.get(name)
-        if value is not None:
-            return value
-    return None
-
-
-def _limits(levels: Sequence[Level]) -> dict[str, Any]:
-    """Return the limits of the length; the one that is given closest to the call decides, see `closest_margin`."""
-    names = ("max_length", "max_new_tokens", "max_new_tokens_beyond_source")
-    level = next((level for level in levels if any(level.get(name) is not None for name in names)), {})
-    margin = level.get("max_new_tokens_beyond_source") if level.get("max_new_tokens") is None else None
-    new_tokens = _closest(levels, "max_new_tokens") if margin is None else None
-    return {"max_new_tokens_beyond_source": margin, "max_new_tokens": new_tokens}
-
-
 def _library_options(levels: Sequence[Level], known: Mapping[str, Option]) -> dict[str, Any]:
     """Return the options that only the library's own loop follows, by name."""
-    ignored = _WITHOUT_EFFECT if _closest(levels, "do_sample") else _WITHOUT_EFFECT | _OTHER_FILTERS
+    from vanilla_transformer.generation_vanilla_transformer import closest  # which imports torch
+
+    ignored = _WITHOUT_EFFECT if closest(levels, "do_sample") else _WITHOUT_EFFECT | _OTHER_FILTERS
     found = {}
     for name in dict.fromkeys(name for level in levels for name in level):
         if name in known or name in ignored or name.startswith("_"):
             continue
-        value = _closest(levels, name)
+        value = closest(levels, name)
         is_unknown = not any(name in level for level in levels[1:])  # even if it is None: it may be misspelled
         if is_unknown or (value is False if name == "use_cache" else not _is_neutral(name, value)):
             found[name] = value

@@ -194,7 +194,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
         self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
     ) -> list[list[Translation]]:
         """Return the hypotheses of each sentence, by an engine if one is required or faster."""
-        options = options.override(**forced_language(self.tokenizer, Direction(options.src_lang, options.tgt_lang)))
+        forced = forced_language(self.tokenizer, Direction(options.src_lang, options.tgt_lang))
+        options = options.override(**forced) if forced else options
         engine = self._find_engine(sentences, options)
         if engine is None:
             sources = [sentence.tokens for sentence in sentences]

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NamedTuple
 from .search.option_error import OptionError
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
+FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs
 TERM_MODES = ("soft", "hard", "exact")
 UTILITIES = ("chrf", "bleu")  # of minimum Bayes risk decoding
 _USUAL_TOP_K = 50  # of `generate()`
@@ -48,11 +49,12 @@ class Option:
     The declaration of one option.
 
     Args:
-        name: Of the option in every door, except where `flag` names another one.
+        name: Of the option in every door, except where `flag_name` is another one.
         default: The value if no level gives one. None where the checkpoint or the search decides.
         help: One or two sentences for `--help` and for the JSON schema.
         rule: See [`Rule`]; None if the feature itself checks values.
-        flag: Whether the command line has a flag for it, or the other name of its flag.
+        flag: Whether the command line has a flag for it.
+        flag_name: The name of its flag; by default the option's.
         json: Whether the body of an HTTP request may have it.
         in_config: Whether a generation config may give it, besides the call and the pipeline's constructor.
         schema: The JSON schema, if it is not the rule's.
@@ -64,17 +66,13 @@ class Option:
     default: Any
     help: str
     rule: Rule | None
-    flag: bool | str
+    flag: bool
+    flag_name: str
     json: bool
     in_config: bool
     schema: Mapping[str, Any]
     kind: type
     flag_keywords: Mapping[str, Any]
-
-    @property
-    def flag_name(self) -> str:
-        """The name of its flag."""
-        return self.flag if isinstance(self.flag, str) else self.name
 
     def check(self, value: Any) -> Any:
         """Return a value of the option, which is allowed.
@@ -88,19 +86,24 @@ class Option:
 
 
 def option(
-    default: Any = None,
-    help: str = "",
+    help: str,
     rule: Rule | None = None,
-    *,
-    flag: bool | str = False,
-    json: bool = False,
-    in_config: bool = False,
+    *doors: str,
+    default: Any = None,
+    flag_name: str | None = None,
     schema: Mapping[str, Any] | None = None,
     kind: type | None = None,
     **flag_keywords: Any,
 ) -> Any:
-    """Return a field of [`TranslationOptions`] with the declaration of an option, see [`Option`]."""
-    declared = {"default": default, "help": help, "rule": rule, "flag": flag, "json": json, "in_config": in_config}
+    """Return a field of [`TranslationOptions`] with the declaration of an option.
+
+    Args:
+        doors: `FLAG`, `JSON` and `CONFIG`: where the option can be given, besides a call of the pipeline.
+
+    See [`Option`] for the other arguments.
+    """
+    declared = {"default": default, "help": help, "rule": rule, "flag_name": flag_name}
+    declared |= {"flag": FLAG in doors, "json": JSON in doors, "in_config": CONFIG in doors}
     declared["schema"] = schema or (rule.schema if rule else {"type": "string"})
     declared["kind"] = kind or (rule.kind if rule else str)
     return field(default=default, metadata={"option": declared | {"flag_keywords": flag_keywords}})
@@ -148,7 +151,13 @@ def _is_splitter(value: Any) -> bool:
     return isinstance(value, str) or callable(value)
 
 
+def _by_feature(value: Any) -> bool:
+    return True  # the search checks it, together with other options
+
+
 BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
+_INTEGER = Rule("an integer", _by_feature, {"type": "integer"}, int)
+_PENALTY = one_of("power", "wu", joined=" or ")
 _SEED = Rule("an integer", _is_seed, {"type": "integer"}, int)
 _FILTER = Rule("a number", _is_number, {"type": "number"}, float)  # the library checks its range, see `check_filters`
 _COUNT_FILTER = _FILTER._replace(kind=int)
@@ -186,204 +195,138 @@ class TranslationOptions:
     """
 
     # Search
-    num_beams: int | None = option(None, "Beam size; 1 is greedy search.", integer(1), flag=True, in_config=True)
+    num_beams: int | None = option("Beam size; 1 is greedy search.", integer(1), FLAG, CONFIG)
     num_return_sequences: int | None = option(
-        None,
-        "Number of translations to print per sentence, best first.",
-        integer(1),
-        flag=True,
-        json=True,
-        in_config=True,
+        "Number of translations to print per sentence, best first.", integer(1), FLAG, JSON, CONFIG
     )
     max_new_tokens: int | None = option(
-        None,
-        "Maximum number of tokens per translation; by default source length + 50.",
-        flag=True,
-        in_config=True,
-        kind=int,
-        schema={"type": "integer"},
+        "Maximum number of tokens per translation; by default source length + 50.", _INTEGER, FLAG, CONFIG
     )
     max_new_tokens_beyond_source: int | None = option(
-        None,
         "Maximum number of tokens of a translation, besides as many as its source has.",
         integer(0, or_none=True),
-        in_config=True,
+        CONFIG,
     )
     max_length: int | None = option(
-        None, "Maximum number of tokens per translation, with the start symbol.", in_config=True
+        "Maximum number of tokens per translation, with the start symbol.", _INTEGER, CONFIG
     )
-    min_new_tokens: int | None = option(None, "Minimum number of tokens per translation, before EOS.", in_config=True)
+    min_new_tokens: int | None = option("Minimum number of tokens per translation, before EOS.", _INTEGER, CONFIG)
     length_penalty: float | None = option(
-        None,
         "Exponent of the length by which beam search divides log-probabilities; more is longer.",
-        number()._replace(show=str),
-        flag=True,
-        in_config=True,
+        number(),
+        FLAG,
+        CONFIG,
     )
     length_penalty_type: str | None = option(
-        None,
-        "How the length penalty divides: by a power of the length, or as Wu et al. (2016).",
-        one_of("power", "wu", joined=" or "),
-        in_config=True,
+        "How the length penalty divides: by a power of the length, or as Wu et al. (2016).", _PENALTY, CONFIG
     )
-    early_stopping: bool | str | None = option(
-        None, "When beam search stops, as in a generation config.", _STOPPING, in_config=True
-    )
+    early_stopping: bool | str | None = option("When beam search stops, as in a generation config.", _STOPPING, CONFIG)
     num_beam_groups: int | None = option(
-        None,
-        "Groups of beams whose hypotheses differ; it divides --num_beams.",
-        flag=True,
-        json=True,
-        in_config=True,
-        kind=int,
-        schema={"type": "integer", "minimum": 1},
+        "Groups of beams whose hypotheses differ; it divides --num_beams.", _INTEGER, FLAG, JSON, CONFIG
     )
     diversity_penalty: float | None = option(
-        None,
         "With --num_beam_groups: subtracted from a token's score for each earlier beam with it.",
         number(0),
-        flag=True,
-        json=True,
-        in_config=True,
+        FLAG,
+        JSON,
+        CONFIG,
     )
     coverage_penalty: float | None = option(
-        None,
         "Weight of the penalty for translations that attend too little to some source token.",
         number(0),
-        flag=True,
-        json=True,
-        in_config=True,
+        FLAG,
+        JSON,
+        CONFIG,
     )
-    eos_token_id: int | Sequence[int] | None = option(None, "Tokens that end a translation.", in_config=True)
-    decoder_start_token_id: int | None = option(None, "The token before each translation.", in_config=True)
-    forced_bos_token_id: int | None = option(None, "The token with which each translation begins.", in_config=True)
+    eos_token_id: int | Sequence[int] | None = option("Tokens that end a translation.", None, CONFIG)
+    decoder_start_token_id: int | None = option("The token before each translation.", None, CONFIG)
+    forced_bos_token_id: int | None = option("The token with which each translation begins.", None, CONFIG)
     # Sampling
-    do_sample: bool = option(False, "Sample, by default with one beam.", BOOLEAN, flag=True, json=True, in_config=True)
-    temperature: float | None = option(
-        None, "Divisor of the logits in sampling.", _FILTER, flag=True, json=True, in_config=True
-    )
+    do_sample: bool = option("Sample, by default with one beam.", BOOLEAN, FLAG, JSON, CONFIG, default=False)
+    temperature: float | None = option("Divisor of the logits in sampling.", _FILTER, FLAG, JSON, CONFIG)
     top_k: int | None = option(
-        None,
-        "Sample from so many most likely tokens; by default 50, and 0 means all.",
-        _COUNT_FILTER,
-        flag=True,
-        json=True,
-        in_config=True,
+        "Sample from so many most likely tokens; by default 50, and 0 means all.", _COUNT_FILTER, FLAG, JSON, CONFIG
     )
-    top_p: float | None = option(
-        None, "Sample from the tokens with so much probability.", _FILTER, flag=True, json=True, in_config=True
-    )
-    epsilon_cutoff: float | None = option(
-        None, "Sample tokens of at least this probability.", _FILTER, flag=True, json=True, in_config=True
-    )
-    seed: Any = option(
-        None,
-        "Seed from which each sentence gets one that does not depend on its batch.",
-        _SEED,
-        flag=True,
-        json=True,
-    )
+    top_p: float | None = option("Sample from the tokens with so much probability.", _FILTER, FLAG, JSON, CONFIG)
+    epsilon_cutoff: float | None = option("Sample tokens of at least this probability.", _FILTER, FLAG, JSON, CONFIG)
+    seed: Any = option("Seed from which each sentence gets one that does not depend on its batch.", _SEED, FLAG, JSON)
     # What each text has for itself: one value for all texts, or one for each
     target_prefix: Any = option(
-        None,
-        "Text with which each translation begins.",
-        flag=True,
-        json=True,
-        schema={"anyOf": [_STRING, _STRINGS]},
+        "Text with which each translation begins.", None, FLAG, JSON, schema={"anyOf": [_STRING, _STRINGS]}
     )
     prefix_bias: float | None = option(
-        None,
         "Prefer the prefix instead of forcing it: the weight of its next token, from 0 to 1.",
         _SHARE,
-        flag=True,
-        json=True,
-        in_config=True,
+        FLAG,
+        JSON,
+        CONFIG,
     )
     alternatives: int | None = option(
-        None,
-        "Print a translation for each of so many most likely tokens after the prefix.",
-        integer(1),
-        flag=True,
-        json=True,
+        "Print a translation for each of so many most likely tokens after the prefix.", integer(1), FLAG, JSON
     )
     constraints: Any = option(
-        None,
         "Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
         "'Hund*' allows further letters.",
-        flag="constraint",
-        json=True,
+        None,
+        FLAG,
+        JSON,
+        flag_name="constraint",
         schema={"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}},
         kind=list[str],
         action="extend",
         nargs="+",
     )
-    force_words_ids: Any = option(None, "Phrases as token ids that each translation must contain.")
+    force_words_ids: Any = option("Phrases as token ids that each translation must contain.")
     # Terms
     glossary: Any = option(
-        None,
         "Terms and their translations: a line with a term, a tab and its translation each, or TBX (.tbx).",
-        flag=True,
-        json=True,
+        None,
+        FLAG,
+        JSON,
         schema={"type": "object", "additionalProperties": _STRING},
     )
     term_mode: str | None = option(
-        None,
         "soft: translations are written beside their terms, for models trained with `augment: "
         "{inline_terms: …}`. exact: beam search must use them. hard: likewise, but a model trained for it may "
         "inflect them. Default: soft if the model was trained for it, and otherwise exact.",
         one_of(*TERM_MODES),
-        flag=True,
-        json=True,
+        FLAG,
+        JSON,
     )
     # The choice among candidates
     mbr: str | None = option(
-        None,
         "Choose from samples, or from the n-best list of --num_beams, by expected chrf or bleu.",
         one_of(*UTILITIES),
-        flag=True,
-        json=True,
+        FLAG,
+        JSON,
     )
-    mbr_samples: int | None = option(None, "Samples to choose from; by default 32.", integer(2), flag=True, json=True)
+    mbr_samples: int | None = option("Samples to choose from; by default 32.", integer(2), FLAG, JSON)
     rerank_reverse_weight: float | None = option(
-        None,
-        "With --rerank_reverse: factor of its log-probability; by default 0.5.",
-        number(0),
-        flag=True,
-        json=True,
+        "With --rerank_reverse: factor of its log-probability; by default 0.5.", number(0), FLAG, JSON
     )
     rerank_length_weight: float | None = option(
-        None,
-        "With --rerank_reverse: what each token adds to the score; by default 0.5.",
-        number(),
-        flag=True,
-        json=True,
+        "With --rerank_reverse: what each token adds to the score; by default 0.5.", number(), FLAG, JSON
     )
     # Languages and sentences
-    src_lang: str | None = option(
-        None, "Code of the language of the text, for models that translate from several.", json=True
-    )
-    tgt_lang: str | None = option(
-        None, "Code of the language of the translations, for models that translate into several.", json=True
-    )
+    src_lang: str | None = option("Code of the language of the text, if the model has several.", None, JSON)
+    tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", None, JSON)
     split_sentences: bool | None = option(
-        None,
-        "Translate each sentence of a line by itself, and keep the white space between them.",
-        BOOLEAN,
-        flag=True,
-        json=True,
+        "Translate each sentence of a line by itself, and keep the white space between them.", BOOLEAN, FLAG, JSON
     )
     sentence_splitter: Any = option(
-        None, "How lines are split: a function, abbreviations, simple, or module:function.", _SPLITTER
+        "How lines are split: a function, abbreviations, simple, or module:function.", _SPLITTER
     )
-    source_language: str = option("en", "Code of the language of the text, whose abbreviations end no sentence.")
+    source_language: str = option(
+        "Code of the language of the text, whose abbreviations end no sentence.", default="en"
+    )
     # What answers have besides the translation
-    return_scores: bool = option(False, "Return the score and the log-probability.", BOOLEAN, json=True)
-    return_tokens: bool = option(False, "Return the tokens with their log-probabilities.", BOOLEAN, json=True)
-    return_alignments: bool = option(False, "Return links between characters of the text.", BOOLEAN, json=True)
-    return_confidence: bool = option(False, "Return the expected chrF, from 0 to 1.", BOOLEAN, json=True)
-    return_warnings: bool = option(False, "Return the signs of a bad translation.", BOOLEAN, json=True)
+    return_scores: bool = option("Return the score and the log-probability.", BOOLEAN, JSON, default=False)
+    return_tokens: bool = option("Return the tokens with their log-probabilities.", BOOLEAN, JSON, default=False)
+    return_alignments: bool = option("Return links between characters of the text.", BOOLEAN, JSON, default=False)
+    return_confidence: bool = option("Return the expected chrF, from 0 to 1.", BOOLEAN, JSON, default=False)
+    return_warnings: bool = option("Return the signs of a bad translation.", BOOLEAN, JSON, default=False)
     progress: Callable[[int, int], object] | None = option(
-        None, "Called with the numbers of sentences that are done and of all sentences."
+        "Called with the numbers of sentences that are done and of all sentences."
     )
     library: Mapping[str, Any] = field(default_factory=dict)
     generate_kwargs: Mapping[str, Any] = field(default_factory=dict)
@@ -524,7 +467,11 @@ FILTERS = ("temperature", "top_k", "top_p", "epsilon_cutoff")  # of sampling
 def declared_options() -> dict[str, Option]:
     """Return the declarations of all options by their names, in order."""
     found = {each.name: each.metadata.get("option") for each in dataclasses.fields(TranslationOptions)}
-    return {name: Option(name=name, **declared) for name, declared in found.items() if declared is not None}
+    return {
+        name: Option(**declared | {"name": name, "flag_name": declared["flag_name"] or name})
+        for name, declared in found.items()
+        if declared is not None
+    }
 
 
 # --- Levels ---------------------------------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ from benchmarks.random_models import SIZES, random_model, save_for_ctranslate2
 from benchmarks.toolkits import InstallationFailed, python_of
 from vanilla_transformer import (
     Engine,
-    PaperGenerationMixin,
     TranslationPipeline,
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerInt8Config,
@@ -49,10 +48,10 @@ from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.inference.engine.engine_pool import usual_slots
+from vanilla_transformer.inference.engine import engine_search
+from vanilla_transformer.inference.engine.engine_pool import EnginePool, usual_slots
 from vanilla_transformer.inference.engine.precision import measurable_precisions
 from vanilla_transformer.inference.quantization import quantize_linears
-from vanilla_transformer.inference.search import fast_search
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]
@@ -97,8 +96,8 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(BenchmarkArguments, arguments, "bench_decoding.py [--flags]")
     if words:
         raise ValueError(f"This command takes only flags, got {words[0]!r}.")
-    # "ours" is `generate()` without the compiled steps of the engine.
-    PaperGenerationMixin.fast_search = staticmethod(fast_search.prepare_search)
+    # "ours" is `generate()` by an engine without compiled steps.
+    engine_search.EnginePool = partial(EnginePool, compile=False)  # type: ignore[assignment,misc]
     torch.set_num_threads(options.threads or torch.get_num_threads())
     releases = f"torch {torch.__version__}, transformers {transformers.__version__}"
     lines = [f"{describe_processor()}; {torch.get_num_threads()} threads; {releases}"]

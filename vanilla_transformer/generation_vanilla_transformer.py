@@ -7,7 +7,6 @@ and at most `source length + 50` new tokens for each sentence of a batch.
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
@@ -86,8 +85,8 @@ class PaperGenerationMixin(GenerationMixin):
     """
 
     paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
-    # The installed package sets this. It takes the arguments of a call and yields its `custom_generate`, or None.
-    fast_search: Callable[..., AbstractContextManager[Callable | None]] | None = None
+    # The installed package sets this. It takes the arguments of a call and returns its `custom_generate`, or None.
+    fast_search: Callable[..., Callable | None] | None = None
 
     @torch.no_grad()
     def generate(
@@ -111,23 +110,24 @@ class PaperGenerationMixin(GenerationMixin):
             limit = MaxNewTokensBeyondSource(_source_lengths(ids, kwargs) + margin + prompt_length)
             criteria.append(limit)
             changes |= self._length_limit(int(limit.max_lengths.max()), prompt_length)
-        find_search = self.fast_search or (lambda *_: nullcontext())
-        with find_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria) as search:
-            beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
-            if search is not None:
-                kwargs["custom_generate"] = search
-            elif beams_of_library:
-                changes["return_dict_in_generate"] = True
-            if generation_config is None:
-                kwargs |= changes
-            else:  # in a copy: changes as keywords beside a config would log a warning
-                generation_config = copy.deepcopy(generation_config)
-                generation_config.update(**changes)
-            token = _penalty_type.set(penalty_type)
-            try:
-                outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
-            finally:
-                _penalty_type.reset(token)
+        search = None
+        if self.fast_search is not None:
+            search = self.fast_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria)
+        beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
+        if search is not None:
+            kwargs["custom_generate"] = search
+        elif beams_of_library:
+            changes["return_dict_in_generate"] = True
+        if generation_config is None:
+            kwargs |= changes
+        else:  # in a copy: changes as keywords beside a config would log a warning
+            generation_config = copy.deepcopy(generation_config)
+            generation_config.update(**changes)
+        token = _penalty_type.set(penalty_type)
+        try:
+            outputs = super().generate(inputs, generation_config, logits_processor, criteria, **kwargs)
+        finally:
+            _penalty_type.reset(token)
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
 
     def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:

@@ -81,7 +81,7 @@ class TranslationPipeline(Pipeline):
     each text has a list of them, best first.
 
     Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the given order; with
-    the package installed, several batches are decoded at once on a CPU. Line breaks are kept. A line with more tokens
+    the package installed, its engine decodes. Line breaks are kept. A line with more tokens
     than `config.max_source_length`, the longest source in training, is split into sentences, which are never cut.
     Blank text has an empty translation.
 
@@ -93,8 +93,6 @@ class TranslationPipeline(Pipeline):
     """
 
     _load_tokenizer = True
-    # The installed package sets (model, options, function, batches) -> outputs in order, of several batches at once.
-    map_batches: Callable[..., Iterator[torch.Tensor]] | None = None
 
     def __init__(self, *args: Any, batch_size: int | None = None, progress_bar: bool | None = None, **kwargs: Any):
         self.default_batch_size = 32 if batch_size is None else batch_size
@@ -166,14 +164,10 @@ class TranslationPipeline(Pipeline):
         """
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]), reverse=True)
         batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
-
-        def generate(batch: list[int]) -> torch.Tensor:
-            return self.forward(self.preprocess([sources[index] for index in batch]), **generate_kwargs)
-
-        run = map if self.map_batches is None else partial(self.map_batches, self.model, generate_kwargs)
         translations = dict[int, list[str]]()
-        for batch, outputs in zip(batches, run(generate, batches), strict=True):
-            texts = self.postprocess(outputs)
+        for batch in batches:
+            inputs = self.preprocess([sources[index] for index in batch])
+            texts = self.postprocess(self.forward(inputs, **generate_kwargs))
             each = len(texts) // len(batch)
             translations |= {index: texts[row * each : (row + 1) * each] for row, index in enumerate(batch)}
             report(len(batch))

@@ -513,7 +513,8 @@ def test_generate_beyond_max_position_embeddings_does_not_warn_for_sinusoids(tra
     assert transformers_warnings == []
 
 
-def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(transformers_warnings):
+def test_generate_beyond_max_position_embeddings_warns_for_learned_positions(transformers_warnings, monkeypatch):
+    monkeypatch.setattr(PaperGenerationMixin, "fast_search", None)
     model = without_eos(build(lm_head_bias=True, position_embedding_type="learned", max_position_embeddings=5))
     with pytest.raises(ValueError, match="position"):
         model.generate(torch.tensor([[5, EOS]]), max_new_tokens=9, num_beams=1)

@@ -3,7 +3,6 @@
 import copy
 import json
 import logging
-import threading
 from pathlib import Path
 
 import datasets
@@ -19,12 +18,9 @@ from transformers import (
     GenerationConfig,
     GPT2Config,
     GPT2LMHeadModel,
-    LogitsProcessorList,
     MarianConfig,
     MarianMTModel,
-    MaxTimeCriteria,
     PreTrainedTokenizerFast,
-    TemperatureLogitsWarper,
     pipeline,
 )
 from transformers.pipelines import PIPELINE_REGISTRY
@@ -76,7 +72,6 @@ class Echo:
 
 @pytest.fixture
 def echo(translate, tiny_tokenizer, monkeypatch):
-    monkeypatch.setattr(TranslationPipeline, "map_batches", None)  # keep the batches in order
     translate.model.generate = Echo(tiny_tokenizer)
     return translate.model.generate
 
@@ -276,52 +271,12 @@ def test_pipeline_output_does_not_depend_on_batch_size(translate, batch_size):
     assert translate(TEXTS, batch_size=batch_size) == expected
 
 
-class RecordingGenerate:
-    """Wrapper of `generate()` that records the calling thread and the number of torch threads in it."""
-
-    def __init__(self, model):
-        self.generate, self.calls = model.generate, []
-        self.together = threading.Barrier(2)
-
-    def __call__(self, *args, **kwargs):
-        self.calls.append((threading.current_thread(), torch.get_num_threads()))
-        return self.generate(*args, **kwargs)
-
-    def meet(self, *args, **kwargs):
-        self.together.wait(timeout=30)  # raises unless another batch runs at the same time
-        return self(*args, **kwargs)
-
-
-def test_pipeline_decodes_batches_in_parallel_with_shared_threads(translate, two_cores):
-    expected = [translate(text)[0] for text in TEXTS]
-    crew = RecordingGenerate(translate.model)
-    translate.model.generate = crew.meet
-    assert translate(TEXTS[:3] + TEXTS[4:5], batch_size=1) == expected[:3] + expected[4:5]
-    assert {threads for _, threads in crew.calls} == {1}
-    assert torch.get_num_threads() == 2
-
-
 @pytest.mark.parametrize("beams", [1, 3])
 def test_pipeline_output_does_not_depend_on_threads(translate, two_cores, beams):
     texts = ["A man " * number + "sleeps." for number in range(40)]
     together = translate(texts, batch_size=4, num_beams=beams)
     torch.set_num_threads(1)
     assert translate(texts, batch_size=4, num_beams=beams) == together
-
-
-@pytest.mark.parametrize(
-    "kwargs",
-    [
-        {"do_sample": True, "num_beams": 1},
-        {"generation_config": GenerationConfig(do_sample=True, decoder_start_token_id=1, pad_token_id=0)},
-        {"logits_processor": LogitsProcessorList([TemperatureLogitsWarper(2.0)])},
-        {"stopping_criteria": [MaxTimeCriteria(60.0)]},
-    ],
-)
-def test_pipeline_decodes_batches_in_sequence_when_state_is_shared(translate, two_cores, kwargs):
-    crew = translate.model.generate = RecordingGenerate(translate.model)
-    translate(TEXTS, batch_size=1, **kwargs)
-    assert set(crew.calls) == {(threading.main_thread(), 2)}
 
 
 def test_pipeline_raises_batch_error_and_restores_threads(translate, two_cores):

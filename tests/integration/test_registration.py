@@ -22,7 +22,7 @@ assert config in TOKENIZER_MAPPING
 assert "translation" in PIPELINE_REGISTRY.supported_tasks
 assert "vanilla_transformer_int8" in AUTO_QUANTIZER_MAPPING
 from vanilla_transformer import PaperGenerationMixin, TranslationPipeline
-assert PaperGenerationMixin.fast_search and TranslationPipeline.map_batches and TranslationPipeline.backends
+assert PaperGenerationMixin.fast_search and TranslationPipeline.backends
 """
 
 

@@ -84,7 +84,8 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots:
     for precision in precisions:
         search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 64}  # a limit, which steps do not depend on
         engine = Engine(model, usual_slots(beams), precision=precision, compile=True, **search)
-        for number in engine.compile_steps(slots or None):
+        engine.compile_steps()
+        for number in [usual_slots(beams)]:
             step = f"{precision}, {number} sentences at once, {threads} threads"
             print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
 

@@ -4,15 +4,15 @@ from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMi
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
 from .engine.engine import Engine
-from .engine.engine_search import find_prompt_search, prepare_search
+from .engine.engine_search import find_prompt_search, find_search
 from .quantization import VanillaTransformerInt8Config
 from .transformers_internals import restore_translation_task
 from .translation_pipeline import TranslationPipeline
 
 
 def register() -> None:
-    """Give `generate()` its fast search, and the task `"translation"` its pipeline."""
-    PaperGenerationMixin.fast_search = staticmethod(prepare_search)
+    """Let the engine search for `generate()`, and the task `"translation"` its pipeline."""
+    PaperGenerationMixin.fast_search = staticmethod(find_search)
     VanillaTransformerForCausalLM.fast_search = staticmethod(find_prompt_search)
     restore_translation_task()
 

@@ -26,7 +26,7 @@ from vanilla_transformer.cpu_utils import usable_cores
 
 from .answers import Translation
 from .engine import compiled_steps
-from .engine.machine_cache import identity_of
+from .engine.machine_cache import identity_of, values_of
 from .engine.measured_choices import load_choice, store_choice
 from .engine.precision import AUTO, precision_of, resolve_precision
 from .loading import load_pipeline
@@ -202,7 +202,7 @@ def _identity(model: Any, precision: str | None, num_beams: int | None) -> str:
     """Return a hash of all that the best number of workers depends on."""
     beams = num_beams or model.generation_config.num_beams or 1
     settings = precision or precision_of(model), beams, usable_cores(), torch.get_num_threads()
-    return identity_of(model, *settings)
+    return identity_of(*values_of(model), *settings)
 
 
 def _split(order: list[int], workers: int) -> Iterator[list[int]]:

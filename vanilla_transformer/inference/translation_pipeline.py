@@ -22,7 +22,6 @@ from .engine.hypothesis import Hypothesis
 from .forced_decoding import next_tokens
 from .minimum_bayes_risk import choose_by_risk, risk_candidates
 from .options import OptionError, TranslationOptions
-from .parallel_batches import map_batches
 from .pretrained import load_ensemble
 from .reranking import Reranker, check_not_reranked, rerank_candidates
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
@@ -33,7 +32,7 @@ Report = Callable[[int], object]  # of the sentences that were translated since 
 
 class TranslationPipeline(CarriedTranslationPipeline):
     """
-    Translate raw text as the pipeline that checkpoints carry does, with several batches at once on a CPU.
+    Translate raw text as the pipeline that checkpoints carry does, by an [`Engine`].
 
         >>> translate = pipeline("translation", model=folder)
         >>> translate("A man is sleeping.")
@@ -41,8 +40,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     See [`pipeline_vanilla_transformer.TranslationPipeline`] for texts, batches and further arguments.
 
-    With a `precision`, with `compile=True`, or if the cache has compiled steps of the model, an [`Engine`] decodes
-    greedy search, beam search and sampling. It has as many slots as it needs, whatever `batch_size` is.
+    An [`Engine`] decodes greedy search, beam search and sampling. It has as many slots as it needs, whatever
+    `batch_size` is. What it does not decode, such as a repetition penalty, `generate()` does, batch by batch.
 
     A call with `return_scores=True` adds `score` and `log_probability` to each answer, and `return_tokens=True` adds
     `tokens`, a list of `{"text": …, "log_probability": …}` in which each segment ends with EOS. See [`Hypothesis`]. In
@@ -104,7 +103,6 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     # Each takes (folder, tokenizer, device) and returns (model, tokenizer).
     backends: dict[str, Callable[..., tuple[Any, Any]]] = {"ctranslate2": load_ctranslate2}
-    map_batches = staticmethod(map_batches)
 
     def __init__(
         self,

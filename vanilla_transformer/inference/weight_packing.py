@@ -1,114 +1,83 @@
 """
-Pack the weights of linear layers for oneDNN while a model decodes on a CPU in float32.
+Linear layers whose weights are packed for oneDNN while a model decodes on a CPU.
 
-A packed product is about twice as fast as the plain one on processors that MKL, the default of torch, is slow on.
+A packed product is one operation, where a plain one is four, and it is about twice as fast on processors that MKL, the
+default of torch, is slow on.
 """
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-from weakref import WeakKeyDictionary
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-# Source tokens of one call from which packing saves more time than it takes.
-_TOKENS_WORTH_PACKING = 64
+_Module = TypeVar("_Module", bound=nn.Module)
 _INPUTS = ("q_proj", "k_proj", "v_proj")  # self-attention projects one input three times
-_lock = threading.Lock()  # one thread at a time replaces layers
 
 
-class PackedLinear(nn.Module):
+class PackedLinear(nn.Linear):
     """
     `x Wᵀ + b` by oneDNN, with W in its own memory layout. Several layers of the same input are one product.
 
-    A single layer keeps its parameters under their names. Inputs of another type, and autograd, get a plain product.
+    A single layer shares its parameters. Where oneDNN does not multiply the type of the weights, and in a step that is
+    being compiled, which packs them itself, this is a plain product.
+
+    Args:
+        linears (`nn.Linear`): The layers, which must not change as long as this one is used.
     """
 
-    weight: torch.Tensor
-    bias: torch.Tensor | None
-
     def __init__(self, *linears: nn.Linear):
-        super().__init__()
-        if len(linears) == 1:
-            self.weight, self.bias = linears[0].weight, linears[0].bias
-        else:
-            self.register_buffer("weight", torch.cat([linear.weight.detach() for linear in linears]), persistent=False)
-            self.register_buffer("bias", join_biases(linears), persistent=False)
-        self.out_features, self.in_features = self.weight.shape
-        self._packed: torch.Tensor | None = None
+        first, outputs = linears[0], sum(linear.out_features for linear in linears)
+        super().__init__(first.in_features, outputs, first.bias is not None, device="meta")
+        self.weight = first.weight if len(linears) == 1 else _join([linear.weight for linear in linears])
+        if first.bias is not None:
+            self.bias = first.bias if len(linears) == 1 else _join([linear.bias for linear in linears])
+        self._packed: Tensor | None = None
 
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        if hidden_states.dtype != torch.float32 or torch.is_grad_enabled():
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_packed": None}  # which cannot be copied or stored
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        if torch.compiler.is_compiling():
             return nn.functional.linear(hidden_states, self.weight, self.bias)
-        packed = self._packed
-        if packed is None:
-            packed = self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+        packed = self.packed()
+        if not packed.is_mkldnn:
+            return nn.functional.linear(hidden_states, packed, self.bias)
         return torch.ops.mkldnn._linear_pointwise(hidden_states, packed, self.bias, "none", [], "")
 
+    def packed(self) -> Tensor:
+        """Return W in the layout of oneDNN, or as it is if oneDNN does not multiply it."""
+        if self._packed is None:
+            self._packed = pack(self.weight)
+        return self._packed
 
-def join_biases(linears: Sequence[nn.Linear]) -> torch.Tensor | None:
+
+def pack(weight: Tensor) -> Tensor:
+    """Return a weight in the layout of oneDNN, or as it is if oneDNN does not multiply it."""
+    with torch.no_grad():
+        return torch.ops.mkldnn._reorder_linear_weight(weight.detach()) if _can_pack(weight) else weight
+
+
+def packed_copy(module: _Module, _copied: dict[nn.Module, nn.Module] | None = None) -> _Module:
+    """Return a copy of a module that shares all but its submodules, and whose linear layers are packed."""
+    copied: Any = {} if _copied is None else _copied
+    if module not in copied:
+        if type(module) is nn.Linear:
+            copied[module] = PackedLinear(cast(nn.Linear, module))
+        else:
+            copied[module] = copy.copy(module)
+            children = {
+                name: packed_copy(child, copied) for name, child in module._modules.items() if child is not None
+            }
+            copied[module]._modules = module._modules | children
+    return copied[module]
+
+
+def join_biases(linears: Sequence[nn.Linear]) -> Tensor | None:
     """Return the biases of several layers side by side, or None without biases."""
     biases = [linear.bias.detach() for linear in linears if linear.bias is not None]
     return torch.cat(biases) if biases else None
-
-
-class _Packing:
-    """The layers of a model that packed ones replace while at least one block of [`packed_weights`] is open."""
-
-    def __init__(self, model: nn.Module):
-        self.blocks = 0
-        self._attentions = [a for a in decoder_self_attentions(model) if all(map(_can_pack, inputs_of(a)))]
-        self._replaced: list[tuple[nn.Module, str, Any]] = [
-            (parent, name, layer)
-            for parent in model.modules()
-            for name, layer in parent.named_children()
-            if _can_pack(layer)
-        ]
-        for attention in self._attentions:
-            # Not a submodule: other threads may be iterating over the modules.
-            object.__setattr__(attention, "qkv_proj", PackedLinear(*inputs_of(attention)))
-        for parent, name, layer in self._replaced:
-            setattr(parent, name, PackedLinear(layer))
-
-    def undo(self) -> None:
-        for parent, name, layer in self._replaced:
-            setattr(parent, name, layer)
-        for attention in self._attentions:
-            del attention.qkv_proj
-
-
-_packings: WeakKeyDictionary[nn.Module, _Packing] = WeakKeyDictionary()
-
-
-@contextmanager
-def packed_weights(model: nn.Module, tokens: int = _TOKENS_WORTH_PACKING) -> Iterator[None]:
-    """
-    Replace the linear layers of `model` by packed ones within the block, if it is on a CPU and in float32.
-
-    The projections of the decoder's self-attention get a joined one, `qkv_proj`, beside them. The weights must not
-    change within the block. Several threads may open blocks of one model: the last to leave restores its layers.
-
-    Args:
-        tokens: Source tokens to decode within the block; a few are not worth packing.
-    """
-    if tokens < _TOKENS_WORTH_PACKING or not _has_onednn():
-        yield
-        return
-    with _lock:
-        packing = _packings.get(model)
-        if packing is None:
-            packing = _packings[model] = _Packing(model)
-        packing.blocks += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            packing.blocks -= 1
-            if packing.blocks == 0:
-                packing.undo()
-                del _packings[model]
 
 
 def decoder_self_attentions(model: nn.Module) -> list[Any]:
@@ -123,21 +92,18 @@ def inputs_of(attention: Any) -> list[Any]:
     return [getattr(attention, name) for name in _INPUTS]
 
 
-def _can_pack(layer: nn.Module) -> bool:
-    """Tell whether a layer is only a product of float32 on the CPU: no adapter, hook or other type of weight."""
-    return (
-        type(layer) is nn.Linear
-        and type(layer.weight) is nn.Parameter
-        and layer.weight.device.type == "cpu"
-        and layer.weight.dtype == torch.float32
-        and "forward" not in vars(layer)
-        and not (layer._forward_hooks or layer._forward_pre_hooks)
-    )
+def _join(tensors: Sequence[Tensor]) -> nn.Parameter:
+    return nn.Parameter(torch.cat([tensor.detach() for tensor in tensors]), requires_grad=False)
 
 
-def _has_onednn() -> bool:
-    known = hasattr(torch.ops.mkldnn, "_linear_pointwise") and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-    return known and torch.backends.mkldnn.is_available() and not torch.is_autocast_enabled("cpu")
+def _can_pack(weight: Tensor) -> bool:
+    types = [torch.float32, *([torch.bfloat16] if _multiplies_bfloat16() else [])]
+    is_plain = type(weight) in (Tensor, nn.Parameter) and weight.device.type == "cpu" and weight.dtype in types
+    return is_plain and torch.backends.mkldnn.is_available()
 
 
-__all__ = ["PackedLinear", "decoder_self_attentions", "inputs_of", "join_biases", "packed_weights"]
+def _multiplies_bfloat16() -> bool:
+    return torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
+__all__ = ["PackedLinear", "decoder_self_attentions", "inputs_of", "join_biases", "pack", "packed_copy"]

@@ -14,7 +14,7 @@ from transformers.utils import logging
 
 from tests.service_answers import assert_service_answers_like
 from tests.tiny import tiny_long_model, tiny_model
-from vanilla_transformer import Engine, TranslationPipeline, VanillaTransformerInt8Config
+from vanilla_transformer import Engine, PaperGenerationMixin, TranslationPipeline, VanillaTransformerInt8Config
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference.engine import compiled_steps, engine_pool, precision
@@ -22,6 +22,7 @@ from vanilla_transformer.inference.engine.engine_pool import EnginePool
 from vanilla_transformer.inference.engine.precision import save_choice
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.inference.options import TranslationOptions
+from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
 
@@ -51,7 +52,17 @@ def options_of(model, call):
 
 
 def by_generate(model, tokenizer):
-    return TranslationPipeline(model, tokenizer, compile=False)
+    """Return the carried pipeline over the library's own search."""
+    translate = CarriedPipeline(model, tokenizer)
+    generate = translate.generate_texts
+
+    def generate_texts(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PaperGenerationMixin, "fast_search", None)
+            return generate(*arguments)
+
+    translate.generate_texts = generate_texts
+    return translate
 
 
 # --- The same translations -------------------------------------------------------------------------------------------
@@ -154,42 +165,22 @@ class Bar:
 # --- When the engine decodes -----------------------------------------------------------------------------------------
 
 
-def test_pipeline_does_not_use_the_engine_by_default(engines, tiny_model, tiny_tokenizer):
-    TranslationPipeline(tiny_model, tiny_tokenizer)(TEXTS)
-    pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)(TEXTS)
-    assert engines == []
-
-
 @pytest.fixture
 def cache(monkeypatch, tmp_path):
-    """Return an empty cache of compiled steps."""
+    """Return an empty cache of measurements and compiled steps."""
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    compiled_steps.cache_folder().mkdir()
-    return compiled_steps.cache_folder()
+    return tmp_path
 
 
-def cache_steps_of(cache, model, **options):
-    """Put a folder that looks like compiled steps of another size into the cache."""
-    (cache / f"{Engine(model, compile=False, **options).steps.identity}-999x4x16").mkdir()
+def test_pipeline_uses_the_engine_by_default(engines, tiny_model, tiny_tokenizer):
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
+    assert TranslationPipeline(tiny_model, tiny_tokenizer)(TEXTS) == expected
+    assert pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)(TEXTS) == expected
+    assert len(engines) == 2
+    assert EnginePool().find(tiny_model, options_of(tiny_model, {})).model is tiny_model
 
 
-def test_pipeline_uses_the_engine_if_steps_of_the_model_are_cached(engines, cache, tiny_tokenizer):
-    model, other = tiny_model(), tiny_model(seed=1)
-    cache_steps_of(cache, model, num_beams=4)
-    expected = [by_generate(each, tiny_tokenizer)(TEXTS) for each in (model, other)]
-    translate = TranslationPipeline(model, tiny_tokenizer)
-    assert translate(TEXTS) == expected[0]
-    assert TranslationPipeline(other, tiny_tokenizer)(TEXTS) == expected[1]
-    assert EnginePool().find(model, options_of(model, {})).model is model
-    assert EnginePool().find(model, options_of(model, {"num_beams": 2})) is None
-    assert EnginePool().find(other, options_of(other, {})) is None
-    assert EnginePool(compile=False).find(model, options_of(model, {})) is None
-    cached = [Engine(model, compile=compile).steps.are_cached() for compile in ("auto", False)]
-    assert cached == [True, False]  # False as on a GPU, where nothing is compiled
-
-
-def test_pipeline_falls_back_to_generate_without_a_precision(cache, tiny_model, tiny_tokenizer):
-    cache_steps_of(cache, tiny_model)
+def test_pipeline_falls_back_to_generate_without_a_precision(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer)
     expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, no_repeat_ngram_size=1)
     assert translate(TEXTS, no_repeat_ngram_size=1) == expected != translate(TEXTS)
@@ -207,7 +198,7 @@ def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokeniz
 
 
 @pytest.mark.parametrize(
-    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 8), (16, 1, 8), (17, 4, 32), (17, 1, 64), (80, 2, 32)]
+    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 2), (16, 1, 16), (17, 4, 24), (49, 1, 64), (80, 2, 32)]
 )
 def test_pipeline_uses_as_many_slots_as_the_sentences_need(
     monkeypatch, tiny_model, tiny_tokenizer, sentences, beams, slots
@@ -319,7 +310,7 @@ def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, ca
 def test_engine_replaces_a_damaged_choice_by_float32(cache, tiny_model, content):
     save_choice(tiny_model, "bfloat16", "It is fast.")
     assert Engine(tiny_model, precision="auto", compile=False).model.dtype == torch.bfloat16
-    (path,) = (cache.parent / "choices" / "precision").iterdir()
+    (path,) = (cache / "choices" / "precision").iterdir()
     path.write_text(content)
     assert Engine(tiny_model, precision="auto", compile=False).model is tiny_model
 
@@ -420,8 +411,8 @@ def test_pipeline_refuses_a_precision_for_other_models(tiny_tokenizer, make):
 def test_pipeline_decodes_long_models_by_the_engine(engines, tiny_tokenizer, layer_types):
     model = tiny_long_model(layer_types=layer_types, decoder_layers=2)
     texts = ["A man is sleeping.", "Two dogs."]
-    expected = TranslationPipeline(model, tiny_tokenizer, compile=False)(texts)
-    assert TranslationPipeline(model, tiny_tokenizer, precision="float32")(texts) == expected
+    expected = by_generate(model, tiny_tokenizer)(texts)
+    assert TranslationPipeline(model, tiny_tokenizer, compile=False)(texts) == expected
     assert len(engines) == 1
 
 

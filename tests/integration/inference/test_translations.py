@@ -10,11 +10,9 @@ from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.inference import engine_workers
-from vanilla_transformer.inference.engine import engine_pool
 from vanilla_transformer.inference.engine_workers import open_pipeline
 from vanilla_transformer.inference.forced_decoding import score_tokens
 from vanilla_transformer.inference.token_texts import token_texts
-from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "Zwei Hunde."]
@@ -75,21 +73,6 @@ def test_pipeline_returns_scores_in_workers_alike(tiny_tokenizer, tmp_path, monk
     options = {"return_scores": True, "return_tokens": True, "num_beams": 2}
     with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
         assert [*map(str, workers(TEXTS, **options))] == [*map(str, translate(TEXTS, **options))]
-
-
-@pytest.mark.parametrize("compile", [False, "auto"])
-def test_pipeline_keeps_generate_for_requests_without_scores(tiny_tokenizer, monkeypatch, compile):
-    monkeypatch.setattr(engine_pool, "cache_is_used", lambda: True)  # of steps of another model
-    translate = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=compile)
-    calls, generate = [], translate.generate_texts
-    monkeypatch.setattr(CarriedPipeline, "generate_texts", lambda _, *rest: calls.append(1) or generate(*rest))
-    for _ in range(2):
-        calls.clear()
-        translate("A", return_scores=True)
-        assert calls == []
-        translate("A")
-        assert calls == [1]
-    assert len(translate._engines._engines) == 1
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from vanilla_transformer.inference.engine.alignment_heads import alignment_heads_of
+from vanilla_transformer.inference.engine.recorded_search import Candidate, RecordedSearch, record_search
 from vanilla_transformer.inference.forced_decoding import decoder_logits
-from vanilla_transformer.inference.search.recorded_search import Candidate, RecordedSearch, record_search
 from vanilla_transformer.inference.segments import begin_with_languages, forced_language
 from vanilla_transformer.inference.token_texts import next_token_text, token_texts
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences

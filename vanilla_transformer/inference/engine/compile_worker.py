@@ -3,8 +3,8 @@ Compile a step of the engine for another process, which decodes meanwhile.
 
     python -m vanilla_transformer.inference.engine.compile_worker NAME < STEP
 
-Reads the step, its arguments, their dimensions that may vary and the number of threads as bytes of `torch.save`, and
-writes the entry NAME of the cache.
+Reads the step, arguments for it, their dimensions that may vary and the number of threads as bytes of `torch.save`.
+Writes the entry NAME of the cache.
 """
 
 import io
@@ -12,13 +12,16 @@ import sys
 
 import torch
 
-from .compiled_steps import write_package
+from vanilla_transformer.file_utils import cached_folder
+
+from .compiled_steps import cache_folder
+from .step_package import compile_step
 
 
 def main(name: str) -> None:
-    step, arguments, room_dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
+    step, arguments, dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
     torch.set_num_threads(threads)
-    write_package(step, arguments, room_dimensions, name)
+    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new))
 
 
 if __name__ == "__main__":

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.inference.search.finished_hypotheses import pick
 from vanilla_transformer.inference.search.option_error import OptionError
+from vanilla_transformer.inference.search.top_k import pick
 
 from .alignment_heads import alignment_heads_of, attention_weights, check_cross_attention
 from .search_features import SearchFeature

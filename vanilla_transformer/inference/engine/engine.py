@@ -16,6 +16,7 @@ from torch import Tensor
 
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
 from vanilla_transformer.inference.search.lexical_constraints import NO_CONTINUATIONS, Phrases, WordContinuations
+from vanilla_transformer.inference.weight_packing import packed_copy
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
@@ -27,6 +28,7 @@ from .phrase_constraints import PhraseConstraints, check_complete
 from .precision import INT8, cast, resolve_precision, round_to_int8, warn_if_emulated
 from .prefill import Prefilled, prefill, read_states
 from .samples import Answers, Request, Samples, Seeds
+from .search_features import SearchFeature
 from .search_options import search_options
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
@@ -68,6 +70,7 @@ class Engine:
         constraint_tokens: Room for the tokens of the phrases that a target must contain; see [`translate_stream`].
         word_continuations: The tokens that must not follow phrases of [`WholeWords`].
         prefixed: Targets may have prefixes; see [`translate_stream`].
+        features: Further features of the search.
         options: Further options of the generation config: `length_penalty`, `length_penalty_type`, `early_stopping`,
             `max_new_tokens`, `max_new_tokens_beyond_source`, `max_length`, `min_new_tokens`. With `do_sample=True`,
             tokens are drawn, after `temperature`, `top_k`, `top_p` and `epsilon_cutoff`, which filter nothing
@@ -91,6 +94,7 @@ class Engine:
         constraint_tokens: int = 0,
         word_continuations: WordContinuations = NO_CONTINUATIONS,
         prefixed: bool = False,
+        features: tuple[SearchFeature, ...] = (),
         **options: Any,
     ):
         if type(slots) is not int or slots < 1:
@@ -105,9 +109,10 @@ class Engine:
         precision = resolve_precision(model, precision)
         warn_if_emulated(precision, model.device)
         self.model, self.config, self.slots = cast(model, precision), config, slots
+        packed = packed_copy(self.model) if model.device.type == "cpu" else self.model
         self._prefixed = prefixed
         self.options = search_options(
-            config, features_of(model, config, prefixed, constraint_tokens, word_continuations)
+            config, (*features_of(model, config, prefixed, constraint_tokens, word_continuations), *features)
         )
         margin = closest_margin([options, vars(model.generation_config)])
         self._rules = SourceRules(model, config, margin, self.options)
@@ -116,14 +121,14 @@ class Engine:
         self._alignment_heads = alignment_heads_of(model) if alignments else []
         kept = self._alignment_heads or kept_heads(self.options.features)
         with torch.no_grad():
-            decoder = build_decoder(self.model, kept)
+            decoder = build_decoder(packed, kept)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
         self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
-        self._queue = SourceQueue(self.model, self._rules, slots)
+        self._queue, self._reader_model = SourceQueue(packed, self._rules, slots), packed
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
         self._schedule = SlotSchedule(self.model, slots, self.options, start, kept)
-        self.steps = steps_for(step, compile, self.buffers.room_dimensions())
+        self.steps = steps_for(step, compile, self.buffers)
 
     @property
     def buffers(self) -> SlotBuffers:
@@ -215,7 +220,7 @@ class Engine:
             lengths: Positions that attention may see of each source, from the first one.
             limits: Tokens that the translation of each source may have.
         """
-        return self._search(read_states(self.model, states, lengths), lengths, limits, num_return_sequences)
+        return self._search(read_states(self._reader_model, states, lengths), lengths, limits, num_return_sequences)
 
     @torch.inference_mode()
     def continue_prompts(
@@ -227,7 +232,7 @@ class Engine:
         model reads must have equal lengths.
         """
         lengths = [len(prompt) for prompt in prompts]
-        return self._search(prefill(self.model, prompts, lengths), lengths, limits, num_return_sequences)
+        return self._search(prefill(self._reader_model, prompts, lengths), lengths, limits, num_return_sequences)
 
     def _search(
         self, batch: Prefilled, lengths: Sequence[int], limits: Sequence[int], count: int
@@ -281,17 +286,10 @@ class Engine:
             yield from output.gather(self._advance(output.beams))
 
     @torch.inference_mode()
-    def compile_steps(self, slots: Sequence[int] | None = None) -> Iterator[int]:
-        """Compile the steps for sentences of any length. Yield each number of slots once it is ready.
-
-        Args:
-            slots: Numbers of slots to compile; by default all that the engine uses.
-        """
-        for number in self._schedule.sizes if slots is None else slots:
-            with self.lock:
-                self._schedule.use_slots(number)
-                self.steps.find(self.buffers.arguments)
-            yield number
+    def compile_steps(self) -> None:
+        """Compile the steps for any number of sentences of any length, unless the cache has them."""
+        with self.lock:
+            self.steps.find(self.buffers.arguments)
 
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Request, list[Hypothesis]]]:

@@ -1,8 +1,7 @@
 """
 The engines of a translation pipeline, and the requests that they serve.
 
-An engine decodes if the caller chose a precision, or if that is faster: with compiled steps. All other requests are
-left to `generate()`.
+An engine decodes all that it can. Other requests are left to the library's own loop.
 """
 
 import threading
@@ -14,13 +13,12 @@ import torch
 from transformers.utils import logging
 
 from vanilla_transformer.inference.options import ENGINE_ONLY, FILTERS, TranslationOptions
-from vanilla_transformer.inference.search.fast_search import fits_positions
 
-from .compiled_steps import cache_is_used, check_compile
+from .compiled_steps import check_compile
 from .device_copies import HostCopy
 from .engine import Engine
 from .precision import cast, check_precision, precision_of, resolve_precision
-from .supported_models import SUPPORTED, kind_of
+from .supported_models import SUPPORTED, fits_positions, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
@@ -37,9 +35,8 @@ class EnginePool:
     Find an engine for a request, and keep the last ones for requests with the same options.
 
     Args:
-        precision: See [`Engine`]; None for the model's own, if there is a reason to use an engine.
-        compile: See [`Engine`]. With `"auto"` and without a precision, an engine decodes only if the cache has
-            compiled steps of this very model.
+        precision: See [`Engine`]; None for the model's own.
+        compile: See [`Engine`].
 
     Raises:
         ValueError: The precision or `compile` is unknown.
@@ -50,9 +47,7 @@ class EnginePool:
         if precision is not None:
             check_precision(precision)
         self.precision, self.compile = precision, compile
-        # None if the engine would be slower than `generate()`, for want of compiled steps, unless one was required.
-        self._engines = OrderedDict[Any, Engine | None]()
-        self._slower = set[Any]()
+        self._engines = OrderedDict[Any, Engine]()
         self._places: Any = None  # of the weights in memory, with their versions
         self._first: list[torch.Tensor] = []  # views of their first values
         self._values: list[float] | None = None
@@ -72,14 +67,11 @@ class EnginePool:
         Raises:
             ValueError: No engine can decode the request, and there is a precision or an engine is required.
         """
-        if not self._may_decode(required_by):
-            return None
         problem = find_problem(model, options)
         precision = self.precision or precision_of(model)
         if problem is None and precision is not None:
-            is_required = self.precision is not None or required_by is not None
             with self._lock:
-                return self._find(model, precision, engine_options(options) | own, is_required)
+                return self._find(model, precision, engine_options(options) | own)
         if required_by is not None:
             problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
             raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
@@ -95,30 +87,22 @@ class EnginePool:
         Raises:
             ValueError: See [`find`].
         """
-        return self.find(model, TranslationOptions.from_levels(levels)) if self._may_decode(None) else None
-
-    def _may_decode(self, required_by: str | None) -> bool:
-        """Return whether an engine is required, or may be faster than `generate()`: the cheapest test."""
-        if self.precision is not None or required_by is not None:
-            return True
-        return bool(self.compile) and (self.compile != "auto" or cache_is_used())
+        return self.find(model, TranslationOptions.from_levels(levels))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
 
-    def _find(self, model: Any, precision: str, options: dict[str, Any], is_required: bool) -> Engine | None:
+    def _find(self, model: Any, precision: str, options: dict[str, Any]) -> Engine:
         self._follow(model, precision)
         key = repr(options)
-        if key not in self._engines or (is_required and self._engines[key] is None):
+        if key not in self._engines:
             slots = usual_slots(options["num_beams"])
             engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
-            is_chosen = self.precision is not None or self.compile is True or engine.steps.are_cached()
-            self._engines[key] = engine if is_chosen or is_required else None
-            (self._slower.discard if is_chosen else self._slower.add)(key)
+            self._engines[key] = engine
         self._engines.move_to_end(key)
         while len(self._engines) > _MOST_ENGINES:
             self._engines.popitem(last=False)
-        return self._engines[key] if is_required or key not in self._slower else None
+        return self._engines[key]
 
     def _follow(self, model: Any, precision: str) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""

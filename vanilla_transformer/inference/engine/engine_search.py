@@ -1,48 +1,51 @@
-"""The decoding engine as the `custom_generate` of `generate()`, for requests whose steps are compiled."""
+"""The decoding engine as the `custom_generate` of `generate()`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
-from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+from transformers import GenerationConfig, LogitsProcessorList, MaxLengthCriteria, StoppingCriteriaList
 from transformers.generation import EosTokenCriteria
 
-from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin, closest, source_mask
-from vanilla_transformer.inference.search import fast_search
-from vanilla_transformer.inference.search.stopping_rule import KNOWN_CRITERIA, StoppingRule
+from vanilla_transformer.generation_vanilla_transformer import (
+    MaxNewTokensBeyondSource,
+    PaperGenerationMixin,
+    closest,
+    source_mask,
+)
 
 from .engine import Engine, Hypothesis
 from .engine_pool import EnginePool
 from .prefill import reads_padding
+from .supported_models import fits_positions
 
-_INPUTS = {"input_ids", "attention_mask"}
+_INPUTS = {"input_ids", "inputs_embeds", "encoder_outputs", "attention_mask"}
 _LIMITS = {"max_new_tokens_beyond_source", "max_new_tokens", "max_length"}
 
 
-@contextmanager
-def prepare_search(
+def find_search(
     model: Any,
     levels: Sequence[Mapping[str, Any]],
     ids: torch.Tensor | None,
     logits_processor: Sequence[Any] | None,
     stopping_criteria: Sequence[Any],
-) -> Iterator[Callable | None]:
-    """Prepare a model for one call of `generate()`: for the engine if its steps are compiled, or the fast search.
+) -> Callable | None:
+    """Return the `custom_generate` of a call that translates, or None if only the library can do what it requests.
 
-    See [`fast_search.prepare_search`] for the arguments and the result.
+    Args:
+        levels: Keyword arguments of the call, options of its generation config and of the model's.
+        ids (`torch.LongTensor` of shape `(batch_size, source_length)`): Source tokens, if they are given.
+        logits_processor, stopping_criteria: Of the call, besides the library's own.
     """
-    engine = None if ids is None or logits_processor else find_engine(model, levels)  # rarely one: the cheapest test
-    follows = all(map(_is_limit, stopping_criteria)) and fast_search.fits_positions(model.config, levels)
-    if engine is not None and follows:
-        mask = source_mask(model.config, ids, levels[0].get("attention_mask"))
-        if mask is None or begin_first(mask):
-            yield partial(search_by_engine, engine=engine)
-            return
-    with fast_search.prepare_search(model, levels, ids, logits_processor, stopping_criteria) as search_of_call:
-        yield search_of_call
+    if logits_processor or not all(map(_is_limit, stopping_criteria)) or not fits_positions(model.config, levels):
+        return None
+    engine = find_engine(model, levels)
+    if engine is None:
+        return None
+    mask = source_mask(model.config, ids, levels[0].get("attention_mask"))
+    return partial(search_by_engine, engine=engine) if mask is None or begin_first(mask) else None
 
 
 def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> Callable | None:
@@ -55,16 +58,17 @@ def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> Calla
     levels, ids = [call, *levels[1:]], call.get("input_ids")
     if ids is None or any(closest(levels, name) is not None for name in PaperGenerationMixin.paper_parameters):
         return None
-    engine = find_engine(model, levels)  # rarely one: the cheapest test
-    if engine is None or not fast_search.fits_positions(model.config, levels):
+    engine = find_engine(model, levels)
+    if engine is None or not fits_positions(model.config, levels):
         return None
     mask = prompt_mask(ids, levels)
-    follows = mask.shape == ids.shape and begin_first(mask.flip(1)) and (mask.all() or not reads_padding(model))
+    follows = mask.shape == ids.shape and begin_first(mask.flip(1)) and bool(mask.any(dim=1).all())
+    follows = follows and (bool(mask.all()) or not reads_padding(model))
     return partial(continue_by_engine, engine=engine, lengths=mask.sum(dim=1)) if follows else None
 
 
 def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
-    """Return an engine with compiled steps for a call, or None if there is none. The model keeps its engines."""
+    """Return an engine for a call, or None if none decodes it. The model keeps its engines."""
     if closest(levels, "do_sample"):
         return None  # the library samples by the generator of torch
     pool = vars(model).setdefault("_engines", EnginePool())
@@ -77,7 +81,23 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
 
 def _is_limit(criterion: Any) -> bool:
     """Tell whether a stopping criterion limits lengths. The engine takes EOS from the options of a call only."""
-    return type(criterion) in KNOWN_CRITERIA and not isinstance(criterion, EosTokenCriteria)
+    return type(criterion) in (MaxLengthCriteria, MaxNewTokensBeyondSource)
+
+
+def _longest(criteria: Iterable[Any], sentences: int) -> torch.Tensor:
+    """Return the longest length that each sentence may have by the stopping criteria of a call, `(B,)`."""
+    longest = torch.full((sentences,), torch.iinfo(torch.long).max)
+    for criterion in criteria:
+        if isinstance(criterion, MaxNewTokensBeyondSource):
+            longest = torch.minimum(longest, criterion.max_lengths.cpu())
+        elif isinstance(criterion, MaxLengthCriteria):
+            longest = longest.clamp(max=criterion.max_length)
+    return longest
+
+
+def _first_eos(criteria: Iterable[Any]) -> int:
+    """Return the first token that ends a hypothesis by the stopping criteria of a call."""
+    return next(int(each.eos_token_id.flatten()[0]) for each in criteria if isinstance(each, EosTokenCriteria))
 
 
 def prompt_mask(ids: torch.Tensor, levels: Sequence[Mapping[str, Any]]) -> torch.Tensor:
@@ -90,10 +110,10 @@ def prompt_mask(ids: torch.Tensor, levels: Sequence[Mapping[str, Any]]) -> torch
 
 
 def begin_first(mask: torch.Tensor) -> bool:
-    """Tell whether each row of a mask `(B, S)` has ones, from the first position on without gaps."""
+    """Tell whether the ones of each row of a mask `(B, S)` are at its first positions, without gaps."""
     lengths = mask.bool().sum(dim=-1, keepdim=True)
     first = torch.arange(mask.shape[-1], device=mask.device) < lengths
-    return len(mask) > 0 and bool(lengths.all()) and torch.equal(mask, first.to(mask.dtype))
+    return len(mask) > 0 and torch.equal(mask, first.to(mask.dtype))
 
 
 def search_by_engine(
@@ -105,15 +125,24 @@ def search_by_engine(
     engine: Engine,
     **model_kwargs: Any,
 ) -> torch.Tensor:
-    """Decode as [`beam_search.search`] does, with the same arguments and result. Masks [`begin_first`]."""
+    """Run greedy or beam search as the `custom_generate` of a call whose mask, if there is one, [`begin_first`].
+
+    Args:
+        input_ids (`torch.LongTensor` of shape `(B * N, 1)`): The start symbol once for each beam.
+        logits_processor, stopping_criteria, generation_config: As `generate()` prepares them.
+        model_kwargs: `encoder_outputs` and, optionally, `attention_mask`, `(B * N, S, D)` and `(B * N, S)`.
+
+    Returns:
+        Token ids `(B * num_return_sequences, length)`.
+    """
     beams, count = generation_config.num_beams, generation_config.num_return_sequences
     states, mask = model_kwargs["encoder_outputs"].last_hidden_state[::beams], model_kwargs.get("attention_mask")
-    lengths = [states.shape[1]] * len(states) if mask is None else mask[::beams].sum(dim=1).tolist()
-    stopping_rule = StoppingRule(stopping_criteria, len(states), states.device)
-    limits = stopping_rule.longest - 1  # which count the start symbol
+    # Attention needs a position to see, also in a source of nothing but EOS that is not seen.
+    lengths = [states.shape[1]] * len(states) if mask is None else mask[::beams].sum(dim=1).clamp(min=1).tolist()
+    limits = _longest(stopping_criteria, len(states)) - 1  # which count the start symbol
     found = engine.translate_encoded(states, lengths, limits.tolist(), count)
-    pad = stopping_rule.eos[0] if generation_config.pad_token_id is None else generation_config.pad_token_id
-    return _append(input_ids[::beams], found, int(pad))
+    pad = generation_config.pad_token_id
+    return _append(input_ids[::beams], found, _first_eos(stopping_criteria) if pad is None else pad)
 
 
 def continue_by_engine(
@@ -129,13 +158,12 @@ def continue_by_engine(
     """Continue prompts `(B * N, L)`, of which the last `lengths` `(B,)` tokens are no padding, as the library does."""
     beams, count = generation_config.num_beams, generation_config.num_return_sequences
     prompts = input_ids[::beams]
-    stopping_rule = StoppingRule(stopping_criteria, len(prompts), prompts.device)
-    limits = stopping_rule.longest - prompts.shape[1]  # which count padding
+    limits = _longest(stopping_criteria, len(prompts)) - prompts.shape[1]  # which count padding
     tokens = [row[-length:] for row, length in zip(prompts.tolist(), lengths.tolist(), strict=True)]
     found = engine.continue_prompts(tokens, limits.tolist(), count)
     pad = generation_config.pad_token_id
     if pad is None or (pad == 0 and beams > 1):  # in its beam search, the library takes 0 for no padding
-        pad = int(stopping_rule.eos[0])
+        pad = _first_eos(stopping_criteria)
     return _append(prompts, found, pad)
 
 
@@ -146,4 +174,4 @@ def _append(prompts: torch.Tensor, found: Sequence[Sequence[Hypothesis]], pad: i
     return torch.cat([prompts.repeat_interleave(len(found[0]), dim=0), tokens], dim=1)
 
 
-__all__ = ["continue_by_engine", "find_engine", "find_prompt_search", "prepare_search", "search_by_engine"]
+__all__ = ["continue_by_engine", "find_engine", "find_prompt_search", "find_search", "search_by_engine"]

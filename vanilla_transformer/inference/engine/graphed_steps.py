@@ -18,17 +18,10 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
-from .compiled_steps import (
-    CompiledSteps,
-    RoomDimensions,
-    Size,
-    Step,
-    check_compile,
-    export_step,
-    find_compiler,
-    size_of,
-)
+from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
 from .device_copies import deliberate_wait
+from .slot_buffers import SlotBuffers
+from .step_package import export_step
 
 logger = logging.get_logger(__name__)
 # Runs its second argument a few times, captures the first one without running it, and returns what replays it.
@@ -37,12 +30,12 @@ _WARM_UPS = 3  # runs in which libraries allocate memory and choose kernels, as 
 _one_at_a_time = threading.Lock()  # of captures in this process, a requirement of torch
 
 
-def steps_for(step: nn.Module, compile: bool | str, room_dimensions: RoomDimensions) -> "CompiledSteps | GraphedSteps":
+def steps_for(step: nn.Module, compile: bool | str, buffers: SlotBuffers) -> "CompiledSteps | GraphedSteps":
     """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
     device = next(step.parameters()).device
     if device.type == "cuda":
         return GraphedSteps(step, compile, CudaGraphs(device))
-    return CompiledSteps(step, compile, room_dimensions)
+    return CompiledSteps(step, compile, buffers)
 
 
 class GraphedSteps:
@@ -62,7 +55,8 @@ class GraphedSteps:
         check_compile(compile)
         self.step = step
         self._compile, self._capture = compile, capture
-        self._forms: dict[Size, tuple[list[int], Step]] = {}  # with the addresses of the buffers of each size
+        # With the addresses of the buffers of each size.
+        self._forms: dict[tuple[int, ...], tuple[list[int], Step]] = {}
 
     def run(self, count: int, *arguments: Any) -> None:
         """Run the step `count` times on a state and a memory, which are updated."""
@@ -75,10 +69,10 @@ class GraphedSteps:
         if not self._compile:
             return self.step
         addresses = [leaf.data_ptr() for leaf in pytree.tree_leaves(arguments)]
-        known, form = self._forms.get(size_of(arguments), (None, self.step))
+        known, form = self._forms.get(_size_of(arguments), (None, self.step))
         if known != addresses:
             form = self._captured(arguments)
-            self._forms[size_of(arguments)] = addresses, form
+            self._forms[_size_of(arguments)] = addresses, form
         return form
 
     def are_cached(self) -> bool:
@@ -131,6 +125,11 @@ def _compiled(step: nn.Module, arguments: Any) -> Step:
     """Return a step for arguments of these sizes that inductor compiles at its first call."""
     compiled = torch.compile(export_step(step, arguments).module(), dynamic=False)
     return lambda *tensors: compiled(pytree.tree_leaves(tensors))
+
+
+def _size_of(arguments: Any) -> tuple[int, ...]:
+    """Return the numbers of slots, of beams and of positions of a step's arguments."""
+    return tuple(arguments[0].ancestors.shape)
 
 
 def _can_compile() -> bool:

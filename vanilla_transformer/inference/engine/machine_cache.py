@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.constants import HF_HOME
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 
@@ -19,16 +19,32 @@ def cache_root() -> Path:
     return Path(root).expanduser()
 
 
-def identity_of(module: nn.Module, *settings: Any) -> str:
-    """Return a hash of the weights of a module, of `settings`, of the release of torch and of the processor."""
+def identity_of(*settings: Any) -> str:
+    """Return a hash of `settings`, of the release of torch and of the processor."""
     digest = hashlib.sha256()
     facts = torch.__version__, torch.backends.cpu.get_cpu_capability(), _processor()
-    digest.update(repr((*facts, *settings)).encode())
-    for name, weight in module.state_dict(keep_vars=True).items():
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}".encode())
-        for part in _plain_parts(weight):
-            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy())
+    for each in (*facts, *settings):
+        digest.update(each if isinstance(each, bytes) else repr(each).encode())
     return digest.hexdigest()[:32]
+
+
+def shape_of(module: nn.Module) -> Iterator[Any]:
+    """Yield the names, types and shapes of the weights of a module, and the values of quantized weights."""
+    for name, weight in module.state_dict(keep_vars=True).items():
+        yield name, weight.dtype, tuple(weight.shape)
+        if is_traceable_wrapper_subclass(weight):
+            yield from map(_content, _plain_parts(weight))
+
+
+def values_of(module: nn.Module) -> Iterator[Any]:
+    """Yield the names, types, shapes and values of the weights of a module."""
+    for name, weight in module.state_dict(keep_vars=True).items():
+        yield name, weight.dtype, tuple(weight.shape)
+        yield from map(_content, _plain_parts(weight))
+
+
+def _content(tensor: Tensor) -> bytes:
+    return tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
 def _plain_parts(weight: Any) -> Iterator[Any]:
@@ -49,4 +65,4 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
 
 
-__all__ = ["cache_root", "identity_of"]
+__all__ = ["cache_root", "identity_of", "shape_of", "values_of"]

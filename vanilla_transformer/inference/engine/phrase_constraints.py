@@ -11,7 +11,6 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
 from vanilla_transformer.inference.search.lexical_constraints import (
     NO_CONTINUATIONS,
     Candidates,
@@ -21,6 +20,7 @@ from vanilla_transformer.inference.search.lexical_constraints import (
     WordContinuations,
     phrase_rows,
 )
+from vanilla_transformer.inference.search.top_k import UNLIKELY
 
 from .device_copies import to_device
 from .hypothesis import Hypothesis

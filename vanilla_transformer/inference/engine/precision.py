@@ -11,7 +11,7 @@ from transformers.utils import logging
 from vanilla_transformer.cpu_utils import multiplies
 from vanilla_transformer.import_utils import requires_extra
 
-from .machine_cache import identity_of
+from .machine_cache import identity_of, values_of
 from .measured_choices import load_choice, store_choice
 
 logger = logging.get_logger(__name__)
@@ -89,7 +89,7 @@ def resolve_precision(model: nn.Module, precision: str) -> str:
     """
     if precision != AUTO:
         return precision
-    precision, reason = load_choice("precision", identity_of(model)) or ("", "")
+    precision, reason = load_choice("precision", identity_of(*values_of(model))) or ("", "")
     if precision not in PRECISIONS:
         hint = "Measure them with `vanilla-transformer compile MODEL --precision auto --source FILE --target FILE`."
         precision, reason = "float32", f"no others were measured for this model on this machine. {hint}"
@@ -99,7 +99,7 @@ def resolve_precision(model: nn.Module, precision: str) -> str:
 
 def save_choice(model: nn.Module, precision: str, reason: str) -> None:
     """Store the precision that `"auto"` means for this model on this machine, and a sentence that says why."""
-    store_choice("precision", identity_of(model), precision, reason)
+    store_choice("precision", identity_of(*values_of(model)), precision, reason)
 
 
 __all__ = ["AUTO", "INT8", "PRECISIONS", "cast", "check_precision", "measurable_precisions", "precision_of"]

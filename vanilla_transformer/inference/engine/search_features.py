@@ -45,6 +45,13 @@ class SearchFeature:
         """
         return logits
 
+    def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
+        """Look at the tokens from which the search is about to choose.
+
+        Args:
+            logits, log_scale: `(B, N, V)` and `(B, N)`, whose sum are the scores of continuations.
+        """
+
     def rank(self, best: Candidates, logits: Tensor, log_scale: Tensor, state: Any, memory: Any) -> Candidates:
         """Return as many candidates of beam search as there are best ones, in the order in which they get beams.
 

@@ -55,6 +55,10 @@ class SearchOptions:
         """Whether scores of hypotheses are something else than log-probabilities divided by the length penalty."""
         return self.num_beam_groups > 1 or any(feature.changes_scores for feature in self.features)
 
+    def candidates(self, beams: int) -> int:
+        """Return how many continuations of so many beams are compared: as many as beams continue if the best end."""
+        return max(2, 1 + len(self.eos_token_ids)) * beams
+
     def _check_groups(self) -> None:
         groups, penalty = self.num_beam_groups, self.diversity_penalty
         if type(groups) is not int or groups < 1 or self.num_beams % groups:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY
+from vanilla_transformer.inference.search.top_k import UNLIKELY
 
 from .search_options import SearchOptions
 

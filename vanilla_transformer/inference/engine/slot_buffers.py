@@ -14,6 +14,7 @@ from .samples import Request
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
+from .step_package import Dimensions
 
 # Slots times positions of other sizes whose tensors are kept: allocating takes longer than copying, and on a GPU the
 # step must be captured again for other tensors. There it is 8 GB for the base model with 4 beams in bfloat16.
@@ -26,6 +27,9 @@ class SlotSize(NamedTuple):
 
     slots: int
     room: int
+
+
+_EXAMPLE = SlotSize(7, 11)
 
 
 class SlotBuffers:
@@ -51,11 +55,23 @@ class SlotBuffers:
         """The arguments of a step, which updates them."""
         return self.state, self.memory
 
-    def room_dimensions(self) -> list[dict[int, int]]:
-        """Return the dimensions that grow with the room, and by how much, for each tensor of the arguments."""
-        some, more = (pytree.tree_leaves(self._allocate(SlotSize(1, room))) for room in (2, 3))
-        growths = ([b - a for a, b in zip(x.shape, y.shape, strict=True)] for x, y in zip(some, more, strict=True))
-        return [{dim: growth for dim, growth in enumerate(each) if growth} for each in growths]
+    def example(self) -> tuple[SearchState, Memory]:
+        """Return tensors of a size at which no two dimensions are equal by chance, to compile a step for any size."""
+        return self._allocate(_EXAMPLE)
+
+    def dimensions(self) -> Dimensions:
+        """Return the dimensions of each tensor that vary with the slots or the room, and how fast they grow."""
+        sizes = SlotSize(2, 2), SlotSize(3, 2), SlotSize(2, 3)
+        some, slots, room = ([leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))] for size in sizes)
+        return [
+            {
+                dim: (name, longer[dim] - first[dim])
+                for name, longer in (("slots", of_slots), ("room", of_room))
+                for dim in range(len(first))
+                if longer[dim] > first[dim]
+            }
+            for first, of_slots, of_room in zip(some, slots, room, strict=True)
+        ]
 
     def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
         """Change the size. The given slots become the first ones; the others are empty."""

@@ -18,7 +18,8 @@ from .source_queue import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
-_FEW_SLOTS = {1: 1, 8: 16}  # and sentences up to which they are used: two rounds of 8 slots take less than one of many
+# Numbers of slots for few sentences. On a GPU there are fewer, since each one has its own CUDA graphs.
+_FEW_SLOTS = {"cpu": (1, 2, 4, 8, 16, 24, 32, 48), "cuda": (1, 8, 64)}
 _PATIENCE = 1024  # steps that a long sentence may be set aside while others enter
 
 
@@ -69,7 +70,7 @@ class SlotSchedule:
         alignment_heads: AlignmentHeads = (),
     ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
-        self.sizes = [*(few for few in _FEW_SLOTS if few < slots), slots]
+        self.sizes = [*(few for few in _FEW_SLOTS.get(model.device.type, ()) if few < slots), slots]
         first = SlotSize(self.sizes[0], _LEAST_ROOM)
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
@@ -88,7 +89,7 @@ class SlotSchedule:
     def fill(self, queue: SourceQueue, steps: int) -> None:
         """Choose the size of the buffers for the next `steps`, and let sentences enter free slots."""
         present = len(self) + queue.requests
-        slots = next((few for few, most in _FEW_SLOTS.items() if present <= most and few < self._slots), self._slots)
+        slots = next((few for few in self.sizes if present <= few), self._slots)
         self._set_aside([*self.occupied()][slots:])
         self._resize(SlotSize(slots, self.buffers.size.room))
         self._fill_slots(queue, steps)

@@ -4,8 +4,9 @@ Softmax attention in a decoder step of static shape, and what the static forms o
 A static form computes one of the model's attentions for one token of each beam. It takes that attention
 as an argument, for its projections and settings, and keeps two kinds of memory:
 
-- its own, of the target. All beams of a slot share it: the key of beam n at step t stays where it was written, and
-  `ancestors` names the beam of each step that a hypothesis descends from. So no key or value ever moves.
+- its own, of the target. The beams of a slot are positions of one sequence: the key of beam n at step t stays where it
+  was written, every beam scores the keys of all beams, and a mask hides the keys that are not of its hypothesis. So no
+  key or value ever moves or is copied.
 - of the source, the same for all beams: the encoder's output for cross-attention, or the prompt for the
   self-attention of a model without an encoder.
 
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vanilla_transformer.inference.weight_packing import inputs_of, join_biases
+from vanilla_transformer.inference.weight_packing import PackedLinear, inputs_of
 
 _UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
 
@@ -29,12 +30,15 @@ class Moment(NamedTuple):
     What all layers share in a step.
 
     Attributes:
+        slots: The numbers of the slots, `(B,)`.
         time: Position of the tokens in the target, `(B,)`.
         done: Slots whose sentences are done, `(B,)`.
         ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
-        past, source: Masks to add to the scores of positions of the target and of the source, `(B, 1, 1, R)`.
+        past: Mask to add to the scores of what all beams have written, `(B, 1, N, R * N)`.
+        source: Mask to add to the scores of positions of the source, `(B, 1, 1, R)`.
     """
 
+    slots: Tensor
     time: Tensor
     done: Tensor
     ancestors: Tensor
@@ -43,10 +47,19 @@ class Moment(NamedTuple):
 
 
 class KeysAndValues(NamedTuple):
-    """Keys and values of one layer: of the target, `(B, H, R, N, K)`, or of the source, `(B, H, R, K)`."""
+    """Keys and values of one layer: of the target, `(B, 2, H, R, N, K)`, or of the source, `(B, 2, H, R, K)`."""
 
-    keys: Tensor
-    values: Tensor
+    both: Tensor
+
+    @property
+    def keys(self) -> Tensor:
+        """The keys."""
+        return self.both[:, 0]
+
+    @property
+    def values(self) -> Tensor:
+        """The values."""
+        return self.both[:, 1]
 
 
 class StaticSelfAttention(nn.Module):
@@ -54,7 +67,7 @@ class StaticSelfAttention(nn.Module):
 
     def __init__(self, attention: Any):
         super().__init__()
-        self.qkv_proj = join_linears(self.inputs_of(attention))
+        self.qkv_proj = PackedLinear(*self.inputs_of(attention))
 
     @staticmethod
     def inputs_of(attention: Any) -> list[Any]:
@@ -63,30 +76,30 @@ class StaticSelfAttention(nn.Module):
 
     @staticmethod
     def own_memory(attention: Any, slots: int, beams: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*zeros_like_heads(attention, 2, slots, room, beams))
+        return KeysAndValues(zeros_like_heads(attention, slots, (2,), room, beams))
 
     @staticmethod
     def prompt_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*zeros_like_heads(attention, 2, slots, room))
+        return KeysAndValues(zeros_like_heads(attention, slots, (2,), room))
 
     @staticmethod
     def read_prompt(cache: Any) -> KeysAndValues:
-        """Return the keys and values of prompts in the cache of a layer, `(W, H, S, K)`."""
-        return KeysAndValues(cache.keys, cache.values)
+        """Return the keys and values of prompts in the cache of a layer, `(W, 2, H, S, K)`."""
+        return KeysAndValues(torch.stack([cache.keys, cache.values], dim=1))
 
     def forward(
         self, attention: Any, states: Tensor, moment: Moment, own: KeysAndValues, prompt: KeysAndValues | None
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
-        query, key, value = (attention.split_heads(part) for part in self.qkv_proj(states).chunk(3, dim=-1))
-        write(own, moment.time, key, value)
-        keys, values = (trace(memory, moment.ancestors) for memory in own)  # (B, H, N, R, K)
+        query, *key_and_value = split_heads(attention, self.qkv_proj(states), 3)  # (B, H, N, K) each
+        own.both[moment.slots, :, :, moment.time] = torch.stack(key_and_value, dim=1)
+        keys, values = own.keys.flatten(2, 3), own.values.flatten(2, 3)  # (B, H, R * N, K)
         if prompt is None:
-            output = attend(query[:, :, :, None], keys, values, moment.past[:, :, None], attention.scaling)
+            output = attend(query, keys, values, moment.past, attention.scaling)
         else:
             query = query * attention.scaling
             of_prompt = query @ prompt.keys.transpose(-1, -2) + moment.source
-            of_target = times_each(query, keys.transpose(-1, -2)) + moment.past
+            of_target = query @ keys.transpose(-1, -2) + moment.past
             output = join_heads(mix(of_target, values, of_prompt, prompt.values))
         return attention.out_proj(output)
 
@@ -105,74 +118,45 @@ class StaticCrossAttention(nn.Module):
 
     @staticmethod
     def source_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*zeros_like_heads(attention, 2, slots, room))
+        return KeysAndValues(zeros_like_heads(attention, slots, (2,), room))
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
-        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, S, K)`."""
-        return KeysAndValues(*attention.project(states))
+        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, 2, H, S, K)`."""
+        return KeysAndValues(torch.stack(attention.project(states), dim=1))
 
     def forward(
         self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues, queries: Sequence[Tensor] = ()
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`. Write the queries of the kept heads into `queries`, `(B, R, N, K)` each."""
-        query = attention.split_heads(attention.q_proj(states))  # (B, H, N, K)
+        (query,) = split_heads(attention, attention.q_proj(states), 1)  # (B, H, N, K)
         for head, memory in zip(self.kept_heads, queries, strict=True):
-            place = torch.arange(len(states), device=states.device), moment.time
-            kept = torch.where(moment.done[:, None, None], memory[place], query[:, head])
-            memory.index_put_(place, kept)
-        return attention.out_proj(attend(query, *source, moment.source, attention.scaling))
+            kept = torch.where(moment.done[:, None, None], memory[moment.slots, moment.time], query[:, head])
+            memory.index_put_((moment.slots, moment.time), kept)
+        output = attend(query, source.keys, source.values, moment.source, attention.scaling)
+        return attention.out_proj(output)
 
     def extra_repr(self) -> str:
         return f"kept_heads={self.kept_heads}" if self.kept_heads else ""  # in the identity of a compiled step
 
 
-def zeros_like_heads(attention: Any, count: int, slots: int, *sizes: int) -> list[Tensor]:
-    """Return tensors `(slots, H, *sizes, K)` of the type and on the device of an attention's weights."""
+def split_heads(attention: Any, states: Tensor, parts: int) -> Sequence[Tensor]:
+    """Split states `(B, N, parts * D)` into parts with their heads, `(B, H, N, K)` each."""
+    slots, beams = states.shape[:2]
+    return states.view(slots, beams, parts, -1, attention.head_dim).permute(2, 0, 3, 1, 4).unbind()
+
+
+def zeros_like_heads(attention: Any, slots: int, kinds: tuple[int, ...], *sizes: int) -> Tensor:
+    """Return a tensor `(slots, *kinds, H, *sizes, K)` of the type and on the device of an attention's weights."""
     weight, width = attention.out_proj.weight, attention.head_dim
     heads = attention.out_proj.in_features // width
-    like = {"dtype": weight.dtype, "device": weight.device}
-    return [torch.zeros(slots, heads, *sizes, width, **like) for _ in range(count)]
-
-
-def join_linears(linears: list[Any]) -> nn.Linear:
-    """Return one layer with the outputs of several layers of the same input, side by side."""
-    first, bias = linears[0], join_biases(linears)
-    outputs = sum(linear.out_features for linear in linears)
-    joined = nn.Linear(first.in_features, outputs, bias is not None, device="meta")
-    joined.weight = nn.Parameter(torch.cat([linear.weight.detach() for linear in linears]), requires_grad=False)
-    if bias is not None:
-        joined.bias = nn.Parameter(bias, requires_grad=False)
-    return joined
-
-
-def write(memory: tuple[Tensor, ...], time: Tensor, *entries: Tensor) -> None:
-    """Write the entries of this step, `(B, H, N, ·)`, into memory of the target, `(B, H, R, N, ·)`."""
-    slots, heads = (torch.arange(size, device=time.device) for size in entries[0].shape[:2])
-    place = slots[:, None], heads, time[:, None]
-    for tensor, entry in zip(memory, entries, strict=True):
-        tensor.index_put_(place, entry)
-
-
-def trace(memory: Tensor, ancestors: Tensor) -> Tensor:
-    """Return what each hypothesis has written, `(B, H, N, R, ·)`, from what all beams have, `(B, H, R, N, ·)`."""
-    if memory.shape[3] == 1:
-        return memory.transpose(2, 3)
-    slots, heads, steps = (torch.arange(size, device=memory.device) for size in memory.shape[:3])
-    if torch.compiler.is_compiling() or memory.device.type != "cpu":
-        return memory[slots[:, None, None, None], heads[:, None, None], steps, ancestors[:, None]]
-    # The same in a third of the time, if the step is not compiled: each row is copied as a whole.
-    first = ((slots[:, None] * len(heads) + heads)[:, :, None] * len(steps) + steps) * memory.shape[3]  # (B, H, R)
-    rows = (first[:, :, None] + ancestors[:, None]).flatten()
-    return memory.flatten(0, 3).index_select(0, rows).view(*memory.shape[:2], *ancestors.shape[1:], *memory.shape[4:])
+    return torch.zeros(slots, *kinds, heads, *sizes, width, dtype=weight.dtype, device=weight.device)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
     """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
-    scores = (query * scaling) @ keys.transpose(-1, -2)
-    probabilities = nn.functional.softmax(scores.float() + mask, dim=-1).to(values.dtype)
-    output = probabilities @ values  # (B, H, N, 1, K) or (B, H, N, K)
-    return join_heads(output.reshape(*query.shape[:3], -1))
+    attended = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)
+    return join_heads(attended)
 
 
 def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) -> Tensor:
@@ -180,18 +164,13 @@ def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) ->
     Return the mean of all values, weighted by the softmax of their scores: `(B, H, N, K)`.
 
     Args:
-        of_target, of_prompt: Scores `(B, H, N, R)`.
-        target, prompt: Values `(B, H, N, R, K)` and `(B, H, R, K)`.
+        of_target, of_prompt: Scores `(B, H, N, R * N)` and `(B, H, N, R)`.
+        target, prompt: Values `(B, H, R * N, K)` and `(B, H, R, K)`.
     """
     scores = torch.cat([of_prompt, of_target], dim=-1).float()
     probabilities = nn.functional.softmax(scores, dim=-1).to(target.dtype)
     for_prompt, for_target = probabilities.split([of_prompt.shape[-1], of_target.shape[-1]], dim=-1)
-    return for_prompt @ prompt + times_each(for_target, target)
-
-
-def times_each(rows: Tensor, matrices: Tensor) -> Tensor:
-    """Multiply each row of `(B, H, N, I)` by its own matrix of `(B, H, N, I, J)`: `(B, H, N, J)`."""
-    return (rows[:, :, :, None] @ matrices)[:, :, :, 0]
+    return for_prompt @ prompt + for_target @ target
 
 
 def join_heads(states: Tensor) -> Tensor:
@@ -205,4 +184,4 @@ def additive(seen: Tensor) -> Tensor:
 
 
 __all__ = ["KeysAndValues", "Moment", "StaticCrossAttention", "StaticSelfAttention", "additive", "attend"]
-__all__ += ["join_heads", "join_linears", "mix", "times_each", "trace", "write", "zeros_like_heads"]
+__all__ += ["join_heads", "mix", "split_heads", "zeros_like_heads"]

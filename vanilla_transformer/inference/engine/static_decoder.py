@@ -12,11 +12,13 @@ positions, D d_model, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
 from vanilla_transformer.linear_attention import VanillaTransformerLinearAttention
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
@@ -156,13 +158,17 @@ class StaticDecoder(nn.Module):
             ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
             memory: Updated in place.
         """
-        steps = torch.arange(ancestors.shape[2], device=time.device)
+        slots, beams, steps = (torch.arange(size, device=time.device) for size in ancestors.shape)
         past, source = steps <= time[:, None], steps < memory.source_lengths[:, None]  # (B, R)
         positions = time
         if self.follows_prompt:
             past = past & (steps > 0)  # the memory of the prompt has its last token
             positions = time + memory.source_lengths - 1
-        moment = Moment(time, done, ancestors, *(additive(seen)[:, None, None] for seen in (past, source)))
+        past = past[:, None, :, None]  # (B, 1, R, 1)
+        if len(beams) > 1:
+            past = past & (ancestors[..., None] == beams)  # (B, N, R, N)
+        masks = (additive(seen).to(memory.positions.dtype) for seen in (past.flatten(2), source[:, None]))
+        moment = Moment(slots, time, done, ancestors, *(mask[:, None] for mask in masks))
         states = self.embed_tokens(tokens) + memory.positions[positions][:, None]  # (B, N, D)
         states = self._run_layers(states, moment, memory.layers)
         states = states if self.layer_norm is None else self.layer_norm(states)
@@ -171,7 +177,7 @@ class StaticDecoder(nn.Module):
         return self.lm_head(states).float()
 
     def extra_repr(self) -> str:
-        return self._config.to_json_string()  # compiled steps depend on it
+        return repr(_settings_of(self._config))  # compiled steps depend on it
 
     def _run_layers(self, states: Tensor, moment: Moment, memory: list[LayerMemory]) -> Tensor:
         pairs: list[tuple[Any, LayerMemory]] = [*zip(self.layers, memory, strict=True)]
@@ -219,6 +225,14 @@ class StaticDecoderLayer(nn.Module):
         if layer.has_cross_attention:
             sublayers.append((layer.encoder_attn_layer_norm, attend_to_source))
         return [*sublayers, (layer.final_layer_norm, layer.position_wise)]
+
+
+def _settings_of(config: Any) -> dict[str, Any]:
+    """Return the fields of a configuration on which the code of a decoder may depend: not weights, nor training."""
+    others = {field.name for field in fields(PreTrainedConfig)} | {"init_std", "max_source_length", "use_cache"}
+    own = [field.name for field in fields(type(config)) if field.name not in others]
+    own = [name for name in own if not name.startswith("encoder_") and not name.endswith(("dropout", "_token_id"))]
+    return {name: getattr(config, name) for name in own}
 
 
 def _alone(sublayer: Callable[[Tensor], Tensor], states: Tensor, *_: Any) -> Tensor:

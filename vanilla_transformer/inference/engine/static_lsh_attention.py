@@ -15,17 +15,7 @@ from torch import Tensor, nn
 
 from vanilla_transformer.lsh_attention import SELF_SCORE, hash_settings, nearest_buckets, rotations
 
-from .static_attention import (
-    Moment,
-    StaticSelfAttention,
-    additive,
-    join_heads,
-    mix,
-    times_each,
-    trace,
-    write,
-    zeros_like_heads,
-)
+from .static_attention import Moment, StaticSelfAttention, additive, join_heads, mix, split_heads, zeros_like_heads
 
 
 class HashedKeys(NamedTuple):
@@ -74,30 +64,33 @@ class StaticLSHAttention(StaticSelfAttention):
     def forward(  # type: ignore[override]
         self, attention: Any, states: Tensor, moment: Moment, own: HashedKeys, prompt: HashedKeys | None
     ) -> Tensor:
-        query, value = (attention.split_heads(part) for part in self.qkv_proj(states).chunk(2, dim=-1))
+        query, value = split_heads(attention, self.qkv_proj(states), 2)
         buckets = nearest_buckets(query, self.rotations).transpose(-1, -2).int()  # (B, H, N, C)
-        write(own, moment.time, nn.functional.normalize(query, dim=-1), value, buckets)
-        keys, values, own_buckets = (trace(memory, moment.ancestors) for memory in own)
-        steps = torch.arange(moment.ancestors.shape[2], device=states.device)
-        is_itself = steps == moment.time[:, None, None, None]  # (B, 1, 1, R)
-        scores = torch.where(is_itself, SELF_SCORE, times_each(query, keys.transpose(-1, -2)).float())
-        scores = scores + moment.past + _if_shared(buckets, own_buckets)  # (B, H, N, R)
+        for memory, entry in zip(own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True):
+            memory[moment.slots, :, moment.time] = entry
+        keys, values, own_buckets = (memory.flatten(2, 3) for memory in own)  # (B, H, R * N, ·)
+        places = torch.arange(keys.shape[2], device=states.device)
+        beams = torch.arange(query.shape[2], device=states.device)
+        itself = moment.time[:, None] * len(beams) + beams  # (B, N), its place among the keys
+        is_itself = (places == itself[..., None])[:, None]  # (B, 1, N, R * N)
+        scores = torch.where(is_itself, SELF_SCORE, (query @ keys.transpose(-1, -2)).float())
+        scores = scores + moment.past + _if_shared(buckets, own_buckets)
         if prompt is None:
             probabilities = scores.softmax(dim=-1).to(values.dtype)
-            return attention.out_proj(join_heads(times_each(probabilities, values)))
+            return attention.out_proj(join_heads(probabilities @ values))
         of_prompt = (query @ prompt.keys.transpose(-1, -2)).float() + moment.source
-        of_prompt = of_prompt + _if_shared(buckets, prompt.buckets[:, :, None])
+        of_prompt = of_prompt + _if_shared(buckets, prompt.buckets)
         return attention.out_proj(join_heads(mix(scores, values, of_prompt, prompt.values)))
 
 
 def _no_keys(attention: Any, slots: int, *sizes: int) -> HashedKeys:
-    keys, values = zeros_like_heads(attention, 2, slots, *sizes)
+    keys, values = (zeros_like_heads(attention, slots, (), *sizes) for _ in range(2))
     return HashedKeys(keys, values, keys.new_zeros(*keys.shape[:-1], attention.config.num_hashes, dtype=torch.int32))
 
 
 def _if_shared(buckets: Tensor, others: Tensor) -> Tensor:
-    """Return a mask `(B, H, N, R)` to add to scores: of `(B, H, N, C)` with others, `(B, H, N or 1, R, C)`."""
-    return additive((buckets[:, :, :, None] == others).any(dim=-1))
+    """Return a mask `(B, H, N, P)` to add to scores: of buckets `(B, H, N, C)` with others, `(B, H, P, C)`."""
+    return additive((buckets[:, :, :, None] == others[:, :, None]).any(dim=-1))
 
 
 __all__ = ["HashedKeys", "StaticLSHAttention"]

@@ -3,8 +3,10 @@ One step of greedy search, sampling or beam search of static shape, for all slot
 
 Beam search is section 6.1 of the paper.
 
-Follows the rules of [`beam_search`], which are the library's: when a hypothesis is finished, which finished ones
-are kept, and when a sentence is done. A slot that is done stays as it is until a new sentence enters.
+Follows the library's rules: when a hypothesis is finished, which finished ones are kept, and when a sentence is done.
+Differs from Tensor2Tensor, as the library does: a hypothesis that the length limit cuts off competes as if it were
+finished; there it counts only if no hypothesis has ended. A slot that is done stays as it is until a new sentence
+enters.
 
 Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
 """
@@ -15,10 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vanilla_transformer.inference.search.finished_hypotheses import UNLIKELY, pick
 from vanilla_transformer.inference.search.lexical_constraints import Candidates
 from vanilla_transformer.inference.search.sampling import sample
-from vanilla_transformer.inference.search.top_k import argmax, top_continuations
+from vanilla_transformer.inference.search.top_k import UNLIKELY, argmax, pick, top_continuations
 
 from .ensemble import EnsembleDecoder, EnsembleMemory
 from .search_options import SearchOptions
@@ -54,7 +55,7 @@ class _Options(NamedTuple):
 
     def model_scores(self, parents: Tensor, tokens: Tensor) -> Tensor:
         """Return the log-probabilities of the given beams with one more token, `(B, C)`."""
-        slots = torch.arange(len(parents), device=parents.device)[:, None]
+        slots = torch.arange(parents.shape[0], device=parents.device)[:, None]
         return self.own_logits[slots, parents, tokens] + self.own_log_scale.gather(1, parents)
 
 
@@ -79,13 +80,17 @@ class SearchStep(nn.Module):
     def forward(self, state: SearchState, memory: SlotMemory | EnsembleMemory) -> tuple[()]:
         sizes = state.ancestors.shape  # (B, N, R)
         slots, beams, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
-        here = steps == state.time[:, None, None]  # (B, 1, R)
-        ancestors = torch.where(here, beams[:, None], state.ancestors)  # (B, N, R)
+        ancestors = state.ancestors
+        if self.beams > 1:
+            here = steps == state.time[:, None, None]  # (B, 1, R)
+            ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         running = state.model_scores[0] if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
         logits = self.decoder(state.last_tokens, state.time, state.done, ancestors, memory)  # (B, N, V)
         options = self._options(logits, state, memory)
+        for feature in self.options.features:
+            feature.observe(options.logits, options.log_scale, state)
         parents, tokens = self._advance(state, options, ancestors)
         for feature, own in zip(self.options.features, state.features, strict=True):
             feature.follow(state, own, parents, tokens)
@@ -163,7 +168,7 @@ class SearchStep(nn.Module):
 
     def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
         length, beams = state.time + 1, state.scores.shape[1]
-        candidates = max(2, 1 + len(self.options.eos_token_ids)) * beams
+        candidates = self.options.candidates(beams)
         best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
         for feature, own in zip(self.options.features, state.features, strict=True):
             best = feature.rank(best, options.logits, options.log_scale, state, own)

@@ -1,10 +1,16 @@
 """Which models an engine decodes, and how an error names others."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import nn
+from torch.nn.modules import module as global_hooks
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
+from transformers.integrations.fsdp import is_fsdp_managed_module
+from transformers.utils import output_capturing
 
-from vanilla_transformer.inference.search.fast_search import is_unchanged
+from vanilla_transformer.generation_vanilla_transformer import closest
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
 
@@ -26,6 +32,49 @@ def is_supported(model: Any) -> bool:
         and (getattr(model.config, "source_eos", True) or not reads_padding(model))  # EOS would be padding
         and all(map(_can_join, joined_linears(model.get_decoder())))
     )
+
+
+def is_unchanged(model: Any) -> bool:
+    """Tell whether nothing but the modules of a model decides what its decoder computes."""
+    decoder = model.get_decoder()
+    return (
+        model.config._attn_implementation in ("eager", "sdpa")
+        and not (model.training or model.config.output_attentions or model.config.output_hidden_states)
+        and not any(map(_is_hooked, [model, model.model, *decoder.modules(), *model.lm_head.modules()]))
+        and "generate" not in vars(model)
+        and not hasattr(model, "hf_device_map")
+        and not (model.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(model.device.type))
+        and not _decodes_in_step_with_others(model)
+    )
+
+
+def _is_hooked(module: Any) -> bool:
+    """
+    Tell whether anything runs around a module's `forward`, besides the library's own recording of outputs.
+
+    The search here calls some modules of the decoder with other shapes, less often, or not at all.
+    """
+    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    hooks += [*global_hooks._global_forward_hooks.values(), *global_hooks._global_forward_pre_hooks.values()]
+    return "forward" in vars(module) or any(hook.__module__ != output_capturing.__name__ for hook in hooks)
+
+
+def _decodes_in_step_with_others(model: Any) -> bool:
+    """Tell whether all processes have to call a sharded model equally often."""
+    several = torch.distributed.is_available() and torch.distributed.is_initialized()
+    several = several and torch.distributed.get_world_size() > 1
+    return several and (is_deepspeed_zero3_enabled() or is_fsdp_managed_module(model))
+
+
+def fits_positions(config: Any, levels: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether no hypothesis can outgrow learned positions, of which the library warns."""
+    if config.position_embedding_type != "learned":
+        return True
+    name, new = "decoder_input_ids" if config.is_encoder_decoder else "input_ids", closest(levels, "max_new_tokens")
+    prompt = levels[0].get(name)
+    if new is None:
+        return (closest(levels, "max_length") or 0) <= config.max_position_embeddings
+    return (1 if prompt is None else prompt.shape[1] + 1) + new <= config.max_position_embeddings
 
 
 def _can_join(linear: Any) -> bool:
@@ -50,4 +99,4 @@ def kind_of(model: Any) -> str:
     return " ".join([type(model).__name__, *details])
 
 
-__all__ = ["SUPPORTED", "is_supported", "kind_of"]
+__all__ = ["SUPPORTED", "fits_positions", "is_supported", "kind_of"]

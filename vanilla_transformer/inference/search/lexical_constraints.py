@@ -23,9 +23,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .finished_hypotheses import UNLIKELY, pick
 from .option_error import OptionError
-from .top_k import argmax
+from .top_k import UNLIKELY, argmax, pick
 
 Phrases = Sequence[Sequence[int]]
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch
 
+UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 _BLOCK = 32  # entries of the vocabulary
 
 
@@ -67,4 +68,10 @@ def tokens_of_blocks(blocks: torch.Tensor, vocab_size: int) -> tuple[torch.Tenso
     return tokens.clamp(max=vocab_size - 1), tokens >= vocab_size
 
 
-__all__ = ["argmax", "block_log_sums", "tokens_of_blocks", "top_continuations"]
+def pick(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
+    """Return `values` of shape `(B, beams, …)` at the given beams, `(B, k)`."""
+    sentences = torch.arange(values.shape[0], device=values.device)[:, None]
+    return values[sentences, beams]
+
+
+__all__ = ["UNLIKELY", "argmax", "block_log_sums", "pick", "tokens_of_blocks", "top_continuations"]

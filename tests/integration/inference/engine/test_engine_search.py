@@ -3,12 +3,14 @@
 import copy
 import pickle
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import LogitsProcessorList, MaxLengthCriteria
 from transformers.generation import EosTokenCriteria, StoppingCriteria
 
@@ -117,7 +119,7 @@ class Never(StoppingCriteria):
     ],
     ids=lambda options: ", ".join(options),
 )
-def test_generate_leaves_other_requests_to_the_other_searches(decoded, options):
+def test_generate_leaves_other_requests_to_the_library(decoded, options):
     model, tokens = model_of(1), sources(3, 7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -138,7 +140,7 @@ def test_generate_by_the_engine_obeys_passed_criteria(decoded, beams):
         assert torch.equal(model.generate(tokens, **options), generate_by_library(model, tokens, **options))
 
 
-def test_generate_leaves_masks_of_other_values_to_the_fast_search(decoded):
+def test_generate_leaves_masks_of_other_values_to_the_library(decoded):
     model, tokens = model_of(1), sources(3, 7)
     mask = tokens.ne(0).long() * 2
     assert torch.equal(
@@ -147,17 +149,65 @@ def test_generate_leaves_masks_of_other_values_to_the_fast_search(decoded):
     assert decoded == []
 
 
-def test_generate_leaves_sources_that_begin_late_to_the_fast_search(decoded):
+def test_generate_leaves_sources_that_begin_late_to_the_library(decoded):
     model, tokens = model_of(1), torch.tensor([[0, 0, 7, 2], [9, 7, 8, 2]])
     assert torch.equal(model.generate(tokens), generate_by_library(model, tokens))
     assert decoded == []
 
 
-def test_generate_does_not_use_the_engine_without_compiled_steps(monkeypatch, tmp_path):
-    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(Engine, "translate_encoded", None)
-    model, tokens = model_of(1), sources(3, 7)
-    assert torch.equal(model.generate(tokens), generate_by_library(model, tokens))
+MODULES = ["", "model", "model.decoder", "lm_head", "model.decoder.embed_tokens", "model.decoder.embed_positions"]
+MODULES += ["model.decoder.dropout", "model.decoder.layers.0.fc1", "model.decoder.layers.0.self_attn_layer_norm"]
+MODULES += ["model.decoder.layers.0.self_attn.k_proj", "model.decoder.layers.0.encoder_attn.q_proj"]
+MODULES += ["model.decoder.layers.0.activation_fn", "model.decoder.layers.0.dropout"]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_generate_fires_hooks_at_each_step(name):
+    model, calls = model_of(), []
+    hook = model.get_submodule(name).register_forward_pre_hook(lambda *_: calls.append(1))
+    found = model.generate(sources(2, 5), max_new_tokens=4, min_new_tokens=4, num_beams=1)
+    hook.remove()
+    assert len(calls) % 4 == 0 and len(calls) >= 4 and found.shape[1] == 5
+
+
+def test_generate_fires_global_hooks_at_each_step():
+    model, calls = model_of(), []
+    hook = register_module_forward_pre_hook(lambda module, _: calls.append(module is model))
+    try:
+        model.generate(sources(2, 5), max_new_tokens=4, min_new_tokens=4, num_beams=1)
+    finally:
+        hook.remove()
+    assert sum(calls) == 4
+
+
+def test_generate_in_threads_gives_tokens_of_one_thread():
+    model = model_of()
+    requests = [(sources(8, 9), {"num_beams": 4}), (sources(2, 5), {}), (sources(16, 7), {"output_scores": True})]
+    requests += [(sources(9, 8), {"length_penalty": 2.0, "num_beams": 3}), (sources(1, 3), {"num_beams": 2})]
+
+    def generate(request):
+        return model.generate(request[0], max_new_tokens=12, **request[1]).tolist()
+
+    expected = [generate(request) for request in requests]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(generate, requests * 6)) == expected * 6
+
+
+def test_generate_leaves_models_in_training_or_with_hooks_to_library(decoded):
+    model = model_of()
+    model.train().generate(sources(2, 5), max_new_tokens=3)
+    model.eval().forward = model.forward
+    model.generate(sources(2, 5), max_new_tokens=3)
+    del model.forward
+    hook = model.model.decoder.layers[0].register_forward_hook(lambda *_: None)
+    model.generate(sources(2, 5), max_new_tokens=3)
+    hook.remove()
+    model.generate(sources(2, 5), max_new_tokens=3, output_hidden_states=True, return_dict_in_generate=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model.generate(sources(2, 5), max_new_tokens=3)
+    assert decoded == []
+    model.generate(sources(2, 5), max_new_tokens=3)  # the library has left its recording hooks
+    assert decoded == [2]
 
 
 def test_generate_by_the_engine_follows_weights_that_change(decoded):

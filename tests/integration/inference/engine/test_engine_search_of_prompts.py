@@ -202,9 +202,3 @@ def test_generate_leaves_prompts_beyond_learned_positions_to_the_library(decoded
         model.generate(torch.tensor([[7, 8, 9]]), **OPTIONS | {"max_new_tokens": 9})
     assert_generate_gives_tokens_of_library(model, torch.tensor([[7, 8, 9]]), **OPTIONS | {"max_new_tokens": 4})
     assert decoded == [[[7, 8, 9]]]
-
-
-def test_generate_of_prompts_does_not_use_the_engine_without_compiled_steps(monkeypatch, tmp_path):
-    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
-    monkeypatch.setattr(Engine, "continue_prompts", None)
-    assert_generate_gives_tokens_of_library(tiny_causal_lm(**FIELDS), left_padded(PROMPTS)[0], **OPTIONS)

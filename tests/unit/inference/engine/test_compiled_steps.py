@@ -1,10 +1,35 @@
 """The identity of compiled steps."""
 
-from torch import nn
+import copy
 
-from vanilla_transformer.inference.engine import compiled_steps
+from tests.tiny import tiny_model
+from tests.tiny_engines import engine_of
+from vanilla_transformer import Engine
 
 
-def test_identity_does_not_read_code_that_may_have_changed_since_import(monkeypatch):
-    monkeypatch.delattr(compiled_steps, "inspect")
-    assert len(compiled_steps.CompiledSteps(nn.Linear(2, 2), "auto", []).identity) > 10
+def identity(model, **options):
+    return Engine(model, **{"num_beams": 2, "max_new_tokens": 8, **options}).steps.identity
+
+
+def test_identity_depends_on_the_shape_and_the_search_and_not_on_weights():
+    model, other = tiny_model(0), tiny_model(1)
+    assert identity(model) == identity(other) == identity(copy.deepcopy(model))
+    assert identity(model) == identity(model, max_new_tokens=16)  # which is a number of each sentence
+    others = [tiny_model(decoder_layers=3), tiny_model(normalize_before=True), tiny_model(activation_function="gelu")]
+    searches = [{"num_beams": 3}, {"length_penalty": 2.0}, {"early_stopping": True}, {"precision": "bfloat16"}]
+    found = [identity(model), *map(identity, others), *(identity(model, **each) for each in searches)]
+    assert len({*found}) == len(found)
+
+
+def test_identity_ignores_what_fine_tuning_changes():
+    model = tiny_model()
+    before = identity(model)
+    model.config.alignment_heads, model.config.dropout = [[0, 0]], 0.3
+    model.config.confidence, model.config._name_or_path = {"weights": {}}, "elsewhere"
+    assert identity(model) == before
+
+
+def test_steps_run_eagerly_without_a_compiler(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    expected = engine_of(2, compile=False).translate_tokens([[7, 8, 2]])
+    assert engine_of(2, compile=True).translate_tokens([[7, 8, 2]]) == expected

@@ -122,4 +122,4 @@ def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
 
 def test_steps_for_a_cpu_are_compiled_ones():
     engine = engine_of(1)
-    assert isinstance(steps_for(engine.steps.step, "auto", engine.buffers.room_dimensions()), CompiledSteps)
+    assert isinstance(steps_for(engine.steps.step, "auto", engine.buffers), CompiledSteps)

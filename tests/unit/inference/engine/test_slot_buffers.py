@@ -44,15 +44,22 @@ def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
     assert set(buffers._sizes) == {SlotSize(1, 16)}
 
 
-def test_room_dimensions_name_the_positions_of_every_tensor():
-    buffers = SlotBuffers(tiny_model(decoder_layers=2), SearchOptions(3, (2,)), SlotSize(2, 7))
-    dimensions = buffers.room_dimensions()
+def test_dimensions_name_the_slots_and_the_positions_of_every_tensor():
+    buffers = SlotBuffers(tiny_model(decoder_layers=2), SearchOptions(3, (2,)), SlotSize(5, 7))
+    dimensions = buffers.dimensions()
     for leaf, growths in zip(pytree.tree_leaves(buffers.arguments), dimensions, strict=True):
-        assert growths == {dim: 1 for dim, size in enumerate(leaf.shape) if size == 7}
-    assert sum(map(bool, dimensions)) > 8  # keys and values of two layers, and more
+        names = {5: "slots", 7: "room"}
+        assert growths == {dim: (names[size], 1) for dim, size in enumerate(leaf.shape) if size in names}
+    assert sum(("room", 1) in each.values() for each in dimensions) > 8  # keys and values of two layers, and more
 
 
-def test_room_dimensions_double_for_positions_of_prompt_and_target():
+def test_dimensions_double_for_positions_of_prompt_and_target():
     buffers = SlotBuffers(tiny_causal_lm(), SearchOptions(1, (2,)), SlotSize(2, 7))
     assert len(buffers.memory.positions) == 14
-    assert {0: 2} in buffers.room_dimensions()
+    assert {0: ("room", 2)} in buffers.dimensions()
+
+
+def test_example_has_the_shapes_that_dimensions_describe():
+    buffers = SlotBuffers(tiny_model(), SearchOptions(2, (2,)), SlotSize(1, 16))
+    slots, room = buffers.example()[0].tokens.shape[:2]
+    assert slots > 2 and room > 2 and len({slots, room, 2}) == 3

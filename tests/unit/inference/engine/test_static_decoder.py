@@ -1,7 +1,5 @@
 """Decoder steps of static shape with every attention: no looks at values, and memory that stays in its places."""
 
-import itertools
-
 import pytest
 import torch
 from torch.utils import _pytree as pytree
@@ -11,7 +9,6 @@ from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model
 from vanilla_transformer.inference.engine.prefill import prefill
 from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.slot_buffers import SlotBuffers, SlotSize
-from vanilla_transformer.inference.engine.static_attention import trace
 from vanilla_transformer.inference.engine.static_decoder import StaticDecoder
 from vanilla_transformer.inference.engine.static_search import SearchStep
 
@@ -46,13 +43,3 @@ def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(buil
             step(*buffers.arguments)
     assert places() == before
     assert buffers.state.done.all() and buffers.state.finished_lengths[:2, 0].all()
-
-
-@pytest.mark.parametrize("width", [(), (5,)])
-def test_trace_returns_what_each_hypothesis_has_written(width):
-    memory, ancestors = torch.randn(2, 3, 7, 4, *width), torch.randint(4, (2, 4, 7))
-    traced = trace(memory, ancestors)
-    assert traced.shape == (2, 3, 4, 7, *width)
-    for slot, head, beam, step in itertools.product(*map(range, traced.shape[:4])):
-        written = memory[slot, head, step, ancestors[slot, beam, step]]
-        assert torch.equal(traced[slot, head, beam, step], written)

@@ -9,7 +9,6 @@ from torch.utils import _pytree as pytree
 from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.tiny import tiny_model
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.inference.engine.compiled_steps import export_step
 from vanilla_transformer.inference.engine.coverage import CoveragePenalty
 from vanilla_transformer.inference.engine.known_features import kept_heads
 from vanilla_transformer.inference.engine.phrase_constraints import PhraseConstraints
@@ -18,6 +17,7 @@ from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.search_state import SearchState
 from vanilla_transformer.inference.engine.static_decoder import SlotMemory, StaticDecoder
 from vanilla_transformer.inference.engine.static_search import SearchStep
+from vanilla_transformer.inference.engine.step_package import export_step
 from vanilla_transformer.inference.engine.target_prefix import BiasedPrefix, TargetPrefix
 from vanilla_transformer.inference.search.sampling import SamplingOptions
 
@@ -65,7 +65,7 @@ def started(options, memory, limits=(5, 9, 14)):
 
 def same(tree, other):
     pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
-    return all(torch.equal(first, second) for first, second in pairs)
+    return all(torch.allclose(first, second, rtol=1e-5, atol=1e-6) for first, second in pairs)
 
 
 def copied(tree):

@@ -6,10 +6,10 @@ import torch
 from tests.engine_cases import EOS, hypotheses_of_library, random_case
 from tests.generation_models import SOURCES, partly_trained_model
 from tests.tiny import tiny_long_model, tiny_model
+from vanilla_transformer.inference.engine.recorded_search import record_search
 from vanilla_transformer.inference.forced_decoding import score_tokens
-from vanilla_transformer.inference.search.recorded_search import record_search
 
-LONG = [{"layer_types": "linear_attention"}, {"layer_types": "lsh_attention"}, {"layer_types": "transfo_xl_attention"}]
+LONG = [{"layer_types": "linear_attention"}, {"layer_types": "lsh_attention"}]
 
 
 def assert_step_continues(step, before, beams):
@@ -58,13 +58,10 @@ def test_record_search_finds_the_translation_of_long_models(changes, beams):
     assert found == expected[: len(found)] and set(expected[len(found) :]) <= {model.config.pad_token_id}
 
 
-def test_record_search_leaves_the_search_of_the_model():
-    model = tiny_model()
-    before = type(model).fast_search
-    record_search(model, [5, 6, 2])
-    assert model.fast_search is before and "fast_search" not in vars(model)
-
-
-def test_record_search_refuses_samples():
+def test_record_search_refuses_samples_and_what_no_engine_decodes():
     with pytest.raises(ValueError, match="do_sample"):
         record_search(tiny_model(), [5, 6, 2], do_sample=True)
+    with pytest.raises(ValueError, match="To record a search, greedy and beam search must do without `bad_words_ids`"):
+        record_search(tiny_model(), [5, 6, 2], bad_words_ids=[[5]])
+    with pytest.raises(ValueError, match="transfo_xl_attention"):
+        record_search(tiny_long_model(layer_types="transfo_xl_attention"), [5, 6, 2])

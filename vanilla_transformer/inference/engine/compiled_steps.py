@@ -16,7 +16,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
+from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, find_damage
 
 from .machine_cache import cache_root, identity_of, shape_of
@@ -56,7 +58,8 @@ class CompiledSteps:
         self._compile, self._buffers = compile, buffers
         self._form: Step | None = None
         self._eager_seconds = 0.0
-        self._is_asked = False  # whether another process compiles, or has failed to
+        self._began = False  # compiling in another process, which may have failed
+        self._leaves_core = False
 
     def run(self, count: int, *arguments: Any) -> None:
         """Run the step `count` times. With `"auto"`, compile it in the background if it has run eagerly for long.
@@ -67,12 +70,26 @@ class CompiledSteps:
         step, start = self.find(arguments), time.perf_counter()
         for _ in range(count):
             step(*arguments)
-        if step is self.step and self._compile == "auto" and not self._is_asked:
+        if step is self.step and self._compile == "auto" and not self._began:
             self._eager_seconds += time.perf_counter() - start
             if self._eager_seconds > EAGER_SECONDS:
-                self._is_asked = True
+                self._began = True
                 if _has_compiler():
+                    self._leaves_core = torch.get_num_threads() >= usable_cores() > 1
                     threading.Thread(target=self._compile_elsewhere, daemon=True).start()
+
+    @contextmanager
+    def sharing_cores(self) -> Iterator[None]:
+        """Leave a core to a process that compiles: threads that wait for each other are slow on a shared one."""
+        threads = torch.get_num_threads()
+        if not self._leaves_core:
+            yield
+            return
+        torch.set_num_threads(threads - 1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
 
     def find(self, arguments: Any) -> Step:
         """Return the step: the compiled one, if there is one or it is to be made now."""
@@ -106,7 +123,10 @@ class CompiledSteps:
     def _compile_elsewhere(self) -> None:
         """Compile the step in another process, of low priority, and use it from then on."""
         with _one_at_a_time:
-            error = _run_worker(self.step, self._buffers, self.identity)
+            try:
+                error = _run_worker(self.step, self._buffers, self.identity)
+            finally:
+                self._leaves_core = False
             compiled = None if error else self._load()
         if compiled is None:
             logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
@@ -163,6 +183,8 @@ def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str) -> str | None:
         env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
         start_new_session=True,
     )
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})  # one core, also for the compilers it starts
     errors = process.communicate(content.getvalue())[1].decode(errors="replace").strip()
     return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
 

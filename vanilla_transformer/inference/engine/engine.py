@@ -294,8 +294,9 @@ class Engine:
     @torch.inference_mode()
     def _advance(self, count: int) -> Iterable[tuple[Request, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return the sentences that are done."""
-        self._schedule.fill(self._queue, self._look_every)
-        self.steps.run(self._look_every, *self.buffers.arguments)
+        with self.steps.sharing_cores():
+            self._schedule.fill(self._queue, self._look_every)
+            self.steps.run(self._look_every, *self.buffers.arguments)
         self._schedule.steps_run += self._look_every
         look = HostCopy(self.buffers.state.done)
         if self._look_every > 1:

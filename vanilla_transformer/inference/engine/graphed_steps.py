@@ -9,6 +9,7 @@ is captured again.
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -63,6 +64,10 @@ class GraphedSteps:
         step = self.find(arguments)
         for _ in range(count):
             step(*arguments)
+
+    def sharing_cores(self) -> AbstractContextManager[None]:
+        """Return a context without effect: nothing compiles aside."""
+        return nullcontext()
 
     def find(self, arguments: Any) -> Step:
         """Return the step for exactly these tensors, which is captured if it has not been."""

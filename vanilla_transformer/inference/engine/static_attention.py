@@ -47,19 +47,10 @@ class Moment(NamedTuple):
 
 
 class KeysAndValues(NamedTuple):
-    """Keys and values of one layer: of the target, `(B, 2, H, R, N, K)`, or of the source, `(B, 2, H, R, K)`."""
+    """Keys and values of one layer: of the target, `(B, H, R, N, K)`, or of the source, `(B, H, R, K)`."""
 
-    both: Tensor
-
-    @property
-    def keys(self) -> Tensor:
-        """The keys."""
-        return self.both[:, 0]
-
-    @property
-    def values(self) -> Tensor:
-        """The values."""
-        return self.both[:, 1]
+    keys: Tensor
+    values: Tensor
 
 
 class StaticSelfAttention(nn.Module):
@@ -76,23 +67,24 @@ class StaticSelfAttention(nn.Module):
 
     @staticmethod
     def own_memory(attention: Any, slots: int, beams: int, room: int) -> KeysAndValues:
-        return KeysAndValues(zeros_like_heads(attention, slots, (2,), room, beams))
+        return KeysAndValues(*(zeros_like_heads(attention, slots, room, beams) for _ in range(2)))
 
     @staticmethod
     def prompt_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(zeros_like_heads(attention, slots, (2,), room))
+        return KeysAndValues(*(zeros_like_heads(attention, slots, room) for _ in range(2)))
 
     @staticmethod
     def read_prompt(cache: Any) -> KeysAndValues:
-        """Return the keys and values of prompts in the cache of a layer, `(W, 2, H, S, K)`."""
-        return KeysAndValues(torch.stack([cache.keys, cache.values], dim=1))
+        """Return the keys and values of prompts in the cache of a layer, `(W, H, S, K)`."""
+        return KeysAndValues(cache.keys, cache.values)
 
     def forward(
         self, attention: Any, states: Tensor, moment: Moment, own: KeysAndValues, prompt: KeysAndValues | None
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
         query, *key_and_value = split_heads(attention, self.qkv_proj(states), 3)  # (B, H, N, K) each
-        own.both[moment.slots, :, :, moment.time] = torch.stack(key_and_value, dim=1)
+        for memory, entry in zip(own, key_and_value, strict=True):
+            memory[moment.slots, :, moment.time] = entry
         keys, values = own.keys.flatten(2, 3), own.values.flatten(2, 3)  # (B, H, R * N, K)
         if prompt is None:
             output = attend(query, keys, values, moment.past, attention.scaling)
@@ -118,12 +110,12 @@ class StaticCrossAttention(nn.Module):
 
     @staticmethod
     def source_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(zeros_like_heads(attention, slots, (2,), room))
+        return KeysAndValues(*(zeros_like_heads(attention, slots, room) for _ in range(2)))
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
-        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, 2, H, S, K)`."""
-        return KeysAndValues(torch.stack(attention.project(states), dim=1))
+        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, S, K)`."""
+        return KeysAndValues(*attention.project(states))
 
     def forward(
         self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues, queries: Sequence[Tensor] = ()
@@ -146,15 +138,18 @@ def split_heads(attention: Any, states: Tensor, parts: int) -> Sequence[Tensor]:
     return states.view(slots, beams, parts, -1, attention.head_dim).permute(2, 0, 3, 1, 4).unbind()
 
 
-def zeros_like_heads(attention: Any, slots: int, kinds: tuple[int, ...], *sizes: int) -> Tensor:
-    """Return a tensor `(slots, *kinds, H, *sizes, K)` of the type and on the device of an attention's weights."""
+def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> Tensor:
+    """Return a tensor `(slots, H, *sizes, K)` of the type and on the device of an attention's weights."""
     weight, width = attention.out_proj.weight, attention.head_dim
     heads = attention.out_proj.in_features // width
-    return torch.zeros(slots, *kinds, heads, *sizes, width, dtype=weight.dtype, device=weight.device)
+    return torch.zeros(slots, heads, *sizes, width, dtype=weight.dtype, device=weight.device)
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
     """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
+    if query.shape[2] == 1 and query.device.type == "cpu":  # plain products of one query take less time there
+        scores = (query * scaling) @ keys.transpose(-1, -2) + mask
+        return join_heads(nn.functional.softmax(scores, dim=-1) @ values)
     attended = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)
     return join_heads(attended)
 

@@ -84,7 +84,7 @@ class StaticLSHAttention(StaticSelfAttention):
 
 
 def _no_keys(attention: Any, slots: int, *sizes: int) -> HashedKeys:
-    keys, values = (zeros_like_heads(attention, slots, (), *sizes) for _ in range(2))
+    keys, values = (zeros_like_heads(attention, slots, *sizes) for _ in range(2))
     return HashedKeys(keys, values, keys.new_zeros(*keys.shape[:-1], attention.config.num_hashes, dtype=torch.int32))
 
 

@@ -2,7 +2,7 @@
 Packages of compiled steps: machine code without weights, which serves every model of one shape.
 
 A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of positions. Weights
-are constants of the compiled code, those of linear layers in the memory layout that oneDNN chooses for this processor.
+are constants of the compiled code, in linear layers in the memory layout that oneDNN chooses for this processor.
 They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
 Quantized weights have no such names and stay in the package.
 """

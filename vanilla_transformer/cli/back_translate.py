@@ -7,7 +7,7 @@ from pathlib import Path
 from .arguments import parse, require_one_model
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import quiet
-from .search_arguments import SearchArguments, check_search, search_settings
+from .request_arguments import SearchArguments, request_settings
 
 
 @dataclass
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     model = require_one_model(words)
     if options.batch_size < 1:
         raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
-    check_search(options)
+    search = request_settings(options)
     if options.quiet:
         quiet()
     from vanilla_transformer.distillation.back_translation import back_translate, check_output
@@ -50,7 +50,6 @@ def main(arguments: Sequence[str]) -> None:
 
     text, output = Path(options.input), Path(options.output)
     check_output(output, text, options.tag)
-    search = search_settings(options)
     if options.do_sample or (options.mbr is not None and options.num_beams is None):
         search.setdefault("seed", 0)  # by which a run that continues draws the same samples
     with open_model(model, options, options.num_beams) as translate:

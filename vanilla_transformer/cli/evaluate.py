@@ -11,8 +11,7 @@ from vanilla_transformer.file_utils import write_text_atomically
 from .arguments import PRECISION_HELP, WORKERS_HELP, check_record_name, parse, parse_workers, require_one_model
 from .language_arguments import language_settings
 from .model_arguments import FurtherModelArguments, further_models
-from .search_arguments import SearchArguments, check_search, search_settings
-from .term_arguments import TermArguments, term_settings
+from .request_arguments import SearchArguments, TermArguments, request_settings, without_terms
 
 if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
@@ -70,19 +69,19 @@ def main(arguments: Sequence[str]) -> None:
     from vanilla_transformer.evaluation.report import add_term_use, build_report
 
     _check(words, options)
+    settings = request_settings(options)
     references = _read_references(options)
-    terms = term_settings(options)
     baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
     if options.hypotheses is not None:
         hypotheses = _read_aligned(options.hypotheses, references, options)
     else:
-        hypotheses = _translate(words[0], options, terms)
-        if terms and baseline is None:  # what the glossary changes
-            baseline = _translate(words[0], options, {})
+        hypotheses = _translate(words[0], options, settings)
+        if options.glossary is not None and baseline is None:  # what the glossary changes
+            baseline = _translate(words[0], options, without_terms(settings))
     if process_state().is_main_process:
         found = build_report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
-        if options.source is not None and terms:
-            found = add_term_use(found, terms["glossary"], read_lines(options.source), hypotheses, baseline)
+        if options.source is not None and options.glossary is not None:
+            found = add_term_use(found, settings["glossary"], read_lines(options.source), hypotheses, baseline)
         _write_results(hypotheses, found, options)
         if options.name is not None:
             _save_for_card(Path(words[0]), hypotheses, references, found, options)
@@ -100,7 +99,6 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     from vanilla_transformer.evaluation.scores import corpus_metrics
     from vanilla_transformer.inference.engine.precision import check_precision
 
-    check_search(options)
     if options.hypotheses is None:
         require_one_model(words)
         if options.source is None:
@@ -152,7 +150,7 @@ def _read_aligned(path: str, references: Sequence[str], options: EvaluateArgumen
     return lines
 
 
-def _translate(name: str, options: EvaluateArguments, terms: Mapping[str, Any]) -> list[str]:
+def _translate(name: str, options: EvaluateArguments, settings: Mapping[str, Any]) -> list[str]:
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
     from vanilla_transformer.inference.engine_workers import open_pipeline
@@ -160,7 +158,7 @@ def _translate(name: str, options: EvaluateArguments, terms: Mapping[str, Any]) 
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)
-    search, further = search_settings(options) | dict(terms), further_models(options)
+    search, further = dict(settings), further_models(options)
     if workers != 1:
         with open_pipeline(name, workers, options.precision, options.num_beams, **further) as translate:
             search |= language_settings(translate.tokenizer, options)

@@ -8,7 +8,7 @@ from pathlib import Path
 from vanilla_transformer.file_utils import write_text_atomically
 
 from .arguments import PRECISION_HELP, parse, require_one_model
-from .search_arguments import SearchArguments, check_search, search_settings
+from .request_arguments import SearchArguments, request_settings
 
 
 @dataclass
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> None:
         EvaluateDirectionsArguments, arguments, "evaluate-directions MODEL --text PREFIX [--directions en-de ...]"
     )
     name = require_one_model(words)
-    check_search(options)
+    search = request_settings(options)
     if options.json is not None and Path(options.json).is_dir():
         raise ValueError(f"Scores must go to a file, but {options.json} is a folder.")
     from vanilla_transformer.evaluation.decoding import process_state
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> None:
     wanted = None if options.directions is None else parse_directions(options.directions, languages)
     directions, texts = read_test_sets(options.text, wanted, languages)
     model = load_seq2seq(name, "translates").to(process_state().device)
-    settings = search_settings(options) | {"precision": options.precision, "progress_bar": True}
+    settings = search | {"precision": options.precision, "progress_bar": True}
     results = score_directions(model, tokenizer, languages, directions, texts, **settings)
     if process_state().is_main_process:
         if options.json is not None:

@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .arguments import parse
-from .constraint_arguments import ConstraintArguments, check_constraints
 from .language_arguments import DEFAULT_LANGUAGE, language_settings
 from .line_reader import Source, file_source, given_source, is_interactive, shard_lines, stdin_source, typed_lines
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
-from .prefix_arguments import PrefixArguments, check_prefixes, prefix_settings, read_prefixes
 from .ray_arguments import RayArguments, check_engine, work_by_ray
-from .search_arguments import SearchArguments, check_search, search_settings
+from .request_arguments import (
+    SearchArguments,
+    SentenceArguments,
+    TermArguments,
+    check_sentences,
+    read_prefixes,
+    request_settings,
+)
 from .shard_output import is_distributed, write_shards
-from .term_arguments import TermArguments, term_settings
 from .translate_document import DocumentArguments, translate_document
 from .translation_lines import answer_lines
 
@@ -36,10 +40,6 @@ class TextArguments:
     output: str | None = field(
         default=None, metadata={"help": "Write to this file, once it is complete, instead of standard output."}
     )
-    split_sentences: bool = field(
-        default=False,
-        metadata={"help": "Translate each sentence of a line by itself, and keep the white space between them."},
-    )
     resume: bool = field(default=False, metadata={"help": "Continue an interrupted `--output`."})
     json: bool = field(
         default=False,
@@ -51,9 +51,6 @@ class TextArguments:
     alignments: bool = field(
         default=False,
         metadata={"help": "Print ` ||| ` and the pairs of aligned words, such as 0-0 1-2, after each translation."},
-    )
-    num_return_sequences: int | None = field(
-        default=None, metadata={"help": "Number of translations to print per sentence, best first."}
     )
     n_best: int | None = field(
         default=None,
@@ -67,8 +64,7 @@ class TextArguments:
 class TranslateArguments(
     ModelArguments,
     SearchArguments,
-    PrefixArguments,
-    ConstraintArguments,
+    SentenceArguments,
     TermArguments,
     DocumentArguments,
     RayArguments,
@@ -113,11 +109,8 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
     """Check the flags that no library call checks before work begins."""
     if options.batch_size < 1:
         raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
-    for name in ("n_best", "num_return_sequences"):
-        count = getattr(options, name)
-        if count is not None and count < 1:
-            raise ValueError(f"`{name}` must be 1 or more, got {count}.")
-    check_search(options)
+    if options.n_best is not None and options.n_best < 1:
+        raise ValueError(f"`n_best` must be 1 or more, got {options.n_best}.")
     if options.n_best is not None and options.num_return_sequences is not None:
         raise ValueError("Give --n_best (translations with scores) or --num_return_sequences (without), not both.")
     if sentences and (options.input is not None or options.format != "text"):
@@ -125,7 +118,7 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         raise ValueError(f"Give sentences or a file to translate, not both, got the sentence {sentences[0]!r}. {hint}")
     several = max(options.num_return_sequences or 1, options.n_best or 1) > 1
     several = several or options.samples or options.seed is not None
-    if options.alternatives is not None and several:
+    if options.alternatives is not None and options.n_best is not None:
         raise ValueError("With --alternatives there is one search for each. Leave out the number of translations.")
     if options.format != "text" and (options.json or options.alignments or options.resume or several):
         rule = "one translation, without `--json`, `--alignments`, `--resume`, `--do_sample`, `--seed` or `--mbr`"
@@ -135,8 +128,7 @@ def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
         raise ValueError("Several processes divide the lines of an --input with an --output, and draw no samples.")
     if options.engine == "ray" and (options.input is None or options.samples or options.format != "text"):
         raise ValueError("--engine ray is for searches of the lines of an --input, without samples and --format.")
-    check_constraints(options, options.format)
-    check_prefixes(options, options.format)
+    check_sentences(options, options.format)
     if options.resume and (options.input is None or options.output is None):
         raise ValueError("--resume continues a file that an interrupted run began. Give its --input and --output.")
     if options.resume and options.samples:
@@ -170,11 +162,13 @@ def _check_output(output: Path, options: TranslateArguments) -> None:
 
 def _decoding(options: TranslateArguments) -> dict[str, Any]:
     """Return the keyword arguments of the pipeline that decide about the translations."""
-    count = options.num_return_sequences if options.n_best is None else options.n_best
-    settings = search_settings(options) | prefix_settings(options) | term_settings(options)
-    settings |= {} if count is None else {"num_return_sequences": count}
-    if options.split_sentences and options.format == "text":
-        settings |= {name: getattr(options, name) for name in ("split_sentences", "sentence_splitter")}
+    settings = request_settings(options)
+    if options.n_best is not None:
+        settings["num_return_sequences"] = options.n_best
+    if options.format != "text":  # a document is always split
+        settings.pop("split_sentences", None)
+    elif options.split_sentences:
+        settings["sentence_splitter"] = options.sentence_splitter
         settings["source_language"] = options.source_language or DEFAULT_LANGUAGE
     return settings
 
@@ -271,7 +265,7 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
     from vanilla_transformer.file_utils import hash_file
     from vanilla_transformer.inference.pretrained import hash_model
 
-    names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "constraint", "tab_constraints"]
+    names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "tab_constraints"]
     names += ["ensemble_weights"]
     chosen = {name: getattr(options, name) for name in names} | dict(settings)
     if options.target_prefixes is not None:

@@ -4,13 +4,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .constraint_arguments import split_constraints
+from .request_arguments import split_constraints
 
 
 def answer_lines(translate: Any, lines: Sequence[str], options: Any, settings: Mapping[str, Any]) -> list[str]:
     """Return the text to write for each of some lines."""
     sources, constraints = split_constraints(options, lines)
-    answers = translate(sources, options.batch_size, False, **settings, **constraints)
+    answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
     show: Callable[[str, Any], str] = _as_json if options.json else _as_text
     pairs = zip(sources, answers, strict=True)
     return [show(source, answer if isinstance(answer, list) else [answer]) for source, answer in pairs]

@@ -126,10 +126,16 @@ def number(minimum: float | None = None) -> Rule:
     schema = {"type": "number"} | ({} if minimum is None else {"minimum": minimum})
 
     def allows(value: Any) -> bool:
-        is_finite = type(value) in (int, float) and math.isfinite(value)
-        return is_finite and (minimum is None or value >= minimum)
+        return _is_finite(value) and (minimum is None or value >= minimum)
 
     return Rule(text, allows, schema, float)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return type(value) in (int, float) and math.isfinite(value)
+    except OverflowError:  # an integer beyond all floats
+        return False
 
 
 def one_of(*choices: str, joined: str = ", ") -> Rule:
@@ -222,7 +228,7 @@ class TranslationOptions:
     )
     early_stopping: bool | str | None = option("When beam search stops, as in a generation config.", _STOPPING, CONFIG)
     num_beam_groups: int | None = option(
-        "Groups of beams whose hypotheses differ; it divides --num_beams.", _INTEGER, FLAG, JSON, CONFIG
+        "Groups of beams whose hypotheses differ; it divides --num_beams.", integer(1), FLAG, JSON, CONFIG
     )
     diversity_penalty: float | None = option(
         "With --num_beam_groups: subtracted from a token's score for each earlier beam with it.",
@@ -350,7 +356,7 @@ class TranslationOptions:
     def _check_alternatives(self) -> None:
         given = {**self.generate_kwargs, "mbr": self.mbr, "seed": self.seed}
         for name in ("num_return_sequences", "do_sample", "mbr", "seed"):
-            if given.get(name):
+            if given.get(name) is not None and given[name] is not False:
                 raise OptionError(f"`alternatives` are completed by one search each. Leave `{name}` out.")
 
     # --- Resolution ---
@@ -539,19 +545,21 @@ def check_filters(values: Level) -> None:
         raise OptionError(str(error)) from error
 
 
-def flags_of(*names: str) -> type:
+def flags_of(*names: str, without: Sequence[str] = ()) -> Any:
     """
     Return a dataclass with the flags of some options, to inherit from; all of its fields have defaults.
 
+        >>> SearchFlags: Any = flags_of("num_beams", "do_sample")
         >>> @dataclass
-        ... class SearchArguments(flags_of("num_beams", "do_sample")):
+        ... class SearchArguments(SearchFlags):
         ...     "Flags of the search."
 
     Args:
         names: Of options; by default all that are flags.
+        without: Options whose flags are left out.
     """
-    options = [declared_options()[name] for name in names or [each.name for each in _with(flag=True)]]
-    return dataclasses.make_dataclass("Flags", [_flag(each) for each in options])
+    options = [each for each in _with(flag=True) if each.name in (names or declared_options())]
+    return dataclasses.make_dataclass("Flags", [_flag(each) for each in options if each.name not in without])
 
 
 def given_flags(arguments: Any, names: Iterable[str] = ()) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def test_translate_tab_constraints_are_of_their_lines(folder, capsys, tmp_path):
         (["--constraint", "a", "--num_beams", "1"], "Constraints need beam search: `num_beams` must be 2 or more"),
         (["--constraint", "a", "--do_sample", "--num_beams", "1"], "Constraints need beam search"),
         (["--constraint", "Hunde", "--max_new_tokens", "2"], "A translation may have 2 tokens, but its constraints"),
-        (["--constraint", "a", "--format", "html"], "are for sentences, but `--format` is html"),
+        (["--constraint", "a", "--format", "html"], "is for sentences, but `--format` is html"),
     ],
 )
 def test_translate_refuses_constraints_in_one_line(folder, capsys, tmp_path, flags, message):

@@ -51,7 +51,7 @@ def test_translate_searches_in_groups_with_coverage_and_bias(folder, capsys):
     ("arguments", "text"),
     [
         (["--target_prefix", "A", "--target_prefixes", "B"], "Give --target_prefix (for all sentences) or --target"),
-        (["--prefix_bias", "0.5"], "--prefix_bias prefers a prefix. Give --target_prefix or --target_prefixes."),
+        (["--prefix_bias", "0.5"], "`prefix_bias` needs target prefixes, which it prefers instead of forcing them."),
         (["--target_prefix", "A", "--prefix_bias", "2"], "`prefix_bias` must be a number between 0 and 1, got 2.0."),
         (["--target_prefixes", "missing"], "missing"),
         (["--alternatives", "0"], "`alternatives` must be an integer of 1 or more, got 0."),

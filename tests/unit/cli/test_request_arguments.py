@@ -1,0 +1,51 @@
+"""The flags of a request become arguments of the pipeline."""
+
+import re
+from dataclasses import fields
+
+import pytest
+
+from vanilla_transformer.cli.evaluate import EvaluateArguments
+from vanilla_transformer.cli.request_arguments import SearchArguments, TermArguments, request_settings, without_terms
+from vanilla_transformer.cli.translate import TranslateArguments
+from vanilla_transformer.inference.options import declared_options
+
+
+def test_request_settings_leave_the_checkpoint_to_decide():
+    assert request_settings(SearchArguments()) == request_settings(TranslateArguments()) == {}
+
+
+def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
+    assert request_settings(SearchArguments(do_sample=True)) == {"do_sample": True, "num_beams": 1}
+    assert request_settings(SearchArguments(do_sample=True, num_beams=2))["num_beams"] == 2
+
+
+def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
+    (tmp_path / "terms.tsv").write_text("man\tMann\n")
+    options = TranslateArguments(glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3)
+    settings = request_settings(options)
+    assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
+    assert without_terms(settings) == {"num_beams": 3}
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"length_penalty": float("inf")}, "`length_penalty` must be a finite number, got inf."),
+        ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
+        ({"term_mode": "soft"}, "`term_mode` must be given with a `glossary`, got 'soft' without one."),
+        ({"glossary_casefold": True}, "`glossary_casefold` must be given with `--glossary FILE`, got it without."),
+        ({"alternatives": 2, "seed": 0}, "`alternatives` are completed by one search each. Leave `seed` out."),
+    ],
+)
+def test_request_settings_refuse_flags_before_a_model_is_loaded(flags, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        request_settings(TranslateArguments(**flags))
+
+
+def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_terms():
+    declared = {each.flag_name for each in declared_options().values() if each.flag}
+    flags = {each: {flag.name for flag in fields(each)} for each in (TranslateArguments, EvaluateArguments)}
+    assert declared <= flags[TranslateArguments]
+    shared = {each.name for part in (SearchArguments, TermArguments) for each in fields(part)}
+    assert declared - flags[EvaluateArguments] == declared - shared != set()

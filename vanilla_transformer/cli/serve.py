@@ -15,7 +15,7 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.request_body import LANGUAGES, RERANKING, RETURNED, RISK, SEARCHES, SOFT_TERMS
+from vanilla_transformer.serving.request_body import ENGINE_OPTIONS, LANGUAGES, RERANKING, RISK, SOFT_TERMS
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.training.environment import limit_onednn_cache
@@ -242,8 +242,7 @@ def engine_options(model: Any) -> list[str]:
     """Return the options of requests that an engine of a model follows."""
     needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
     has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
-    names = [*RETURNED, "do_sample", "glossary", "constraints", "target_prefix", *SEARCHES]
-    return [name for name in names if has.get(name, True)] if Engine.supports(model) else []
+    return [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(model) else []
 
 
 def _tokenizer_options(tokenizer: Any) -> list[str]:

@@ -8,6 +8,7 @@ the schema of its JSON body of them, and the pipeline resolves them once, at its
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,6 +21,7 @@ FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP r
 TERM_MODES = ("soft", "hard", "exact")
 UTILITIES = ("chrf", "bleu")  # of minimum Bayes risk decoding
 _USUAL_TOP_K = 50  # of `generate()`
+_LONGEST_CODE = 40  # characters of the code of a language
 
 # --- Declarations ---------------------------------------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ class Option:
         json: Whether the body of an HTTP request may have it.
         in_config: Whether a generation config may give it, besides the call and the pipeline's constructor.
         schema: The JSON schema, if it is not the rule's.
-        kind: The type of a value of its flag, if it is not the rule's.
+        kind: The type of a value of its flag.
         flag_keywords: Further keyword arguments of `ArgumentParser.add_argument`.
     """
 
@@ -74,6 +76,12 @@ class Option:
     kind: type
     flag_keywords: Mapping[str, Any]
 
+    @property
+    def requirement(self) -> str:
+        """What must hold, as the beginning of a message: "`name` must be …"."""
+        assert self.rule is not None
+        return f"`{self.name}` must be {self.rule.text}"
+
     def check(self, value: Any) -> Any:
         """Return a value of the option, which is allowed.
 
@@ -81,7 +89,7 @@ class Option:
             OptionError: It is not; the message is the same for all doors.
         """
         if value is not None and self.rule is not None and not self.rule.allows(value):
-            raise OptionError(f"`{self.name}` must be {self.rule.text}, got {self.rule.show(value)}.")
+            raise OptionError(f"{self.requirement}, got {self.rule.show(value)}.")
         return value
 
 
@@ -92,7 +100,6 @@ def option(
     default: Any = None,
     flag_name: str | None = None,
     schema: Mapping[str, Any] | None = None,
-    kind: type | None = None,
     **flag_keywords: Any,
 ) -> Any:
     """Return a field of [`TranslationOptions`] with the declaration of an option.
@@ -105,7 +112,7 @@ def option(
     declared = {"default": default, "help": help, "rule": rule, "flag_name": flag_name}
     declared |= {"flag": FLAG in doors, "json": JSON in doors, "in_config": CONFIG in doors}
     declared["schema"] = schema or (rule.schema if rule else {"type": "string"})
-    declared["kind"] = kind or (rule.kind if rule else str)
+    declared["kind"] = rule.kind if rule else str
     return field(default=default, metadata={"option": declared | {"flag_keywords": flag_keywords}})
 
 
@@ -153,6 +160,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and type(value) is not bool
 
 
+def _is_column(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
 def _is_splitter(value: Any) -> bool:
     return isinstance(value, str) or callable(value)
 
@@ -184,6 +195,21 @@ _SPLITTER = Rule(
 )
 _STRING: Mapping[str, Any] = {"type": "string"}
 _STRINGS = {"type": "array", "items": _STRING}
+_CODE = Rule(
+    "the code of a language", lambda value: isinstance(value, str) and len(value) <= _LONGEST_CODE, _STRING, str
+)
+_PHRASES = Rule(
+    "a list of phrases, or a list of phrases for each text",
+    _is_column,
+    {"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}},
+    list[str],
+)
+_PREFIXES = Rule(
+    "a string, or one for each text",
+    lambda value: isinstance(value, str) or _is_column(value),
+    {"anyOf": [_STRING, _STRINGS]},
+    str,
+)
 
 
 @dataclass(frozen=True)
@@ -257,9 +283,7 @@ class TranslationOptions:
     epsilon_cutoff: float | None = option("Sample tokens of at least this probability.", _FILTER, FLAG, JSON, CONFIG)
     seed: Any = option("Seed from which each sentence gets one that does not depend on its batch.", _SEED, FLAG, JSON)
     # What each text has for itself: one value for all texts, or one for each
-    target_prefix: Any = option(
-        "Text with which each translation begins.", None, FLAG, JSON, schema={"anyOf": [_STRING, _STRINGS]}
-    )
+    target_prefix: Any = option("Text with which each translation begins.", _PREFIXES, FLAG, JSON)
     prefix_bias: float | None = option(
         "Prefer the prefix instead of forcing it: the weight of its next token, from 0 to 1.",
         _SHARE,
@@ -273,12 +297,10 @@ class TranslationOptions:
     constraints: Any = option(
         "Words or phrases that each translation must contain, each in quotation marks if it has spaces. "
         "'Hund*' allows further letters.",
-        None,
+        _PHRASES,
         FLAG,
         JSON,
         flag_name="constraint",
-        schema={"type": "array", "items": {"anyOf": [_STRING, _STRINGS]}},
-        kind=list[str],
         action="extend",
         nargs="+",
     )
@@ -314,8 +336,8 @@ class TranslationOptions:
         "With --rerank_reverse: what each token adds to the score; by default 0.5.", number(), FLAG, JSON
     )
     # Languages and sentences
-    src_lang: str | None = option("Code of the language of the text, if the model has several.", None, JSON)
-    tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", None, JSON)
+    src_lang: str | None = option("Code of the language of the text, if the model has several.", _CODE, JSON)
+    tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", _CODE, JSON)
     split_sentences: bool | None = option(
         "Translate each sentence of a line by itself, and keep the white space between them.", BOOLEAN, FLAG, JSON
     )
@@ -384,6 +406,8 @@ class TranslationOptions:
         config = call.pop("generation_config", None)
         levels = [call, *(vars(each) if each is not None else {} for each in (config, model_config))]
         options = cls.from_levels(levels)
+        if options.do_sample or options.mbr is not None:
+            check_filters({name: getattr(options, name) for name in FILTERS})
         if config is None:
             return options
         return dataclasses.replace(options, generate_kwargs={**options.generate_kwargs, "generation_config": config})
@@ -577,13 +601,9 @@ def given_flags(arguments: Any, names: Iterable[str] = ()) -> dict[str, Any]:
     return found
 
 
-def json_properties() -> dict[str, dict[str, Any]]:
-    """Return the JSON schema of each option that the body of an HTTP request may have, by name."""
-    schemas = {}
-    for each in _with(json=True):
-        default = {} if each.default is None else {"default": each.default}
-        schemas[each.name] = {**each.schema, **default, "description": each.help}
-    return schemas
+def json_options() -> list[str]:
+    """Return the names of the options that the body of an HTTP request may have."""
+    return [each.name for each in _with(json=True)]
 
 
 def request_model(name: str = "TranslationBody", **further: Any) -> Any:
@@ -603,7 +623,8 @@ def request_model(name: str = "TranslationBody", **further: Any) -> Any:
     entries = dict(further)
     for each in _with(json=True):
         checked = Annotated[Any, AfterValidator(each.check), WithJsonSchema(dict(each.schema))]
-        entries[each.name] = checked, Field(each.default, description=each.help)
+        about = re.sub(r"--(\w+)", r"`\1`", each.help)  # which names other options as flags
+        entries[each.name] = checked, Field(each.default, description=about)
     return create_model(name, __config__=ConfigDict(extra="forbid"), **entries)
 
 
@@ -621,4 +642,4 @@ def _flag(each: Option) -> tuple[str, Any, Any]:
 
 __all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERM_MODES", "UTILITIES", "Option", "OptionError"]
 __all__ += ["Rule", "TranslationOptions", "check_filters", "check_option", "declared_options", "flags_of"]
-__all__ += ["given_flags", "json_properties", "option", "request_model"]
+__all__ += ["given_flags", "json_options", "option", "request_model"]

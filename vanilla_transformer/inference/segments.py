@@ -5,7 +5,7 @@ Constraints, target prefixes and seeds are given for all texts or for each one. 
 of each sentence, so that later steps see only sentences.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import islice, repeat
 from typing import Any, NamedTuple
 
@@ -15,13 +15,13 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 
 from .constraints import check_token_ids, tokenize_constraint
 from .engine.samples import SentenceSeeds
-from .options import OptionError, TranslationOptions
+from .options import OptionError, TranslationOptions, declared_options
 from .search.lexical_constraints import ConstraintError, Phrases
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line
 
 Encode = Callable[[list[str]], list[list[int]]]  # returns the token ids of each text
-_CONSTRAINTS_RULE = "`constraints` must be a list of phrases, or a list of phrases for each text"
-_PREFIX_RULE = "`target_prefix` must be a string, or one for each text"
+_CONSTRAINTS_RULE = declared_options()["constraints"].requirement
+_PREFIX_RULE = declared_options()["target_prefix"].requirement
 
 
 class Sentence(NamedTuple):
@@ -191,8 +191,6 @@ class TextConstraints:
         self._forced = check_token_ids(force_words_ids)
         if given is None:
             given = []
-        if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
-            raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {given!r}.")
         self._are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
         if not self._are_shared and isinstance(given, Sized) and count not in (None, len(given)):
             raise ConstraintError(f"{_CONSTRAINTS_RULE}, but there are {len(given)} lists for {count} texts.")
@@ -240,8 +238,6 @@ class TextPrefixes:
 
     def __init__(self, given: Any, tokenizer: Any, count: int | None = None):
         self._tokenizer, self._is_shared = tokenizer, isinstance(given, str)
-        if isinstance(given, Mapping) or not isinstance(given, Iterable):
-            raise ConstraintError(f"{_PREFIX_RULE}, got {given!r}.")
         if not self._is_shared and isinstance(given, Sized) and count not in (None, len(given)):
             raise ConstraintError(f"{_PREFIX_RULE}, but there are {len(given)} for {count} texts.")
         self._each: Iterator[list[int]] = (

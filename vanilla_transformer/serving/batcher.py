@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from vanilla_transformer.inference.search.option_error import OptionError
 
 from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
-from .limits import Limits, Refusal
+from .limits import LONGEST_REASON, Limits, Refusal
 from .request_body import LANGUAGES
 
 Result = TypeVar("Result")
@@ -25,7 +25,6 @@ CountTokens = Callable[[Sequence[str]], list[int]]
 _HARMLESS_TEXT = "1"
 # Texts are counted in groups, so that a large request does not delay the others.
 _TEXTS_TO_COUNT = 16
-_LONGEST_REASON = 150  # characters: it may quote the request
 # A call that takes this many times as long as a request may take hangs.
 _HANGING = 5
 
@@ -209,7 +208,7 @@ class Batcher:
             if not refused:
                 await self._check_model(group[0].options)
             if len(group) == 1 and refused:
-                refusal = Refusal(422, str(failure.__cause__)[:_LONGEST_REASON])
+                refusal = Refusal(422, str(failure.__cause__)[:LONGEST_REASON])
                 _set(group[0].future.set_exception, group[0].future, refusal)
             elif len(group) == 1:
                 self.failures += 1

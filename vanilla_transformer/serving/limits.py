@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+LONGEST_REASON = 150  # characters of a message that may quote the request
+
 
 class Refusal(Exception):
     """Raised for a request that is not answered.
@@ -54,7 +56,7 @@ class Limits:
             if value < 1:
                 raise ValueError(f"`{limit.name}` must be 1 or more, got {value}.")
 
-    def check_request(self, texts: Any, num_hypotheses: Any) -> None:
+    def check_request(self, texts: Any, num_hypotheses: int) -> None:
         """Check the texts of a request in constant time each; the first mistake ends the check.
 
         Raises:
@@ -64,13 +66,9 @@ class Limits:
             raise Refusal(422, f"`text` must be a string or a list of strings, got {_type(texts)}.")
         if len(texts) > self.max_texts:
             raise Refusal(422, f"`text` may be a list of at most {self.max_texts}, got {len(texts)}.")
-        if type(num_hypotheses) is not int or not 1 <= num_hypotheses <= self.max_hypotheses:
-            found = (
-                num_hypotheses if type(num_hypotheses) is int and abs(num_hypotheses) < 1000 else _type(num_hypotheses)
-            )
-            raise Refusal(
-                422, f"`num_return_sequences` must be an integer from 1 to at most {self.max_hypotheses}, got {found}."
-            )
+        if not 1 <= num_hypotheses <= self.max_hypotheses:
+            rule = f"must be an integer from 1 to at most {self.max_hypotheses}"
+            raise Refusal(422, f"`num_return_sequences` {rule}, got {num_hypotheses}."[:LONGEST_REASON])
         for position, text in enumerate(texts):
             self._check_text(text, position)
 
@@ -81,7 +79,8 @@ class Limits:
             Refusal: 422; there are too many.
         """
         if count > self.max_mbr_samples:
-            raise Refusal(422, f"`mbr_samples` may be at most {self.max_mbr_samples}, got {count}.")
+            reason = f"`mbr_samples` may be at most {self.max_mbr_samples}, got {count}."
+            raise Refusal(422, reason[:LONGEST_REASON])
 
     def _check_text(self, text: Any, position: int) -> None:
         if not isinstance(text, str):

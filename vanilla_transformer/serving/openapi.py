@@ -3,7 +3,7 @@
 from typing import Any
 
 from . import libretranslate
-from .request_body import SCHEMA
+from .request_body import body_model
 
 Schema = dict[str, Any]
 _JSON, _EVENTS = "application/json", "text/event-stream"
@@ -91,7 +91,7 @@ TRANSLATE: dict[str, Any] = {
             "required": True,
             "content": {
                 _JSON: _content(
-                    _any_of(SCHEMA, libretranslate.SCHEMA),
+                    _any_of(body_model().model_json_schema(), libretranslate.SCHEMA),
                     {name: request for name, (request, _) in _TEXTS.items()} | {"stream": _STREAM},
                 ),
                 libretranslate.FORM: _content(libretranslate.SCHEMA, {"LibreTranslate": _QUESTION}),

@@ -1,76 +1,43 @@
-"""The body of `POST /translate`: its texts, and the options of their translation."""
+"""The body of `POST /translate`: its texts, and options of their translation, declared in `inference.options`."""
 
 import difflib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Annotated, Any, NamedTuple
 
 from vanilla_transformer.inference.options import (
+    BOOLEAN,
     FILTERS,
-    TERM_MODES,
-    UTILITIES,
+    RETURNED,
+    OptionError,
     TranslationOptions,
-    check_filters,
+    declared_options,
+    json_options,
+    request_model,
 )
 from vanilla_transformer.inference.reranking import WEIGHTS as RERANKING
 from vanilla_transformer.inference.terms import EXACT, SOFT
 
 from .fair_queue import Options
-from .limits import Refusal
+from .limits import LONGEST_REASON, Refusal
 
-# Entries of the body that turn strings of the answer into objects.
-RETURNED = ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings")
-TERM_ENTRIES = ("glossary", "term_mode")
+ENTRIES = ("text", "model", *json_options(), "format", "stream")
+SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
 LANGUAGES = ("src_lang", "tgt_lang")
 RISK = ("mbr", "mbr_samples")
-SEARCHES = ("num_beam_groups", "diversity_penalty", "coverage_penalty", "prefix_bias", "alternatives")
-ENTRIES = (
-    "text",
-    "model",
-    "num_return_sequences",
-    *RETURNED,
-    "do_sample",
-    "seed",
-    *FILTERS,
-    *TERM_ENTRIES,
-    "constraints",
-    "target_prefix",
-    *SEARCHES,
-    *LANGUAGES,
-    *RISK,
-    *RERANKING,
-    "split_sentences",
-    "format",
-    "stream",
-)
-SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
-_NUMBER, _STRING = {"type": "number"}, {"type": "string"}
-# The body, for `/openapi.json`.
-SCHEMA = {
-    "type": "object",
-    "required": ["text"],
-    "additionalProperties": False,
-    "properties": {
-        "text": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
-        "model": _STRING,
-        "num_return_sequences": {"type": "integer", "minimum": 1, "default": 1},
-        **{
-            name: {"type": "boolean", "default": False}
-            for name in (*RETURNED, "do_sample", "split_sentences", "stream")
-        },
-        "seed": {"type": "integer"},
-        **dict.fromkeys(FILTERS, _NUMBER),
-        "glossary": {"type": "object", "additionalProperties": {"type": "string"}},
-        "term_mode": {"type": "string", "enum": list(TERM_MODES)},
-        "constraints": {"type": "array", "items": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]}},
-        "target_prefix": {"anyOf": [_STRING, {"type": "array", "items": _STRING}]},
-        **dict.fromkeys((*SEARCHES, "mbr_samples", *RERANKING), _NUMBER),
-        **dict.fromkeys(LANGUAGES, _STRING),
-        "mbr": {"type": "string", "enum": list(UTILITIES)},
-        "format": {"type": "string"},
-    },
-}
+_SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
+_TERMS = ("glossary", "term_mode")
+_FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
+_OTHERS = ("num_return_sequences", "term_mode", "split_sentences", *_SAMPLING, *LANGUAGES, *RISK, *RERANKING)
+SEARCHES = tuple(name for name in json_options() if name not in (*_FEATURES, *_OTHERS))
+ENGINE_OPTIONS = (*_FEATURES, *SEARCHES)
+# Missing features of a model that does not know an option.
+_LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}
+_LACKING |= dict.fromkeys(("glossary", "constraints"), "no beam search with constraints")
+_LACKING |= dict.fromkeys(LANGUAGES, "only one direction")
+_LACKING |= {"do_sample": "no sampling", "split_sentences": "no sentence splitter"}
 _LARGEST_SEED = 2**63 - 1
 _LONGEST_NAME = 40  # of an entry, to compare with known ones
 
@@ -87,7 +54,7 @@ class Body(NamedTuple):
     """
 
     texts: Any
-    num_hypotheses: Any
+    num_hypotheses: int
     options: Options
     constraints: Sequence[tuple[str, ...]] | None = None
     prefixes: Sequence[str] | None = None
@@ -106,13 +73,36 @@ def parse_json(body: bytes) -> Any:
         raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
 
 
+@cache
+def body_model() -> Any:
+    """Return the pydantic model of a body. [`Limits`] checks texts, and [`Models`] the name of a model."""
+    from pydantic import AfterValidator, Field, WithJsonSchema
+
+    string: dict[str, Any] = {"type": "string"}
+    texts = {"anyOf": [string, {"type": "array", "items": string}]}
+    name = Annotated[Any, WithJsonSchema(string)]
+    return request_model(
+        text=(Annotated[Any, WithJsonSchema(texts)], Field(description="A text or several.")),
+        model=(name, Field(None, description="Name of the model, if the service has several.")),
+        format=(
+            Annotated[name, AfterValidator(_check_format)],
+            Field("text", description="Format of documents, whose markup is kept."),
+        ),
+        stream=(
+            Annotated[Any, AfterValidator(_check_stream), WithJsonSchema(dict(BOOLEAN.schema))],
+            Field(False, description="Answer each text by a server-sent event as soon as it is translated."),
+        ),
+    )
+
+
 def parse_body(content: Any, known: Sequence[str] = ()) -> Body:
     """Return the texts and the options of a request.
 
     Args:
         content: See [`parse_json`].
-        known: Names of the `ENTRIES`, besides the first three, that the model accepts; `do_sample` stands for all
-            options of sampling. `SOFT_TERMS` is among them if the model was trained with inline terms.
+        known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"` is
+            among them if the service translates documents, and `SOFT_TERMS` if the model was trained with inline
+            terms.
 
     Raises:
         Refusal: 422; the body is not a JSON object with these entries.
@@ -123,166 +113,152 @@ def parse_body(content: Any, known: Sequence[str] = ()) -> Body:
     if unknown is not None:  # which the answer does not repeat
         nearest = difflib.get_close_matches(unknown[:_LONGEST_NAME], ENTRIES, n=1, cutoff=0.0)[0]
         raise Refusal(422, f"The body has an unknown entry. Did you mean `{nearest}`?")
-    texts, count = content["text"], content.get("num_return_sequences", 1)
-    options: dict[str, Any] = dict.fromkeys([name for name in RETURNED if _flag(content, name, known)], True)
-    options |= _sampling(content, known)
-    options |= _terms(content, known)
-    texts = [texts] if isinstance(texts, str) else texts
-    constraints, prefixes = _constraints(content, known, texts), _prefixes(content, known, texts)
-    options |= _searches(content, known) | _choices(content, known)
-    if _flag(content, "split_sentences", known):
-        options["split_sentences"] = True
-    if "alternatives" in options:
-        if "num_return_sequences" in content:
-            raise Refusal(422, "`alternatives` are translations of one text each. Leave `num_return_sequences` out.")
-        count = options["alternatives"]
-    is_alone = not options.keys() - {*TERM_ENTRIES} and constraints is None and prefixes is None and count == 1
-    options |= _format(content, known, is_alone)
-    options |= _languages(content, known)
-    is_stream = _flag(content, "stream", ["stream"])
-    return Body(texts, count, tuple(sorted(options.items())), constraints, prefixes, is_stream)
+    try:
+        return _read(_validate(content), known)
+    except ValueError as error:
+        raise Refusal(422, str(error)[:LONGEST_REASON]) from error
+    except RecursionError as error:  # a message would show a value
+        raise Refusal(422, "The body must not be nested so deeply.") from error
 
 
 def _refuse_constant(name: str) -> None:
     raise Refusal(422, f"The body must be valid JSON, which has no {name}.")
 
 
-def _flag(content: Mapping[str, Any], name: str, known: Sequence[str]) -> bool:
-    """Return the value of a boolean entry, which the model must know if it is true."""
-    value = content.get(name, False)
-    if type(value) is not bool:
-        raise Refusal(422, f"`{name}` must be true or false.")
-    if value and name not in known:
-        lacking = {"do_sample": "sampling", "split_sentences": "sentence splitter"}.get(
-            name, name.removeprefix("return_")
-        )
-        raise Refusal(422, f"The model of this service has no {lacking}. Leave `{name}` out.")
+def _validate(content: dict[str, Any]) -> dict[str, Any]:
+    """Return the entries of a body that are given; null, false and no constraints are not.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+    from pydantic import ValidationError
+
+    try:
+        body_model().model_validate(content)
+    except ValidationError as error:
+        raise error.errors(include_url=False, include_input=False)[0]["ctx"]["error"] from None
+    given = {name: value for name, value in content.items() if value is not None and value is not False}
+    if given.get("constraints") == []:
+        del given["constraints"]
+    return {**given, "text": content["text"]}
+
+
+def _read(given: dict[str, Any], known: Sequence[str]) -> Body:
+    """Return a request, given its entries.
+
+    Raises:
+        ValueError: The model does not know an option, or options do not fit each other or the texts.
+    """
+    texts, is_stream, format = given.pop("text"), given.pop("stream", False), given.pop("format", "text")
+    texts = [texts] if isinstance(texts, str) else texts
+    given.pop("model", None)
+    _check_known(given, known)
+    given |= _seed(given) | _terms(given, known)
+    TranslationOptions.resolve(given)  # which checks the options together
+    count = given.pop("num_return_sequences", given.get("alternatives", 1))
+    constraints = _constraints(given.pop("constraints", None), texts, given)
+    prefixes = _prefixes(given.pop("target_prefix", None), texts)
+    if format != "text":
+        _check_document(given, known, is_alone=constraints is None and prefixes is None and count == 1)
+        given["format"] = format
+    return Body(texts, count, tuple(sorted(given.items())), constraints, prefixes, is_stream)
+
+
+def _check_format(value: Any) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise OptionError(f"`format` must be a string, got {value!r}.")
     return value
 
 
-def _sampling(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the options of sampling: with a seed, and as [`check_filters`] accepts them."""
-    given = {name: content[name] for name in ("seed", *FILTERS) if content.get(name) is not None}
-    samples, chooses = _flag(content, "do_sample", known), content.get("mbr") is not None
-    if not samples and not chooses:
-        if given:
-            raise Refusal(422, f"`{next(iter(given))}` is an option of sampling. Add `do_sample` or leave it out.")
+def _check_stream(value: Any) -> Any:
+    if value is not None and not BOOLEAN.allows(value):
+        raise OptionError(f"`stream` must be {BOOLEAN.text}, got {value!r}.")
+    return value
+
+
+def _check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Check that the model knows the options; [`_seed`] checks the ones of sampling, and [`_terms`] a glossary."""
+    for name in given:
+        if name in known or name in ("num_return_sequences", *_SAMPLING, *_TERMS):
+            continue
+        if name in (*RISK, *RERANKING):
+            raise OptionError(f"This service has no model or search for `{name}`. Leave it out.")
+        lacking = _LACKING.get(name, "no such search")
+        raise OptionError(f"The model of this service has {lacking}. Leave `{name}` out.")
+
+
+def _seed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seed of samples if the options ask for them."""
+    if "do_sample" not in given and "mbr" not in given:
+        alone = next((name for name in _SAMPLING if name in given), None)
+        if alone is not None:
+            raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
         return {}
-    seed = given.pop("seed", secrets.randbits(63))
-    if type(seed) is not int or abs(seed) > _LARGEST_SEED:
-        raise Refusal(422, "`seed` must be an integer of at most 63 bits.")
-    try:
-        check_filters(given)
-    except ValueError as error:
-        raise Refusal(422, str(error)[:150]) from error
-    return ({"do_sample": True} if samples else {}) | {"seed": seed, **given}
+    seed = given.get("seed", secrets.randbits(63))
+    if abs(seed) > _LARGEST_SEED:
+        raise OptionError("`seed` must be an integer of at most 63 bits.")
+    return {"seed": seed}
 
 
-def _terms(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+def _terms(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
     """Return the glossary, as pairs, and its mode."""
-    glossary, given = (content.get(name) for name in TERM_ENTRIES)
-    if glossary is not None and not isinstance(glossary, dict):
-        raise Refusal(422, "`glossary` must be an object of terms with their translations.")
-    try:
-        TranslationOptions(glossary=glossary, term_mode=given)
-    except ValueError as error:
-        raise Refusal(422, str(error)[:150]) from error
+    glossary = given.get("glossary")
     if glossary is None:
         return {}
-    mode = given or (SOFT if SOFT_TERMS in known else EXACT)
+    if not isinstance(glossary, dict):  # a string would be the path of a file
+        raise OptionError("`glossary` must be an object of terms with their translations.")
+    mode = given.get("term_mode") or (SOFT if SOFT_TERMS in known else EXACT)
     if mode == SOFT and SOFT_TERMS not in known:
         hint = "Give `term_mode` 'hard', or leave it out."
-        raise Refusal(422, f"The model of this service was not trained with inline terms. {hint}")
+        raise OptionError(f"The model of this service was not trained with inline terms. {hint}")
     if mode != SOFT and "glossary" not in known:
-        raise Refusal(422, "The model of this service has no beam search with constraints. Leave `glossary` out.")
-    if mode != SOFT and content.get("do_sample"):
-        raise Refusal(422, f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
+        raise OptionError(f"The model of this service has {_LACKING['glossary']}. Leave `glossary` out.")
+    if mode != SOFT and "do_sample" in given:
+        raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
     return {"glossary": tuple(glossary.items()), "term_mode": mode}
 
 
-def _constraints(content: Mapping[str, Any], known: Sequence[str], texts: Any) -> list[tuple[str, ...]] | None:
-    """Return the phrases of each text, given for all or for each one, or None."""
-    given = content.get("constraints")
-    if not given and given in (None, []):
+def _constraints(given: Any, texts: Any, options: Mapping[str, Any]) -> list[tuple[str, ...]] | None:
+    """Return the phrases of each text, given for all or for each one, or None. The pipeline checks phrases."""
+    if given is None:
         return None
-    if "constraints" not in known:
-        raise Refusal(422, "The model of this service has no beam search with constraints. Leave `constraints` out.")
-    if content.get("do_sample"):
-        raise Refusal(422, "`constraints` need beam search. Leave `do_sample` out.")
-    count = len(texts) if isinstance(texts, list) else 0
-    rows = [given] * count if isinstance(given, list) and isinstance(given[0], str) else given
-    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows) or len(rows) != count:
-        raise Refusal(422, "`constraints` must be a list of phrases, or a list of phrases for each text.")
-    if not all(isinstance(phrase, str) for row in rows for phrase in row):
-        raise Refusal(422, "Each constraint must be a string.")
+    if "do_sample" in options:
+        raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
+    rule = declared_options()["constraints"].requirement
+    rows = _column(given, texts, isinstance(given[0], str), f"{rule}, but there are {len(given)} lists")
+    for row in rows:
+        if not isinstance(row, list):
+            raise OptionError(f"{rule}, got {row!r} for a text.")
     return [tuple(row) for row in rows]
 
 
-def _searches(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the options of other searches, which the engine checks."""
-    given = {name: content[name] for name in SEARCHES if content.get(name) is not None}
-    for name, value in given.items():
-        if name not in known:
-            raise Refusal(422, f"The model of this service has no such search. Leave `{name}` out.")
-        kinds = (int,) if name in ("num_beam_groups", "alternatives") else (int, float)
-        if type(value) not in kinds:
-            raise Refusal(422, f"`{name}` must be {'an integer' if len(kinds) == 1 else 'a number'}.")
-    return given
-
-
-def _choices(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-    """Return the options by which one candidate is chosen: minimum Bayes risk, or the weights of reranking."""
-    given = {name: content[name] for name in (*RISK, *RERANKING) if content.get(name) is not None}
-    unknown = next((name for name in given if name not in known), None)
-    if unknown is not None:
-        raise Refusal(422, f"This service has no model or search for `{unknown}`. Leave it out.")
-    try:
-        TranslationOptions(**given)
-    except ValueError as error:
-        raise Refusal(422, str(error)[:150]) from error
-    if "mbr" in given and content.get("num_return_sequences", 1) != 1:
-        raise Refusal(422, "With `mbr` there is one translation. Leave out `num_return_sequences`.")
-    return given
-
-
-def _prefixes(content: Mapping[str, Any], known: Sequence[str], texts: Any) -> list[str] | None:
+def _prefixes(given: Any, texts: Any) -> list[str] | None:
     """Return the target prefix of each text, given for all or for each one, or None."""
-    given = content.get("target_prefix")
     if given is None:
         return None
-    if "target_prefix" not in known:
-        raise Refusal(422, "The model of this service has no such search. Leave `target_prefix` out.")
-    count = len(texts) if isinstance(texts, list) else 0
-    rows = [given] * count if isinstance(given, str) else given
-    if not isinstance(rows, list) or len(rows) != count or not all(isinstance(each, str) for each in rows):
-        raise Refusal(422, "`target_prefix` must be a string, or a list with a string for each text.")
+    rule = declared_options()["target_prefix"].requirement
+    rows = _column(given, texts, isinstance(given, str), f"{rule}, but there are {len(given)}")
+    for row in rows:
+        if not isinstance(row, str):
+            raise OptionError(f"{rule}, got {row!r}.")
     return rows
 
 
-def _languages(content: Mapping[str, Any], known: Sequence[str]) -> dict[str, str]:
-    """Return the languages, whose codes the model checks."""
-    given = {name: content[name] for name in LANGUAGES if content.get(name) is not None}
-    for name, value in given.items():
-        if name not in known:
-            raise Refusal(422, f"The model of this service has only one direction. Leave `{name}` out.")
-        if not isinstance(value, str) or len(value) > _LONGEST_NAME:
-            raise Refusal(422, f"`{name}` must be the code of a language.")
-    return given
+def _column(given: Any, texts: Any, is_shared: bool, mistake: str) -> list[Any]:
+    """Return what each text has for itself."""
+    count = len(texts) if isinstance(texts, list) else 0
+    if not is_shared and len(given) != count:
+        raise OptionError(f"{mistake} for {count} texts.")
+    return [given] * count if is_shared else given
 
 
-def _format(content: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> dict[str, str]:
-    """Return the format of documents, if there is one besides `"text"`."""
-    name = content.get("format")
-    if name in (None, "text"):
-        return {}
+def _check_document(given: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> None:
+    """Check that the service translates documents, and that there is one translation of each."""
     if "format" not in known:
-        raise Refusal(422, "This service translates no documents. Leave `format` out.")
-    if not isinstance(name, str):
-        raise Refusal(422, "`format` must be a string.")
-    if not is_alone:
-        raise Refusal(422, "With `format` there is one translation. Leave the other options but terms out.")
-    return {"format": name}
+        raise OptionError("This service translates no documents. Leave `format` out.")
+    if not is_alone or given.keys() - {*_TERMS, *LANGUAGES}:
+        raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
 
 
-__all__ = ["ENTRIES", "FILTERS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SCHEMA", "SEARCHES", "SOFT_TERMS"]
-__all__ += ["Body", "parse_body", "parse_json"]
+__all__ = ["ENGINE_OPTIONS", "ENTRIES", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SEARCHES", "SOFT_TERMS"]
+__all__ += ["Body", "body_model", "parse_body", "parse_json"]

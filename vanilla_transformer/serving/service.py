@@ -22,7 +22,7 @@ from .batcher import CountTokens, ModelFailure, Translate, count_bytes
 from .event_stream import stream_events
 from .incoming import BodyLimit, read_body, unless_disconnected
 from .language_detection import DetectLanguages
-from .limits import Limits, Refusal
+from .limits import LONGEST_REASON, Limits, Refusal
 from .metrics import Metrics
 from .models import LoadedModel, Models, ServedModel
 from .request_body import RETURNED, Body, parse_body, parse_json
@@ -31,7 +31,6 @@ CheckDocument = Callable[[str, str], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
 _STATUS_OF_A_CLIENT_THAT_LEFT = 499
 _BEAMS = 4  # at least, of requests that need several
-_LONGEST_REASON = 150  # characters: it may quote the document
 
 
 def create_service(
@@ -285,7 +284,7 @@ async def _check_documents(body: Body, limits: Limits, check_document: CheckDocu
             await asyncio.to_thread(check_document, text, name)
         except (ValueError, OSError, RecursionError) as error:
             reason = "It is nested too deeply." if isinstance(error, RecursionError) else str(error)
-            raise Refusal(422, f"{reason[:_LONGEST_REASON]} (at position {position})") from error
+            raise Refusal(422, f"{reason[:LONGEST_REASON]} (at position {position})") from error
 
 
 def translate_with(

@@ -11,7 +11,7 @@ from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import known_entries
 from vanilla_transformer.serving import libretranslate
 from vanilla_transformer.serving.language_detection import detect_languages
-from vanilla_transformer.serving.request_body import ENTRIES, SCHEMA
+from vanilla_transformer.serving.request_body import ENTRIES, body_model
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 
@@ -57,7 +57,8 @@ def test_openapi_document_is_valid(document):
 
 
 def test_openapi_schemas_have_the_entries_of_requests():
-    assert set(SCHEMA["properties"]) == set(ENTRIES)
+    schema = body_model().model_json_schema()
+    assert set(schema["properties"]) == set(ENTRIES) and schema["required"] == ["text"]
     read = set()
 
     class Entries(dict):

@@ -50,13 +50,20 @@ REFUSED = {
     "many characters": ({"text": "a" * 21}, 422, "at most 20, got 21"),
     "many tokens": ({"text": "\U0001f642" * 11}, 422, "tokens of a text may be at most 40, got 44"),
     "many hypotheses": ({"text": "a", "num_return_sequences": 3}, 422, "at most 2, got 3"),
-    "no hypotheses": ({"text": "a", "num_return_sequences": 0}, 422, "an integer from 1"),
-    "enormous hypotheses": (b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500), 422, "got a number"),
-    "half a hypothesis": ({"text": "a", "num_return_sequences": 1.5}, 422, "got a number"),
-    "true hypotheses": ({"text": "a", "num_return_sequences": True}, 422, "got a boolean"),
+    "no hypotheses": ({"text": "a", "num_return_sequences": 0}, 422, "an integer of 1 or more, got 0."),
+    "enormous hypotheses": (
+        b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500),
+        422,
+        "from 1 to at most 2, got 1000",
+    ),
+    "half a hypothesis": ({"text": "a", "num_return_sequences": 1.5}, 422, "an integer of 1 or more, got 1.5."),
+    "true hypotheses": ({"text": "a", "num_return_sequences": True}, 422, "an integer of 1 or more, got True."),
     "unknown entry": ({"text": "a", "texts": "a"}, 422, "unknown entry. Did you mean `text`?"),
-    "a number for scores": ({"text": "a", "return_scores": 1}, 422, "`return_scores` must be true or false"),
+    "a number for scores": ({"text": "a", "return_scores": 1}, 422, "`return_scores` must be True or False, got 1."),
     "scores that the model lacks": ({"text": "a", "return_tokens": True}, 422, "Leave `return_tokens` out"),
+    "a number to stream": ({"text": "a", "stream": 1}, 422, "`stream` must be True or False, got 1."),
+    "an integer beyond floats": (b'{"text": "a", "coverage_penalty": 1%s}' % (b"0" * 999), 422, "of 0 or more, got"),
+    "an enormous float": (b'{"text": "a", "coverage_penalty": 1e999}', 422, "of 0 or more, got inf."),
     "no text": ({"texts": "a"}, 422, "with the entry `text`"),
     "a number": ({"text": 7}, 422, "must be a string or a list of strings, got a number"),
     "a number in a list": ({"text": ["a", 7]}, 422, "must be a string, got a number at position 1"),
@@ -81,6 +88,16 @@ def test_translate_explains_errors_and_keeps_serving(kind, client):
     assert answer.status_code == status and said in answer.json()["detail"]
     assert len(answer.content) < 400, "an error must not repeat the request"
     assert client.post("/translate", json={"text": "one"}).status_code == 200
+
+
+def test_translate_refuses_a_value_at_each_depth_of_nesting():
+    """JSON may be nested nearly as deeply as Python's stack allows, and a message that shows it needs a stack, too."""
+    service = create_service(shout, known=["glossary"])
+    with TestClient(service, raise_server_exceptions=False) as client:
+        for depth in range(800, 1000):
+            nested = b"[" * depth + b"]" * depth
+            answer = client.post("/translate", content=b'{"text": "a", "glossary": {"a": %s}}' % nested)
+            assert answer.status_code == 422 and len(answer.content) < 200, depth
 
 
 def test_translate_refuses_a_huge_invalid_list_at_once():

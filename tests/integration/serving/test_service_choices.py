@@ -86,7 +86,7 @@ def test_service_translates_documents_with_terms(translate):
         ({"mbr": "chrf"}, ["do_sample"], "This service has no model or search for `mbr`. Leave it out."),
         ({"rerank_reverse_weight": 1}, ENTRIES, "`rerank_reverse_weight` needs `rerank_reverse`"),
         ({"rerank_reverse_weight": "x"}, ENTRIES, "`rerank_reverse_weight` must be a number of 0 or more"),
-        ({"split_sentences": 1}, ENTRIES, "`split_sentences` must be true or false."),
+        ({"split_sentences": 1}, ENTRIES, "`split_sentences` must be True or False, got 1."),
         ({"split_sentences": True}, ["mbr"], "has no sentence splitter. Leave `split_sentences` out."),
         ({"glossary": {"man": "Hunde " * 200}}, ENTRIES, "The constraints of a text may have at most 256 tokens"),
         ({"glossary": {"man": "Hunde " * 5}}, ENTRIES, "A translation may have 8 tokens, but its constraints"),

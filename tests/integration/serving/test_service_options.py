@@ -119,7 +119,7 @@ REFUSED = {
     "half a token": ({"text": "a", "do_sample": True, "top_k": 0.5}, "top_k"),
     "too much probability": ({"text": "a", "do_sample": True, "top_p": 2}, "top_p"),
     "a list of probabilities": ({"text": "a", "do_sample": True, "top_p": [1]}, "`top_p` must be a number"),
-    "a number for do_sample": ({"text": "a", "do_sample": 1}, "`do_sample` must be true or false"),
+    "a number for do_sample": ({"text": "a", "do_sample": 1}, "`do_sample` must be True or False, got 1."),
 }
 
 

@@ -14,7 +14,7 @@ from vanilla_transformer.inference.options import (
     declared_options,
     flags_of,
     given_flags,
-    json_properties,
+    json_options,
     request_model,
 )
 
@@ -147,7 +147,7 @@ def test_flags_of_makes_flags_that_parse_and_return_the_options():
 def test_request_model_checks_entries_with_the_same_words():
     body = request_model(text=(str, ...))
     assert body(text="A", mbr="chrf", return_scores=True).mbr == "chrf"
-    assert set(json_properties()) == set(body.model_json_schema()["properties"]) - {"text"}
+    assert set(json_options()) == set(body.model_json_schema()["properties"]) - {"text"}
     assert body.model_json_schema()["properties"]["mbr"]["enum"] == ["chrf", "bleu"]
     for name, value in [("mbr", "comet"), ("num_return_sequences", 0), ("return_tokens", 1)]:
         with pytest.raises(ValidationError) as error:

@@ -49,7 +49,8 @@ from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.inference.engine import engine_search
-from vanilla_transformer.inference.engine.engine_pool import EnginePool, usual_slots
+from vanilla_transformer.inference.engine.device_profile import usual_slots
+from vanilla_transformer.inference.engine.engine_pool import EnginePool
 from vanilla_transformer.inference.engine.precision import measurable_precisions
 from vanilla_transformer.inference.quantization import quantize_linears
 
@@ -263,7 +264,8 @@ def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
                 translations, best = outputs[row["side"]], min(seconds[row["side"]])
                 if row["side"] in DTYPES:
                     speed = sum(map(len, tokenizer(translations)["input_ids"])) / best
-                    at_once = min(len(texts), _BATCH_SIZE if row["side"] == "ours" else usual_slots(beams))
+                    slots = usual_slots(beams, model.device)
+                    at_once = min(len(texts), _BATCH_SIZE if row["side"] == "ours" else slots)
                     dtype = DTYPES[row["side"]]
                     row["share of products"] = share_of_products(model, dtype, speed, at_once, beams)
                 if references is not None:

@@ -26,7 +26,7 @@ from benchmarks.random_models import random_model
 from vanilla_transformer import Engine
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.inference.engine.engine_pool import usual_slots
+from vanilla_transformer.inference.engine.device_profile import usual_slots
 from vanilla_transformer.inference.engine.ensemble import Ensemble
 from vanilla_transformer.inference.forced_decoding import next_tokens
 
@@ -61,7 +61,7 @@ class Task:
 
     def engine(self, **options: Any) -> Engine:
         options = {"num_beams": self.beams} | self.options | options
-        return Engine(self.model, usual_slots(options["num_beams"]), **options)
+        return Engine(self.model, usual_slots(options["num_beams"], self.model.device), **options)
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -76,18 +76,17 @@ def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots:
     """Compile the steps of each precision for a number of threads."""
     import torch
 
+    from vanilla_transformer.inference.engine.device_profile import usual_slots
     from vanilla_transformer.inference.engine.engine import Engine
-    from vanilla_transformer.inference.engine.engine_pool import usual_slots
 
     torch.set_num_threads(threads)
-    start = time.perf_counter()
+    start, number = time.perf_counter(), usual_slots(beams, model.device)
     for precision in precisions:
         search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 64}  # a limit, which steps do not depend on
-        engine = Engine(model, usual_slots(beams), precision=precision, compile=True, **search)
+        engine = Engine(model, number, precision=precision, compile=True, **search)
         engine.compile_steps()
-        for number in [usual_slots(beams)]:
-            step = f"{precision}, {number} sentences at once, {threads} threads"
-            print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
+        step = f"{precision}, {number} sentences at once, {threads} threads"
+        print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
 
 
 def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> str:

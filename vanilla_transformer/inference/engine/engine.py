@@ -20,6 +20,7 @@ from vanilla_transformer.inference.weight_packing import packed_copy
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
+from .device_profile import profile_of
 from .ensemble import build_decoder
 from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
@@ -36,8 +37,6 @@ from .source_queue import SourceQueue
 from .sources import SourceRules
 from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
-
-_STEPS_BETWEEN_LOOKS = 8  # of the host at `done`, which another device computes; on a CPU a look costs nothing
 
 
 class Engine:
@@ -124,7 +123,7 @@ class Engine:
             decoder = build_decoder(packed, kept)
         decoder = round_to_int8(decoder) if precision == INT8 else decoder
         step = SearchStep(decoder, self.options).to(model.device).eval()
-        self._look_every = 1 if model.device.type == "cpu" else _STEPS_BETWEEN_LOOKS
+        self._look_every = profile_of(model.device).steps_between_looks
         self._queue, self._reader_model = SourceQueue(packed, self._rules, slots), packed
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
         self._schedule = SlotSchedule(self.model, slots, self.options, start, kept)

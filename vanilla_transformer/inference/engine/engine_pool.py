@@ -16,13 +16,13 @@ from vanilla_transformer.inference.options import ENGINE_ONLY, FILTERS, Translat
 
 from .compiled_steps import check_compile
 from .device_copies import HostCopy
+from .device_profile import usual_slots
 from .engine import Engine
 from .precision import cast, check_precision, precision_of, resolve_precision
 from .supported_models import SUPPORTED, fits_positions, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-_SLOTS = {"greedy": 64, "beams": 32}
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 _SEARCH_OPTIONS = (
     *("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens"),
@@ -96,7 +96,7 @@ class EnginePool:
         self._follow(model, precision)
         key = repr(options)
         if key not in self._engines:
-            slots = usual_slots(options["num_beams"])
+            slots = usual_slots(options["num_beams"], model.device)
             engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
             self._engines[key] = engine
         self._engines.move_to_end(key)
@@ -147,9 +147,4 @@ def engine_options(options: TranslationOptions) -> dict[str, Any]:
     return found | ({name: getattr(options, name) for name in FILTERS} if options.do_sample else {})
 
 
-def usual_slots(beams: int) -> int:
-    """Return the number of slots of a pipeline's engines."""
-    return _SLOTS["greedy" if beams == 1 else "beams"]
-
-
-__all__ = ["EnginePool", "engine_options", "find_problem", "usual_slots"]
+__all__ = ["EnginePool", "engine_options", "find_problem"]

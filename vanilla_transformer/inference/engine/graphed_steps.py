@@ -21,6 +21,7 @@ from transformers.utils import logging
 
 from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
 from .device_copies import deliberate_wait
+from .device_profile import profile_of
 from .slot_buffers import SlotBuffers
 from .step_package import export_step
 
@@ -34,7 +35,7 @@ _one_at_a_time = threading.Lock()  # of captures in this process, a requirement 
 def steps_for(step: nn.Module, compile: bool | str, buffers: SlotBuffers) -> "CompiledSteps | GraphedSteps":
     """Return the forms of a step for the device of its weights: CUDA graphs on a GPU, compiled packages on a CPU."""
     device = next(step.parameters()).device
-    if device.type == "cuda":
+    if profile_of(device).captures_steps:
         return GraphedSteps(step, compile, CudaGraphs(device))
     return CompiledSteps(step, compile, buffers)
 
@@ -101,7 +102,8 @@ class CudaGraphs:
     """Capture functions as CUDA graphs. They share their memory, since they never run at once and return nothing."""
 
     def __init__(self, device: torch.device):
-        self._device, self._stream = device, torch.cuda.Stream(device)
+        self._device = device
+        self._stream: torch.cuda.Stream | None = None
         self._first: torch.cuda.CUDAGraph | None = None  # whose memory the others use
 
     def __call__(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> Callable[[], None]:
@@ -109,6 +111,7 @@ class CudaGraphs:
             return partial(self._replay, self._captured(function, warm_up))
 
     def _captured(self, function: Callable[[], Any], warm_up: Callable[[], Any]) -> torch.cuda.CUDAGraph:
+        self._stream = self._stream or torch.cuda.Stream(self._device)
         current, graph = torch.cuda.current_stream(self._device), torch.cuda.CUDAGraph()
         pool = None if self._first is None else self._first.pool()
         self._stream.wait_stream(current)

@@ -4,10 +4,12 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from .device_copies import to_device
+from .device_profile import spare_memory
 from .ensemble import EnsembleMemory, allocate_memory
 from .prefill import Prefilled
 from .samples import Request
@@ -16,9 +18,6 @@ from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
 from .step_package import Dimensions
 
-# Slots times positions of other sizes whose tensors are kept: allocating takes longer than copying, and on a GPU the
-# step must be captured again for other tensors. There it is 8 GB for the base model with 4 beams in bfloat16.
-_SPARE, _SPARE_ON_GPU = 64 * 64, 2**17
 Memory = SlotMemory | EnsembleMemory
 
 
@@ -36,6 +35,9 @@ class SlotBuffers:
     """
     Hold the state and the memory of all slots, in the size that is used now.
 
+    Tensors of other sizes are kept as long as there is memory: allocating takes longer than copying, and on a GPU the
+    step must be captured again for other tensors.
+
     Args:
         model: The model that decodes.
         options: Of the search.
@@ -45,7 +47,6 @@ class SlotBuffers:
 
     def __init__(self, model: Any, options: SearchOptions, size: SlotSize, alignment_heads: AlignmentHeads = ()):
         self._model, self._options, self._alignment_heads = model, options, alignment_heads
-        self._spare = _SPARE if model.device.type == "cpu" else _SPARE_ON_GPU
         self._sizes = OrderedDict[SlotSize, tuple[SearchState, Memory]]()
         self.size = size
         self.state, self.memory = self._tensors_of(size)
@@ -83,6 +84,14 @@ class SlotBuffers:
         self.size, (self.state, self.memory) = size, new
         self.free(slice(len(kept), None))
 
+    def kept_room(self, size: SlotSize) -> int:
+        """Return the least room of kept tensors for as many slots that can be used for a size, or its own room.
+
+        Up to twice the room that is needed costs less than to capture another step.
+        """
+        rooms = [each.room for each in self._sizes if each.slots == size.slots]
+        return min((room for room in rooms if size.room <= room <= 2 * size.room), default=size.room)
+
     def enter(self, slots: Tensor, prefilled: Prefilled, rows: Tensor, lengths: Tensor) -> None:
         """Copy rows of a batch of sources or prompts of these lengths to the given slots."""
         for source, target in zip(prefilled, self.memory.prefilled(), strict=True):
@@ -112,11 +121,23 @@ class SlotBuffers:
 
     def _tensors_of(self, size: SlotSize) -> tuple[SearchState, Memory]:
         if size not in self._sizes:
-            self._sizes[size] = self._allocate(size)
+            self._drop_sizes(spare_memory(self._model.device, self._spare()))
+            try:
+                self._sizes[size] = self._allocate(size)
+            except torch.OutOfMemoryError:
+                self._drop_sizes(0)
+                self._sizes[size] = self._allocate(size)
         self._sizes.move_to_end(size)
-        while sum(kept.slots * kept.room for kept in self._sizes) - size.slots * size.room > self._spare:
-            self._sizes.popitem(last=False)
         return self._sizes[size]
+
+    def _drop_sizes(self, most: float) -> None:
+        """Drop the tensors that were used least recently until the others take at most so many bytes."""
+        while self._spare() > most:
+            self._sizes.popitem(last=False)
+
+    def _spare(self) -> int:
+        """Return the bytes of the tensors of all sizes."""
+        return sum(leaf.nbytes for leaf in pytree.tree_leaves([*self._sizes.values()]))
 
     def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
         state = SearchState.empty(size.slots, size.room, self._model.device, self._options)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from .device_copies import to_device
+from .device_profile import profile_of
 from .samples import Request
 from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
@@ -18,8 +19,6 @@ from .source_queue import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
 
 _LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
-# Numbers of slots for few sentences. On a GPU there are fewer, since each one has its own CUDA graphs.
-_FEW_SLOTS = {"cpu": (1, 2, 4, 8, 16, 24, 32, 48), "cuda": (1, 8, 64)}
 _PATIENCE = 1024  # steps that a long sentence may be set aside while others enter
 
 
@@ -70,7 +69,9 @@ class SlotSchedule:
         alignment_heads: AlignmentHeads = (),
     ):
         self._slots, self._start_token, self._device = slots, start_token, model.device
-        self.sizes = [*(few for few in _FEW_SLOTS.get(model.device.type, ()) if few < slots), slots]
+        profile = profile_of(model.device)
+        self._keeps_rooms = profile.captures_steps
+        self.sizes = [*(few for few in profile.few_slots if few < slots), slots]
         first = SlotSize(self.sizes[0], _LEAST_ROOM)
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
@@ -178,6 +179,8 @@ class SlotSchedule:
 
     def _resize(self, size: SlotSize) -> None:
         """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
+        if self._keeps_rooms:
+            size = size._replace(room=self.buffers.kept_room(size))
         if size == self.buffers.size:
             return
         kept = [*self.occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]

@@ -1,16 +1,20 @@
 """Captured steps, by a recorder instead of CUDA graphs: which sizes are captured, and which buffers they update."""
 
 import logging
+import random
 
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 from transformers.utils import logging as transformers_logging
 
-from tests.tiny_engines import engine_of, graphed, translate
-from vanilla_transformer.inference.engine import graphed_steps
+from tests.tiny import tiny_model, tiny_tokenizer
+from tests.tiny_engines import Recorder, engine_of, graphed, translate
+from vanilla_transformer.inference.engine import device_profile, graphed_steps, slot_buffers
 from vanilla_transformer.inference.engine.compiled_steps import CompiledSteps
+from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps, steps_for
+from vanilla_transformer.inference.translation_pipeline import TranslationPipeline
 
 
 def copied(tree):
@@ -70,9 +74,9 @@ def test_graphed_steps_are_captured_again_for_other_buffers_of_a_size():
 
 
 @torch.inference_mode()
-def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again():
+def test_graphed_steps_of_buffers_that_the_engine_dropped_are_captured_again(monkeypatch):
+    monkeypatch.setattr(slot_buffers, "spare_memory", lambda device, spare: 0)
     engine, recorder = graphed(slots=1)
-    engine.buffers._spare = 0
     for source in ([7, 2], [7] * 20 + [2], [7, 2]):
         engine.translate_tokens([source])
     assert len(engine.buffers._sizes) == 1
@@ -118,6 +122,46 @@ def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
     assert translate(engine) == translate(engine_of(1, compile=False))
     assert len(recorder.sizes) > 0
     assert warnings() == ["There is no Triton or no C++ compiler, so decoding is captured but not compiled."]
+
+
+@pytest.fixture
+def captures(monkeypatch):
+    """Let the CPU stand in for a GPU, and return the sizes that are captured."""
+    recorder = Recorder()
+    monkeypatch.setitem(device_profile.PROFILES, "cpu", device_profile.GPU)
+    monkeypatch.setattr(graphed_steps, "CudaGraphs", lambda device: recorder)
+    return recorder.sizes
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_graphed_steps_are_the_default_of_the_pipeline_on_a_gpu(beams, captures):
+    translate = TranslationPipeline(tiny_model(), tiny_tokenizer())
+    assert len(translate("A man is sleeping.", num_beams=beams)) == 1
+    (engine,) = translate._engines._engines.values()
+    assert isinstance(engine.steps, GraphedSteps) and engine.slots == {1: 512, 4: 128}[beams]
+    assert len(captures) > 0 and captures[0][:2] == (1, beams)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_graphed_steps_are_the_default_of_generate_on_a_gpu(beams, captures):
+    model, ids = tiny_model(), torch.tensor([[7, 8, 9, 2], [5, 6, 7, 2]])
+    found = model.generate(ids, num_beams=beams)
+    (engine,) = model._engines._engines.values()
+    assert isinstance(engine.steps, GraphedSteps) and captures[0][:2] == (8, beams)
+    assert found.tolist() == tiny_model().generate(ids, num_beams=beams, custom_generate=None).tolist()
+
+
+@pytest.mark.parametrize(("slots", "beams"), [(4096, 1), (512, 4)])
+def test_graphed_steps_are_captured_in_the_first_call_only(slots, beams, captures):
+    engine = Engine(tiny_model(vocab_size=40), slots, beams, max_new_tokens_beyond_source=4)
+    draw, numbers = random.Random(0), list[int]()
+    lengths = [min(40, max(3, round(draw.gauss(14, 5)))) for _ in range(slots + 60)]
+    sources = [[draw.randrange(5, 40) for _ in range(length)] + [2] for length in lengths]
+    for _ in range(2):
+        engine.translate_tokens(sources)
+        numbers.append(len(captures))
+    engine.translate_tokens([source[len(source) // 8 :] for source in sources])  # in rooms of the first call
+    assert len(set(captures)) == numbers[0] == numbers[1] == len(captures) > 2
 
 
 def test_steps_for_a_cpu_are_compiled_ones():

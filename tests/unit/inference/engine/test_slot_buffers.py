@@ -4,6 +4,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tests.tiny import tiny_causal_lm, tiny_model
+from vanilla_transformer.inference.engine import slot_buffers
 from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.slot_buffers import SlotBuffers, SlotSize
 
@@ -33,15 +34,46 @@ def test_resize_keeps_the_given_slots_and_empties_the_others():
     assert state.limits[:2].tolist() == [6, 8]
 
 
-def test_buffers_return_to_the_tensors_of_a_size_and_free_large_ones():
+def test_buffers_return_to_the_tensors_of_a_size():
     buffers = SlotBuffers(tiny_model(), SearchOptions(1, (2,)), SlotSize(1, 16))
     first = buffers.state
     buffers.resize(SlotSize(1, 32), [0])
     buffers.resize(SlotSize(1, 16), [0])
     assert buffers.state is first
-    buffers.resize(SlotSize(64, 1024), [0])
+
+
+def test_buffers_drop_the_sizes_used_least_recently_for_which_there_is_no_memory(monkeypatch):
+    buffers = SlotBuffers(tiny_model(), SearchOptions(1, (2,)), SlotSize(1, 16))
+    small = buffers._spare()
+    buffers.resize(SlotSize(1, 32), [0])
+    both = buffers._spare()
+    asked = []
+
+    def spare_memory(device, spare):
+        asked.append((device.type, spare))
+        return both - small
+
+    monkeypatch.setattr(slot_buffers, "spare_memory", spare_memory)
     buffers.resize(SlotSize(1, 16), [0])
-    assert set(buffers._sizes) == {SlotSize(1, 16)}
+    buffers.resize(SlotSize(1, 32), [0])
+    assert asked == []  # there are tensors of both sizes
+    buffers.resize(SlotSize(2, 16), [0])
+    assert asked == [("cpu", both)] and [*buffers._sizes] == [SlotSize(1, 32), SlotSize(2, 16)]
+
+
+def test_buffers_drop_other_sizes_when_memory_runs_out():
+    buffers = SlotBuffers(tiny_model(), SearchOptions(1, (2,)), SlotSize(1, 16))
+    allocate, sizes = buffers._allocate, []
+
+    def allocate_if_alone(size):
+        sizes.append(size)
+        if buffers._sizes:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return allocate(size)
+
+    buffers._allocate = allocate_if_alone
+    buffers.resize(SlotSize(1, 32), [0])
+    assert sizes == [SlotSize(1, 32)] * 2 and [*buffers._sizes] == [SlotSize(1, 32)]
 
 
 def test_dimensions_name_the_slots_and_the_positions_of_every_tensor():

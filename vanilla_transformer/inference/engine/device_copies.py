@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 
-def to_device(integers: Sequence[int] | Tensor, device: torch.device) -> Tensor:
-    """Copy integers to a device, as [`copy_to_device`] does."""
+def to_device(integers: Sequence[int] | Sequence[Sequence[int]] | Tensor, device: torch.device) -> Tensor:
+    """Copy integers, or rows of them, to a device, as [`copy_to_device`] does."""
     return copy_to_device(torch.as_tensor(integers, dtype=torch.long), device)
 
 

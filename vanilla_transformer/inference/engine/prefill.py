@@ -4,21 +4,24 @@ What sources and prompts leave in the memory of slots: the model reads a batch o
 Letters in shapes: W sources in a batch, S source length, D d_model.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
 
 from .device_copies import to_device
-from .encoding import encode
+from .device_profile import profile_of, without_cudnn_attention
+from .encoding import encode, pad_tokens
 from .ensemble import members_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
+_LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 # The rows of a batch, each a tensor in the order of `SlotMemory.prefilled`.
 Prefilled = list[Tensor]
 
@@ -39,11 +42,39 @@ def places_by_batch(model: Any, lengths: Sequence[int]) -> list[list[int]]:
 
 
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
-    """Read a batch of sources or prompts, of which attention may see so many tokens."""
+    """Read a batch of sources or prompts, of which attention may see so many tokens.
+
+    On a GPU, batches have few shapes: for each one, libraries choose kernels. Further rows may follow the given ones.
+    """
+    length = max(map(len, sources))
+    if not profile_of(model.device).pads_prefill:
+        return _read(model, sources, seen, length)
+    if not reads_padding(model):
+        rows, length = padded_shape(model.config, len(sources), length)
+        further = rows - len(sources)
+        sources, seen = [*sources, *[[0]] * further], [*seen, *[1] * further]
+    with without_cudnn_attention():
+        return _read(model, sources, seen, length)
+
+
+def padded_shape(config: Any, rows: int, length: int) -> tuple[int, int]:
+    """Return a number of sources and a length, rounded up so that few are in use."""
+    longest = config.max_position_embeddings if config.position_embedding_type == "learned" else math.inf
+    return 1 << (rows - 1).bit_length(), int(min(room_for(length), longest))
+
+
+def room_for(positions: int) -> int:
+    """Return a number of positions, rounded up to a power of two or three quarters of one, so that few are in use."""
+    power = 1 << (positions - 1).bit_length()
+    return max(_LEAST_ROOM, power * 3 // 4 if positions <= power * 3 // 4 else power)
+
+
+def _read(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int], length: int) -> Prefilled:
+    """Read a batch that is padded to a length."""
     if not model.config.is_encoder_decoder:
-        return _read_prompts(model, sources)
+        return _read_prompts(model, sources, length)
     lengths = [len(tokens) for tokens in sources]
-    read = [read_states(each, encode(each, sources, seen), lengths) for each in members_of(model)]
+    read = [read_states(each, encode(each, sources, seen, length), lengths) for each in members_of(model)]
     return [tensor for rows in read for tensor in rows]
 
 
@@ -54,10 +85,10 @@ def read_states(model: Any, states: Tensor, lengths: Sequence[int]) -> Prefilled
     return [tensor for layer in read for tensor in layer]
 
 
-def _read_prompts(model: Any, prompts: Sequence[Sequence[int]]) -> Prefilled:
+def _read_prompts(model: Any, prompts: Sequence[Sequence[int]], length: int) -> Prefilled:
     """Read prompts with the model's own layers and cache."""
     decoder, device = model.get_decoder(), model.device
-    ids = nn.utils.rnn.pad_sequence([torch.tensor(tokens) for tokens in prompts], batch_first=True)  # (W, S)
+    ids = pad_tokens(prompts, length)  # (W, S)
     lengths, mask = torch.tensor([len(tokens) for tokens in prompts]), None
     if type(decoder) is not VanillaTransformerDecoderModel:  # whose causal attention never sees padding after a prompt
         mask = to_device(torch.arange(ids.shape[1]) < lengths[:, None], device)  # (W, S)
@@ -69,4 +100,4 @@ def _read_prompts(model: Any, prompts: Sequence[Sequence[int]]) -> Prefilled:
     return [outputs.last_hidden_state[places], *(tensor for layer in read for tensor in layer)]
 
 
-__all__ = ["Prefilled", "places_by_batch", "prefill", "read_states", "reads_padding"]
+__all__ = ["Prefilled", "padded_shape", "places_by_batch", "prefill", "read_states", "reads_padding", "room_for"]

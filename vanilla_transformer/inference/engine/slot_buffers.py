@@ -98,9 +98,10 @@ class SlotBuffers:
             _copy_rows(source, rows, target, slots)
         self.memory.set_source_lengths(slots, lengths)
 
-    def start(self, slots: Tensor, limits: Tensor, requests: Sequence[Request], start_token: int) -> None:
+    def start(
+        self, slots: Tensor, limits: Tensor, seeds: Tensor, requests: Sequence[Request], start_token: int
+    ) -> None:
         """Start the search of new sentences in the given slots."""
-        seeds = to_device([request.seed for request in requests], self._model.device)
         self.state.start(slots, limits, seeds, start_token)
         for feature, own in zip(self._options.features, self.state.features, strict=True):
             feature.enter(own, slots, requests)

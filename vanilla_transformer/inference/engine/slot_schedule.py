@@ -12,13 +12,13 @@ from torch import Tensor
 
 from .device_copies import to_device
 from .device_profile import profile_of
+from .prefill import room_for
 from .samples import Request
 from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
 from .source_queue import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
 
-_LEAST_ROOM = 16  # positions of source or target for which a slot has memory at first
 _PATIENCE = 1024  # steps that a long sentence may be set aside while others enter
 
 
@@ -72,7 +72,7 @@ class SlotSchedule:
         profile = profile_of(model.device)
         self._keeps_rooms = profile.captures_steps
         self.sizes = [*(few for few in profile.few_slots if few < slots), slots]
-        first = SlotSize(self.sizes[0], _LEAST_ROOM)
+        first = SlotSize(self.sizes[0], room_for(1))
         self.buffers = SlotBuffers(model, options, first, alignment_heads)
         self.steps_run = 0
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
@@ -118,7 +118,7 @@ class SlotSchedule:
         """Return the room that each sentence needs for the next steps, for each slot in use."""
         end = self.steps_run + steps
         needs = {slot: _positions(each.length, each.request) for slot, each in self.occupied().items()}
-        return {slot: _room_for(max(needs[slot], end - each.entered)) for slot, each in self.occupied().items()}
+        return {slot: room_for(max(needs[slot], end - each.entered)) for slot, each in self.occupied().items()}
 
     def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
         """
@@ -169,11 +169,11 @@ class SlotSchedule:
         """Start the search of sources of one batch in the given slots."""
         lengths, requests = [source.length for source in sources], [source.request for source in sources]
         rooms, size = [*map(_positions, lengths, requests)], self.buffers.size
-        self._resize(SlotSize(size.slots, max(size.room, _room_for(max(rooms)))))
-        columns = slots, [source.row for source in sources], lengths, [source.limit for source in sources]
-        index, rows, sizes, limits = (to_device(column, self._device) for column in columns)
+        self._resize(SlotSize(size.slots, max(size.room, room_for(max(rooms)))))
+        columns = zip(*((each.row, each.length, each.limit, each.request.seed) for each in sources), strict=True)
+        index, rows, sizes, limits, seeds = to_device([slots, *map(list, columns)], self._device)
         self.buffers.enter(index, sources[0].batch, rows, sizes)
-        self.buffers.start(index, limits, requests, self._start_token)
+        self.buffers.start(index, limits, seeds, requests, self._start_token)
         for slot, source in zip(slots, sources, strict=True):
             self._entries[slot] = Entry(source.request, source.length, self.steps_run)
 
@@ -191,12 +191,6 @@ class SlotSchedule:
 def _positions(source_length: int, request: Request) -> int:
     """Return the positions for which a slot needs room from the start."""
     return max(source_length, len(request.prefix))
-
-
-def _room_for(positions: int) -> int:
-    """Return a number of positions, rounded up to a power of two or three quarters of one, so that few are in use."""
-    power = 1 << (positions - 1).bit_length()
-    return max(_LEAST_ROOM, power * 3 // 4 if positions <= power * 3 // 4 else power)
 
 
 __all__ = ["Entry", "SlotSchedule"]

@@ -5,6 +5,7 @@ The engine: the tokens of the library's own search, captured steps, and a host t
 """
 
 import random
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.inference.engine import slot_buffers
 from vanilla_transformer.inference.engine.engine import Engine
 from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
+from vanilla_transformer.inference.engine.prefill import prefill
 from vanilla_transformer.inference.forced_decoding import score_tokens
 
 EOS = 2
@@ -50,12 +52,14 @@ def generated(model, source, beams):
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
 
 
-@pytest.fixture
+@contextmanager
 def no_sync():
-    """Let operations that make the host wait for the GPU fail."""
+    """Let operations that make the host wait for the GPU fail within the block."""
     torch.cuda.set_sync_debug_mode("error")
-    yield
-    torch.cuda.set_sync_debug_mode("default")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @every_mode
@@ -125,17 +129,20 @@ def test_engine_captures_again_after_other_sizes_took_the_memory(beams, monkeypa
 @every_mode
 @every_search
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision, no_sync):
+def test_engine_never_waits_but_to_look_and_to_take(beams, compile, precision):
     engine = engine_of(model_of(), beams, compile=compile, precision=precision)
-    results = dict(engine.translate_stream(iter(sources()), beams))
+    engine.translate_tokens(sources(), beams)  # allocates the buffers and captures the steps
+    with no_sync():
+        results = dict(engine.translate_stream(iter(sources()), beams))
     assert sorted(results) == [*range(24)]
     assert all(hypothesis.tokens for hypotheses in results.values() for hypothesis in hypotheses)
 
 
 @needs_gpu
-def test_sync_debug_mode_finds_a_read(no_sync):
-    with pytest.raises(RuntimeError, match="synchroniz"):
-        torch.ones(1, device="cuda").item()
+def test_sync_debug_mode_finds_a_read():
+    value = torch.ones(1, device=DEVICE)
+    with no_sync(), pytest.raises(RuntimeError, match="synchroniz"):
+        value.item()
 
 
 @needs_gpu
@@ -148,11 +155,12 @@ def test_engine_in_bfloat16_gives_tokens_of_eager_steps(beams):
 
 
 @needs_gpu
+@torch.inference_mode()
 def test_prefill_uses_flash_attention_without_padding():
-    model = model_of(d_model=128)  # heads of 64
-    engine = engine_of(model, 1, precision="bfloat16")
+    model = model_of(d_model=128).to(torch.bfloat16)  # heads of 64
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION):
-        assert len(engine.translate_tokens([[7, 8, 9, EOS]] * 6)) == 6
+        read = prefill(model, [[7] * 15 + [EOS]] * 8, [16] * 8)  # a batch that is not padded
+    assert all(len(tensor) == 8 for tensor in read)
 
 
 @needs_gpu

@@ -7,6 +7,7 @@ from tests.textbook_search import (
     Textbook,
     assert_same_hypotheses,
     coverage_bonus,
+    forbid_repeats,
     force,
     prefer,
     search_in_groups,
@@ -58,4 +59,21 @@ def search_with_groups(seed):
         assert_same_hypotheses(ours, search_in_groups(textbook, beams, groups, penalty))
 
 
-SEARCHES = [search_with_bias, search_with_coverage, search_with_groups]
+def search_without_repeated_ngrams(seed):
+    """Search in groups, with forced prefixes that repeat n-grams, and a coverage penalty."""
+    case, draw = random_case(seed), random.Random(seed)
+    size, penalty, weight = draw.choice([1, 2, 3]), draw.choice([0.1, 0.7]), draw.choice([0.05, 0.3])
+    beams = case.options["num_beams"] = 2 * draw.choice([1, 2])
+    case.options["no_repeat_ngram_size"] = size
+    limits = [Textbook(case.model, source, case.options).limit for source in case.sources]
+    prefixes = [[7, 9, 7, 9, 7][: draw.randrange(6)][: limit - 1] for limit in limits]
+    options = {"num_beam_groups": 2, "diversity_penalty": penalty, "coverage_penalty": weight, "prefixed": True}
+    found = engine_of(case, **options).translate_tokens(case.sources, beams, prefixes=prefixes)
+    for source, prefix, ours in zip(case.sources, prefixes, found, strict=True):
+        start = case.model.generation_config.decoder_start_token_id
+        textbook = Textbook(case.model, source, case.options, forbid_repeats(size, start, force(prefix)))
+        textbook.bonus = coverage_bonus(textbook, weight)
+        assert_same_hypotheses(ours, search_in_groups(textbook, beams, 2, penalty))
+
+
+SEARCHES = [search_with_bias, search_with_coverage, search_with_groups, search_without_repeated_ngrams]

@@ -149,6 +149,20 @@ def prefer(prefix: Sequence[int], bias: float) -> Change:
     return change
 
 
+def forbid_repeats(size: int, start: int, change: Change) -> Change:
+    """Return a `change` that also forbids tokens that complete an n-gram twice, unless it leaves only one token."""
+
+    def changed(scores: torch.Tensor, tokens: list[int]) -> torch.Tensor:
+        scores, history = change(scores, tokens), [start, *tokens]
+        if scores.isfinite().sum() > 1:
+            ngrams = [tuple(history[place : place + size]) for place in range(len(history) - size + 1)]
+            latest = tuple(history[len(history) - size + 1 :])
+            scores[[ngram[-1] for ngram in ngrams if ngram[:-1] == latest]] = -torch.inf
+        return scores
+
+    return changed
+
+
 def search_in_groups(textbook: Textbook, beams: int, groups: int, penalty: float) -> list[Running]:
     """Return the finished hypotheses of diverse beam search (Vijayakumar et al., 2016, algorithm 1), best first."""
     size, change = beams // groups, textbook.change

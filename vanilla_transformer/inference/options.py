@@ -270,6 +270,13 @@ class TranslationOptions:
         JSON,
         CONFIG,
     )
+    no_repeat_ngram_size: int | None = option(
+        "Length of token sequences that a translation must not have twice; 0 allows all.",
+        integer(0),
+        FLAG,
+        JSON,
+        CONFIG,
+    )
     eos_token_id: int | Sequence[int] | None = option("Tokens that end a translation.", None, CONFIG)
     decoder_start_token_id: int | None = option("The token before each translation.", None, CONFIG)
     forced_bos_token_id: int | None = option("The token with which each translation begins.", None, CONFIG)

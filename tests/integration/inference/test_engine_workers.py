@@ -67,8 +67,8 @@ def test_worker_pipeline_reports_all_sentences(executors, folder):
 
 def test_worker_pipeline_forwards_errors(executors, folder):
     with open_pipeline(folder, 2, "float32") as translate:
-        with pytest.raises(ValueError, match="must do without `no_repeat_ngram_size`"):
-            translate(TEXTS, no_repeat_ngram_size=2)
+        with pytest.raises(ValueError, match="must do without `repetition_penalty`"):
+            translate(TEXTS, repetition_penalty=1.2)
         assert len(translate(TEXTS)) == len(TEXTS)
 
 

@@ -182,8 +182,8 @@ def test_pipeline_uses_the_engine_by_default(engines, tiny_model, tiny_tokenizer
 
 def test_pipeline_falls_back_to_generate_without_a_precision(tiny_model, tiny_tokenizer):
     translate = TranslationPipeline(tiny_model, tiny_tokenizer)
-    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, no_repeat_ngram_size=1)
-    assert translate(TEXTS, no_repeat_ngram_size=1) == expected != translate(TEXTS)
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, repetition_penalty=1.5)
+    assert translate(TEXTS, repetition_penalty=1.5) == expected != translate(TEXTS)
 
 
 def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokenizer):
@@ -323,7 +323,7 @@ def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
 @pytest.mark.parametrize(
     ("options", "names"),
     [
-        ({"no_repeat_ngram_size": 2, "repetition_penalty": 1.2}, "`no_repeat_ngram_size`, `repetition_penalty`"),
+        ({"bad_words_ids": [[5]], "repetition_penalty": 1.2}, "`bad_words_ids`, `repetition_penalty`"),
         ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
         ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
         ({"num_beam": None}, "`num_beam`"),

@@ -66,7 +66,7 @@ def test_resolve_leaves_other_options_to_the_library():
     assert resolve().library == {}
     assert resolve({"repetition_penalty": 1.0, "num_return_sequences": 2}).library == {}
     assert resolve({"repetition_penalty": 1.2, "nonsense": 0}).library == {"repetition_penalty": 1.2, "nonsense": 0}
-    assert resolve(config=GenerationConfig(no_repeat_ngram_size=2)).library == {"no_repeat_ngram_size": 2}
+    assert resolve(config=GenerationConfig(repetition_penalty=1.2)).library == {"repetition_penalty": 1.2}
     assert resolve({"num_beam": None}).library == {"num_beam": None}
     assert resolve({"use_cache": False}).library == {"use_cache": False}
     config = GenerationConfig(typical_p=0.5)
@@ -101,6 +101,7 @@ def test_search_names_an_option_that_only_the_engine_follows():
         ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
         ({"length_penalty": float("inf")}, "`length_penalty` must be a finite number, got inf."),
         ({"length_penalty_type": "x"}, "`length_penalty_type` must be 'power' or 'wu', got 'x'."),
+        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be an integer of 0 or more, got -1."),
         ({"diversity_penalty": -1}, "`diversity_penalty` must be a number of 0 or more, got -1."),
         ({"prefix_bias": 1.0}, "`prefix_bias` must be a number between 0 and 1, got 1.0."),
         ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a finite number, got nan."),

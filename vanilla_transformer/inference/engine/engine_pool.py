@@ -26,7 +26,7 @@ _MOST_ENGINES = 4
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 _SEARCH_OPTIONS = (
     *("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens"),
-    *("eos_token_id", "forced_bos_token_id", "decoder_start_token_id"),
+    *("no_repeat_ngram_size", "eos_token_id", "forced_bos_token_id", "decoder_start_token_id"),
 )
 
 
@@ -131,6 +131,8 @@ def find_problem(model: Any, options: TranslationOptions) -> str | None:
         return f"sampling needs `num_beams=1`, got {options.num_beams}."
     if not model.config.is_encoder_decoder and options.forced_bos_token_id is not None:
         return "prompts must do without `forced_bos_token_id`."
+    if not model.config.is_encoder_decoder and options.no_repeat_ngram_size:  # of prompts, too
+        return "prompts must do without `no_repeat_ngram_size`."
     starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
     if not starts or all(getattr(options, name) is None for name in _LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."

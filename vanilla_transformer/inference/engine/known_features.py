@@ -10,6 +10,7 @@ from vanilla_transformer.inference.search.option_error import OptionError
 
 from .coverage import CoveragePenalty, coverage_of
 from .phrase_constraints import PhraseConstraints, continuation_penalties
+from .repeated_ngrams import NoRepeatedNgrams
 from .search_features import SearchFeature
 from .search_options import search_options
 from .static_decoder import AlignmentHeads
@@ -42,6 +43,10 @@ def features_of(
         features.append(ForcedBos(bos))
     if prefixed:
         features.append(TargetPrefix() if bias is None else BiasedPrefix(bias))
+    if config.no_repeat_ngram_size:
+        if not model.config.is_encoder_decoder:
+            raise OptionError("`no_repeat_ngram_size` needs a model with an encoder.")
+        features.append(NoRepeatedNgrams(config.no_repeat_ngram_size))  # after features that force tokens
     if coverage:
         features.append(coverage_of(model, coverage))
     if constraint_tokens:

@@ -74,6 +74,36 @@ def test_generate_by_the_engine_returns_several_sequences(decoded, beams, dtype)
     assert len(found) == 5 * min(beams, 3) and decoded == [5]
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    shape=st.fixed_dictionaries(SHAPES),
+    batch=st.fixed_dictionaries(BATCHES | {"left": st.just(False)}),
+    options=st.fixed_dictionaries(
+        SEARCHES | {"num_beams": st.integers(1, 4), "no_repeat_ngram_size": st.integers(1, 4)},
+        optional={
+            "max_new_tokens": st.integers(1, 40),
+            "min_new_tokens": st.integers(1, 8),
+            "eos_token_id": st.just([2, 4]),
+            "decoder_start_token_id": st.sampled_from([2, 5]),
+            "forced_bos_token_id": st.sampled_from([1, 5]),
+        },
+    ),
+)
+def test_generate_by_the_engine_repeats_no_ngrams_as_the_library(shape, batch, options):
+    assert_generate_gives_tokens_of_library(shape, **batch, options=options, search=eager_steps_for_compiled_ones)
+
+
+@pytest.mark.parametrize("beams", [1, 4])
+def test_generate_takes_the_size_of_ngrams_from_the_call_and_the_model(decoded, beams):
+    model, tokens = model_of(1), sources(5, 11)
+    expected = generate_by_library(model, tokens, num_beams=beams, no_repeat_ngram_size=2)
+    assert not torch.equal(model.generate(tokens, num_beams=beams), expected)
+    assert torch.equal(model.generate(tokens, num_beams=beams, no_repeat_ngram_size=2), expected)
+    model.generation_config.no_repeat_ngram_size = 2
+    assert torch.equal(model.generate(tokens, num_beams=beams), expected)
+    assert decoded == [5, 5, 5]
+
+
 @pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention", "full_attention"])
 @pytest.mark.parametrize("beams", [1, 4])
 def test_generate_of_long_models_by_the_engine_gives_tokens_of_library(decoded, layer_types, beams):
@@ -110,7 +140,6 @@ class Never(StoppingCriteria):
     "options",
     [
         {"do_sample": True},
-        {"no_repeat_ngram_size": 2},
         {"repetition_penalty": 1.3},
         {"decoder_input_ids": torch.full((3, 2), 5)},
         {"stopping_criteria": [Never()]},

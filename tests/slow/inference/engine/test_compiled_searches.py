@@ -17,6 +17,7 @@ SEARCHES = {
         "prefix_bias": 0.5,
     },
     "forced prefix": {"num_beams": 2},
+    "no repeated n-grams": {"num_beams": 3, "no_repeat_ngram_size": 2},
     "greedy": {"num_beams": 1, "coverage_penalty": 0.2},
 }
 

@@ -12,6 +12,7 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 from vanilla_transformer.inference.engine.coverage import CoveragePenalty
 from vanilla_transformer.inference.engine.known_features import kept_heads
 from vanilla_transformer.inference.engine.phrase_constraints import PhraseConstraints
+from vanilla_transformer.inference.engine.repeated_ngrams import NoRepeatedNgrams
 from vanilla_transformer.inference.engine.samples import Request
 from vanilla_transformer.inference.engine.search_options import SearchOptions
 from vanilla_transformer.inference.engine.search_state import SearchState
@@ -34,9 +35,11 @@ OPTIONS = [
     SearchOptions(3, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
     SearchOptions(1, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
     SearchOptions(4, (EOS,), num_beam_groups=2, diversity_penalty=0.5),
+    SearchOptions(1, (EOS,), features=(NoRepeatedNgrams(1),)),
+    SearchOptions(3, (EOS,), features=(TargetPrefix(), NoRepeatedNgrams(3))),
 ]
 NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix", "bias-coverage"]
-NAMES += ["greedy-bias-coverage", "groups"]
+NAMES += ["greedy-bias-coverage", "groups", "greedy-ngrams", "prefix-ngrams"]
 every_search = pytest.mark.parametrize("options", OPTIONS, ids=NAMES)
 
 

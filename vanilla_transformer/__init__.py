@@ -2,10 +2,12 @@
 The original Transformer ("Attention Is All You Need", 2017) as a model of transformers.
 
 Importing this package registers its models with the Auto classes, restores `pipeline("translation")`, and gives
-`generate()` its fast search.
+`generate()` its fast search. Long models, the engine and the translation pipeline are imported at first use.
 """
 
-from .import_utils import collection_paused
+from typing import TYPE_CHECKING, Any
+
+from .import_utils import LazyClass, collection_paused, lazy_names
 
 with collection_paused():
     from . import inference  # imports torch and transformers
@@ -25,7 +27,7 @@ from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoder
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
-from .inference import Engine, TranslationPipeline, VanillaTransformerInt8Config
+from .inference import VanillaTransformerInt8Config
 from .modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
@@ -37,18 +39,39 @@ from .modeling_vanilla_transformer_encoder import (
     VanillaTransformerForMaskedLM,
     VanillaTransformerForSequenceClassification,
 )
-from .modeling_vanilla_transformer_long import (
-    VanillaTransformerLongDecoderModel,
-    VanillaTransformerLongForCausalLM,
-    VanillaTransformerLongForConditionalGeneration,
-    VanillaTransformerLongModel,
-    create_cache,
-)
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
+
+if TYPE_CHECKING:
+    from .inference import Engine, TranslationPipeline
+    from .modeling_vanilla_transformer_long import (
+        VanillaTransformerLongDecoderModel,
+        VanillaTransformerLongForCausalLM,
+        VanillaTransformerLongForConditionalGeneration,
+        VanillaTransformerLongModel,
+        create_cache,
+    )
+else:
+    _LAZY = {
+        "Engine": ".inference",
+        "TranslationPipeline": ".inference",
+        "VanillaTransformerLongDecoderModel": ".modeling_vanilla_transformer_long",
+        "VanillaTransformerLongForCausalLM": ".modeling_vanilla_transformer_long",
+        "VanillaTransformerLongForConditionalGeneration": ".modeling_vanilla_transformer_long",
+        "VanillaTransformerLongModel": ".modeling_vanilla_transformer_long",
+        "create_cache": ".modeling_vanilla_transformer_long",
+    }
+    __getattr__, __dir__ = lazy_names(__name__, _LAZY)
 
 __version__ = "0.2.0"
 
-for _config, _models in {
+
+def _long_model(name: str, config: type) -> LazyClass:
+    """Return the stand-in for a long model, since the Auto classes register classes."""
+    module = f"{__name__}.modeling_vanilla_transformer_long"
+    return LazyClass(name, (), {"__module__": module, "config_class": config})
+
+
+_MODELS: dict[Any, dict[Any, Any]] = {
     VanillaTransformerConfig: {
         AutoModel: VanillaTransformerModel,
         AutoModelForSeq2SeqLM: VanillaTransformerForConditionalGeneration,
@@ -63,14 +86,17 @@ for _config, _models in {
         AutoModelForSequenceClassification: VanillaTransformerForSequenceClassification,
     },
     VanillaTransformerLongConfig: {
-        AutoModel: VanillaTransformerLongModel,
-        AutoModelForSeq2SeqLM: VanillaTransformerLongForConditionalGeneration,
+        AutoModel: _long_model("VanillaTransformerLongModel", VanillaTransformerLongConfig),
+        AutoModelForSeq2SeqLM: _long_model(
+            "VanillaTransformerLongForConditionalGeneration", VanillaTransformerLongConfig
+        ),
     },
     VanillaTransformerLongDecoderConfig: {
-        AutoModel: VanillaTransformerLongDecoderModel,
-        AutoModelForCausalLM: VanillaTransformerLongForCausalLM,
+        AutoModel: _long_model("VanillaTransformerLongDecoderModel", VanillaTransformerLongDecoderConfig),
+        AutoModelForCausalLM: _long_model("VanillaTransformerLongForCausalLM", VanillaTransformerLongDecoderConfig),
     },
-}.items():
+}
+for _config, _models in _MODELS.items():
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
     AutoTokenizer.register(_config, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
     for _auto_class, _model in _models.items():

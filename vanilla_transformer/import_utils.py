@@ -1,8 +1,52 @@
 """Imports: faster ones of large packages, and one error message for a missing extra."""
 
 import gc
-from collections.abc import Iterator
+import importlib
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+
+
+def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return the `__getattr__` and the `__dir__` of a package some of whose names are imported at first use.
+
+    Args:
+        names: The module of each name, relative to the package.
+    """
+
+    def import_name(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(names[name], package), name)
+        setattr(sys.modules[package], name, found)
+        return found
+
+    return import_name, lambda: sorted({*vars(sys.modules[package]), *names})
+
+
+class LazyClass(type):
+    """
+    The metaclass of a stand-in for a class, whose module is imported when an attribute is needed.
+
+        >>> model = LazyClass("BigModel", (), {"__module__": "package.big_model", "config_class": BigConfig})
+        >>> model.from_pretrained(folder)  # imports package.big_model
+
+    The Auto classes of transformers register classes, and need the attributes of a few.
+    """
+
+    def __getattr__(cls, name: str) -> Any:
+        return getattr(cls._load(), name)
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return an instance of the class itself."""
+        return cls._load()(*args, **kwargs)
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls._load())
+
+    def _load(cls) -> Any:
+        return getattr(importlib.import_module(cls.__module__), cls.__name__)
 
 
 @contextmanager

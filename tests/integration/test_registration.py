@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import vanilla_transformer
+from tests.tiny import tiny_long_model, tiny_model
+from vanilla_transformer.file_utils import save_model_folder
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("*.py"))
 REGISTERED = """
@@ -36,6 +38,40 @@ assert PaperGenerationMixin.fast_search and TranslationPipeline.backends
 )
 def test_package_registers_its_classes_in_any_order_of_imports(first):
     ended = subprocess.run([sys.executable, "-c", first + REGISTERED], capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+
+
+TRANSLATE = """
+import re, sys
+import vanilla_transformer
+from transformers import AutoModelForSeq2SeqLM, pipeline
+names = "engine|constraints|ensemble|documents|lsh_attention|linear_attention|modeling_vanilla_transformer_long"
+def imported():
+    return {name for name in sys.modules if re.match(rf"vanilla_transformer[.](.*[.])?({names})($|[.])", name)}
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
+assert not imported(), imported()
+assert pipeline("translation", model=sys.argv[1])("A man.")
+assert "vanilla_transformer.inference.engine.engine" in imported()
+assert vanilla_transformer.Engine is sys.modules["vanilla_transformer.inference.engine.engine"].Engine
+"""
+LOAD_LONG = """
+import sys
+import vanilla_transformer
+from transformers import AutoConfig, AutoModel, AutoModelForSeq2SeqLM
+assert "vanilla_transformer.modeling_vanilla_transformer_long" not in sys.modules
+model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
+assert type(model) is vanilla_transformer.VanillaTransformerLongForConditionalGeneration
+assert isinstance(model, AutoModelForSeq2SeqLM._model_mapping[type(model.config)])
+assert type(AutoModel.from_config(model.config)) is vanilla_transformer.VanillaTransformerLongModel
+assert model.generate(model.dummy_inputs["input_ids"], max_new_tokens=2).shape[1] <= 3
+"""
+
+
+@pytest.mark.parametrize(("build", "program"), [(tiny_model, TRANSLATE), (tiny_long_model, LOAD_LONG)])
+def test_package_imports_the_engine_and_long_models_at_first_use(build, program, tiny_tokenizer, tmp_path):
+    folder = str(save_model_folder(build(), tiny_tokenizer, tmp_path / "model"))
+    command = [sys.executable, "-c", program, folder]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
 
 

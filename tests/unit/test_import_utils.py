@@ -1,12 +1,14 @@
-"""The message for a missing extra."""
+"""The message for a missing extra, and names that are imported at first use."""
 
 import gc
+import json
 import sys
+import types
 
 import pytest
 
 from vanilla_transformer.evaluation.plots import plot_learning_curve
-from vanilla_transformer.import_utils import collection_paused, requires_extra
+from vanilla_transformer.import_utils import LazyClass, collection_paused, lazy_names, requires_extra
 
 
 def test_requires_extra_names_the_extra_in_one_line(monkeypatch):
@@ -39,3 +41,21 @@ def test_collection_paused_restores_the_setting_after_an_error(enabled):
         assert gc.isenabled() is enabled
     finally:
         gc.enable() if before else gc.disable()
+
+
+def test_lazy_names_are_imported_at_first_use_and_listed(monkeypatch):
+    package = types.ModuleType("lazy_package")
+    monkeypatch.setitem(sys.modules, "lazy_package", package)
+    package.__getattr__, package.__dir__ = lazy_names("lazy_package", {"dumps": "json"})
+    assert "dumps" in dir(package) and "dumps" not in vars(package)
+    assert package.dumps is json.dumps and vars(package)["dumps"] is json.dumps
+    with pytest.raises(AttributeError, match="module 'lazy_package' has no attribute 'loads'"):
+        _ = package.loads
+
+
+def test_lazy_class_stands_for_a_class(monkeypatch):
+    monkeypatch.delitem(sys.modules, "fractions")
+    stand_in = LazyClass("Fraction", (), {"__module__": "fractions", "config_class": str})
+    assert stand_in.config_class is str and stand_in.__name__ == "Fraction" and "fractions" not in sys.modules
+    assert type(stand_in(1, 2)).__module__ == "fractions" and stand_in.from_float(0.5) == stand_in(1, 2)
+    assert isinstance(stand_in(1, 2), stand_in) and not isinstance(0.5, stand_in)

@@ -13,7 +13,6 @@ from torch import nn
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from .engine.precision import INT8, warn_if_emulated
 from .weight_packing import decoder_self_attentions, inputs_of, join_biases
 
 _Model = TypeVar("_Model", bound=nn.Module)
@@ -37,6 +36,8 @@ class VanillaTransformerInt8Quantizer(HfQuantizer):
         return torch.float32
 
     def _process_model_after_weight_loading(self, model: Any, **kwargs: Any) -> Any:
+        from .engine.precision import INT8, warn_if_emulated
+
         warn_if_emulated(INT8, model.device)
         return quantize_linears(model)
 

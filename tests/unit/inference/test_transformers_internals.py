@@ -7,6 +7,7 @@ from transformers import pipelines
 from transformers.generation import GenerationMixin
 
 from vanilla_transformer import PaperGenerationMixin, TranslationPipeline
+from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedTranslationPipeline
 
 
 @pytest.mark.parametrize("hook", ["_update_finished_beams", "_check_early_stop_heuristic"])
@@ -32,4 +33,5 @@ def test_pipeline_registry_checks_tasks_where_the_package_extends_it():
     assert "summarization" in pipelines.REMOVED_TASKS and "translation" not in pipelines.REMOVED_TASKS
     assert "PIPELINE_REGISTRY.check_task(" in inspect.getsource(pipelines.check_task)
     assert "_registered_impl" in inspect.getsource(type(pipelines.PIPELINE_REGISTRY).register_pipeline)
-    assert not hasattr(TranslationPipeline, "_registered_impl")
+    assert not hasattr(CarriedTranslationPipeline, "_registered_impl")
+    assert pipelines.check_task("translation_en_to_de")[1]["impl"] is TranslationPipeline

@@ -28,7 +28,7 @@ from transformers.utils import logging
 from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, find_damage
 
-from .machine_cache import cache_root, identity_of, shape_of
+from .machine_cache import cache_root, find_foreign, identity_of, shape_of
 from .slot_buffers import SlotBuffers
 from .step_package import CompiledStep, compile_step
 
@@ -118,7 +118,16 @@ class CompiledSteps:
             if self._compile is not True or not _has_compiler():
                 return None
             write_package(self.step, self._buffers, self.identity)
-        return CompiledStep(folder, self.step)
+        other = find_foreign(folder)
+        if other is not None:
+            logger.warning_once(f"Compiled steps must be in folders that only you can write, so {other} is not used.")
+            return None
+        try:
+            return CompiledStep(folder, self.step)
+        except (OSError, RuntimeError, ValueError, LookupError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            logger.warning_once(f"The compiled step {folder} cannot be loaded, so decoding is not compiled: {reason}.")
+            return None
 
     def _compile_elsewhere(self) -> None:
         """Compile the step in another process, of low priority, and use it from then on."""

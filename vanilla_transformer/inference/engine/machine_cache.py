@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,22 @@ def cache_root() -> Path:
     """Return the folder of compiled steps and of measurements on this machine."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
     return Path(root).expanduser()
+
+
+def find_foreign(folder: Path) -> Path | None:
+    """Return the first of a folder of the cache, its parents there and its files that another user owns or may write.
+
+    Code from there would run with the rights of this user. Links count as foreign, and files of other systems do not.
+    """
+    if not hasattr(os, "getuid"):
+        return None
+    parents = [parent for parent in folder.parents if parent == cache_root() or cache_root() in parent.parents]
+    for path in (*parents, folder, *folder.iterdir()):
+        facts = path.lstat()
+        is_own = facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
+        if not is_own or stat.S_ISLNK(facts.st_mode):
+            return path
+    return None
 
 
 def identity_of(*settings: Any) -> str:
@@ -65,4 +82,4 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
 
 
-__all__ = ["cache_root", "identity_of", "shape_of", "values_of"]
+__all__ = ["cache_root", "find_foreign", "identity_of", "shape_of", "values_of"]

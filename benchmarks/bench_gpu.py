@@ -1,5 +1,5 @@
 """
-Test and measure the package on one GPU, in at most eight minutes.
+Test and measure the package on one GPU, in at most 18 minutes.
 
     python3 -m benchmarks.bench_gpu [PART ...] [--output_dir FOLDER]
 
@@ -31,8 +31,8 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
-# Seconds of each part; together with the start of this command they are less than eight minutes.
-PARTS = {"correctness": 150, "decoding": 110, "training": 190}
+# Seconds of each part; together with the start of this command they are less than 18 minutes.
+PARTS = {"correctness": 150, "decoding": 705, "training": 190}
 MODULES = "benchmarks.gpu"  # with the name of the part
 _GRACE = 5  # seconds until a process that was interrupted is killed
 

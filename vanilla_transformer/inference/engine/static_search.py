@@ -103,7 +103,8 @@ class SearchStep(nn.Module):
         for feature, own in zip(self.options.features, state.features, strict=True):
             changed = feature.change_logits(changed, log_norms, state, own)
             added = feature.bonus(state, own, memory)
-            bonus = added if bonus is None or added is None else bonus + added
+            if added is not None:
+                bonus = added if bonus is None else bonus + added
         if self.options.min_new_tokens:
             is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
             too_short = (state.time < self.options.min_new_tokens)[:, None, None]

@@ -123,3 +123,12 @@ def check_definition(engine, model, options, sources, phrases, continuations=fro
         assert [each.score for each in ours] == pytest.approx([score for score, _ in definition[:2]], abs=1e-4)
         for each in ours:
             assert all(occurrences(each.tokens, phrase)[0] >= wanted.count(phrase) for phrase in wanted)
+
+
+def test_coverage_penalty_counts_beside_constraints():
+    model, found = tiny_model(vocab_size=VOCAB, decoder_layers=2), []
+    for weight in (0.0, 5.0):
+        options = {"num_beams": 3, "max_new_tokens": 4, "constraint_tokens": 2, "coverage_penalty": weight}
+        engine = Engine(model, compile=False, **options)
+        found.append(engine.translate_tokens([[*range(5, 20), EOS]], phrases=[[[7, 8]]])[0][0])
+    assert found[1].score < found[0].score - 0.1

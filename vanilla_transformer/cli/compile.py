@@ -20,10 +20,8 @@ class CompileArguments:
             "translating the source text."
         },
     )
-    num_beams: int | None = field(default=None, metadata={"help": "Beam size; by default the checkpoint's."})
-    slots: str | None = field(
-        default=None,
-        metadata={"help": "Sentences decoded at once, separated by commas; by default as a pipeline uses them."},
+    num_beams: int | None = field(
+        default=None, metadata={"help": "Beam size; by default 1, which is greedy search, and the checkpoint's."}
     )
     source: str | None = field(
         default=None, metadata={"help": "Source text with which `auto` compares precisions or numbers of workers."}
@@ -34,9 +32,11 @@ class CompileArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
+    if any(word.split("=")[0] == "--slots" for word in arguments):
+        raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
     words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]")
     name = require_one_model(words)
-    slots, pairs, sentences = _check(options)
+    pairs, sentences = _check(options)
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
@@ -57,36 +57,36 @@ def main(arguments: Sequence[str]) -> None:
     if not translates and (sentences or options.workers != "1"):
         raise ValueError(f"--source, --target and --workers are for translation models, and {name} has no encoder.")
     beams = options.num_beams or model.generation_config.num_beams or 1
+    searches = [beams] if options.num_beams else [*dict.fromkeys((1, beams))]
     cores, most = usable_cores(), torch.get_num_threads()
     workers = parse_workers(options.workers)
     counts = worker_counts(cores, most) if workers == AUTO else [int(workers)]
     threads = [*dict.fromkeys(threads_of(count, cores, most) for count in counts)]
     precisions = measurable_precisions() if pairs else [options.precision]
-    _compile(model, precisions, threads[0], beams, slots)
+    _compile(model, precisions, threads[0], searches)
     chosen = _choose_precision(name, model, pairs, beams) if pairs else options.precision
     for number in threads[1:]:
-        _compile(model, [chosen], number, beams, slots)
+        _compile(model, [chosen], number, searches)
     print(f"The compiled steps are in {cache_folder()}.")
     if workers == AUTO:
         torch.set_num_threads(most)
         _choose_workers(name, model, sentences, counts, chosen, beams)
 
 
-def _compile(model: Any, precisions: list[str], threads: int, beams: int, slots: list[int]) -> None:
-    """Compile the steps of each precision for a number of threads."""
+def _compile(model: Any, precisions: list[str], threads: int, searches: list[int]) -> None:
+    """Compile the steps of each precision and beam size for a number of threads."""
     import torch
 
-    from vanilla_transformer.inference.engine.device_profile import usual_slots
     from vanilla_transformer.inference.engine.engine import Engine
 
     torch.set_num_threads(threads)
-    start, number = time.perf_counter(), usual_slots(beams, model.device)
     for precision in precisions:
-        search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 64}  # a limit, which steps do not depend on
-        engine = Engine(model, number, precision=precision, compile=True, **search)
-        engine.compile_steps()
-        step = f"{precision}, {number} sentences at once, {threads} threads"
-        print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
+        for beams in searches:
+            start = time.perf_counter()
+            search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 64}  # a limit, on which no step depends
+            Engine(model, slots=1, precision=precision, compile=True, **search).compile_steps()
+            step = f"{precision}, beam size {beams}, {threads} threads"
+            print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
 
 
 def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> str:
@@ -129,8 +129,8 @@ def _choose_workers(
     print(f"\n`--workers auto` is {chosen.workers}: {reason}")
 
 
-def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]], list[str]]:
-    """Check the flags, and return the numbers of slots, the sentence pairs and the sentences that they name."""
+def _check(options: CompileArguments) -> tuple[list[tuple[str, str]], list[str]]:
+    """Check the flags, and return the sentence pairs and the sentences that they name."""
     from vanilla_transformer.data.readers import read_lines, read_text_files
     from vanilla_transformer.inference.engine.precision import AUTO, check_precision
 
@@ -138,10 +138,6 @@ def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]],
     parse_workers(options.workers)
     if options.num_beams is not None and options.num_beams < 1:
         raise ValueError(f"--num_beams must be 1 or more, got {options.num_beams}.")
-    numbers = [] if options.slots is None else options.slots.split(",")
-    if not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise ValueError(f"--slots must be whole numbers of 1 or more, separated by commas, got {options.slots!r}.")
-    slots = [int(number) for number in numbers]
     needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
     given = {name for name in ("source", "target") if getattr(options, name) is not None}
     if given != needed:
@@ -151,6 +147,6 @@ def _check(options: CompileArguments) -> tuple[list[int], list[tuple[str, str]],
         raise ValueError(f"{rule}, and nothing else uses them, got {found}.")
     if options.source and options.target:
         pairs = [(pair.source, pair.target) for pair in read_text_files(options.source, options.target)]
-        return slots, pairs, [source for source, _ in pairs]
+        return pairs, [source for source, _ in pairs]
     sentences = [line for line in read_lines(options.source) if line] if options.source else []
-    return slots, [], sentences
+    return [], sentences

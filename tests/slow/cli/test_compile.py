@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ com
 def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     before = load_pipeline(folder)(TEXTS, num_beams=2, max_new_tokens=8)
-    assert main(["compile", str(folder), "--num_beams", "2", "--slots", "8"]) == 0
-    assert "8 sentences at once, 1 threads" in capsys.readouterr().out
+    assert main(["compile", str(folder), "--num_beams", "2"]) == 0
+    assert "float32, beam size 2, 1 threads: ready after" in capsys.readouterr().out
     packages = sorted(cache_folder().glob("*/step.pt2"))
     assert len(packages) == 1
     translate = load_pipeline(folder)
@@ -35,7 +35,7 @@ def test_compile_makes_the_pipeline_decode_by_compiled_steps(folder, tmp_path, m
     (engine,) = translate._engines._engines.values()
     assert engine is not None and engine.steps.are_cached()
     changed = packages[0].stat().st_mtime_ns
-    assert main(["compile", str(folder), "--num_beams", "2", "--slots", "8"]) == 0
+    assert main(["compile", str(folder), "--num_beams", "2"]) == 0
     assert packages[0].stat().st_mtime_ns == changed  # nothing is compiled twice
 
 
@@ -43,7 +43,7 @@ def test_compile_gives_the_engine_steps_of_a_decoder_only_model(tmp_path, monkey
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     model = tiny_causal_lm()
     model.save_pretrained(tmp_path / "model")
-    assert main(["compile", str(tmp_path / "model"), "--num_beams", "2", "--slots", "1"]) == 0
+    assert main(["compile", str(tmp_path / "model"), "--num_beams", "2"]) == 0
     options = {"slots": 1, "num_beams": 2, "max_new_tokens": 6}
     engine, eager = Engine(model, **options), Engine(model, compile=False, **options)
     tokens = [each.generate_tokens([[7, 8, 9]])[0][0].tokens for each in (engine, eager)]
@@ -61,7 +61,7 @@ def test_compile_chooses_the_precision_that_auto_means(folder, tmp_path, monkeyp
     for name in ("source", "target"):
         (tmp_path / name).write_text("\n".join(TEXTS) + "\n")
     texts = ["--source", str(tmp_path / "source"), "--target", str(tmp_path / "target")]
-    command = ["compile", str(folder), "--precision", "auto", "--num_beams", "1", "--slots", "8"]
+    command = ["compile", str(folder), "--precision", "auto", "--num_beams", "1"]
     assert main([*command, *texts]) == 0
     printed = capsys.readouterr().out
     rows = [line.split("|")[1].strip() for line in printed.splitlines() if line.startswith("|")]
@@ -92,10 +92,10 @@ def test_compile_chooses_the_workers_that_auto_means(folder, tmp_path, monkeypat
     before = load_pipeline(folder)(TEXTS, num_beams=1)
     measured = [WorkersResult(number, 200.0 if number == faster else 100.0) for number in (1, 2)]
     monkeypatch.setattr("vanilla_transformer.evaluation.worker_counts.compare_workers", lambda *_, **__: measured)
-    command = ["compile", str(folder), "--num_beams", "1", "--slots", "1,8", "--workers", "auto"]
+    command = ["compile", str(folder), "--num_beams", "1", "--workers", "auto"]
     assert main([*command, "--source", str(tmp_path / "source")]) == 0
     printed = capsys.readouterr().out
-    assert re.findall(r"(\d) threads: ready", printed) == ["2", "2", "1", "1"]
+    assert re.findall(r"(\d) threads: ready", printed) == ["2", "1"]
     rows = [line.replace(" ", "") for line in printed.splitlines() if line.startswith("|")]
     speeds = ["200.0" if faster == number else "100.0" for number in (1, 2)]
     assert rows[2:] == [f"|1|2|{speeds[0]}|", f"|2|1|{speeds[1]}|"]
@@ -111,7 +111,7 @@ def test_compile_measures_numbers_of_workers(folder, tmp_path, monkeypatch, caps
     monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
     (tmp_path / "source").write_text("\n".join(TEXTS) + "\n")
-    command = ["compile", str(folder), "--num_beams", "1", "--slots", "8", "--workers", "auto"]
+    command = ["compile", str(folder), "--num_beams", "1", "--workers", "auto"]
     assert main([*command, "--source", str(tmp_path / "source")]) == 0
     printed = capsys.readouterr().out
     assert len(re.findall(r"^\| [12] \| [12] \| [\d.]+ \|$", printed, re.MULTILINE)) == 2

@@ -4,7 +4,7 @@ Packages of compiled steps: machine code without weights, which serves every mod
 A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of positions. Weights
 are constants of the compiled code, in linear layers in the memory layout that oneDNN chooses for this processor.
 They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
-Quantized weights have no such names and stay in the package.
+Tensors of the search's options are stored in `constants.safetensors`. Quantized weights stay in the package.
 """
 
 import copy
@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from vanilla_transformer.inference.weight_packing import PackedLinear, pack
 
-_PACKAGE, _CONSTANTS = "step.pt2", "constants.json"
+_PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safetensors"
 _PREFIX = "step."  # of names in a `_FlatStep`
 # The dimensions of each tensor that vary with the slots or with the room for positions, and how fast they grow.
 Dimensions = Sequence[dict[int, tuple[str, int]]]
@@ -43,7 +44,7 @@ class CompiledStep:
         # Calling the package itself would read its signature from JSON each time, for a tenth of a small step.
         self._loader = _load(folder)
         constants = json.loads((folder / _CONSTANTS).read_text(encoding="utf-8"))
-        self._weights = None if constants is None else _read_constants(step, constants)
+        self._weights = None if constants is None else _read_constants(folder, step, constants)
         if self._weights is not None:  # which the package uses where they are
             self._loader.load_constants(self._weights, False, True, True)
         self._arguments: tuple[Any, ...] = ()
@@ -73,7 +74,10 @@ def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder
             program, package_path=str(folder / _PACKAGE), inductor_configs=settings
         )
     names = _load(folder).get_constant_fqns()
-    constants = None if is_quantized else {name: _source_of(name, step) for name in names}
+    constants = None if is_quantized else {name: _source_of(name, step, program) for name in names}
+    values = {name: _frozen[name].clone() for name, source in (constants or {}).items() if source is None}
+    if values:
+        save_file(values, folder / _VALUES)
     (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
 
 
@@ -144,8 +148,11 @@ def _with_distinct_weights(step: nn.Module) -> nn.Module:
     return step
 
 
-def _source_of(name: str, step: nn.Module) -> dict[str, Any]:
-    """Return how a constant is made: of which tensor of the step, and whether it is transposed or packed."""
+def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram) -> dict[str, Any] | None:
+    """Return how a constant is made: of which tensor of the step, and whether it is transposed or packed.
+
+    None is for tensors of the search's options, on whose values the identity of the step depends.
+    """
     tensors = _tensors_of(step)
     if name.removeprefix(_PREFIX) in tensors:
         return {"tensor": name.removeprefix(_PREFIX)}
@@ -156,11 +163,14 @@ def _source_of(name: str, step: nn.Module) -> dict[str, Any]:
             return {"tensor": own, "packed": constant.is_mkldnn}
         if tensor.dim() == 2 and tensor.t().shape == values.shape and torch.equal(tensor.t(), values):
             return {"tensor": own, "packed": constant.is_mkldnn, "transposed": True}
+    for tensor in program.tensor_constants.values():
+        if tensor.shape == values.shape and torch.equal(tensor.to(values.dtype), values):
+            return None
     raise RuntimeError(f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step.")
 
 
-def _read_constants(step: nn.Module, constants: dict[str, dict[str, Any]]) -> dict[str, Tensor]:
-    """Return the constants of a package, made of the tensors of a step; see [`_source_of`]."""
+def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str, Any] | None]) -> dict[str, Tensor]:
+    """Return the constants of a package, made of the tensors of a step or stored; see [`_source_of`]."""
     tensors = _tensors_of(step)
     packed = {id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)}
 
@@ -171,11 +181,14 @@ def _read_constants(step: nn.Module, constants: dict[str, dict[str, Any]]) -> di
         found = found.detach().t().contiguous() if transposed else found.detach()
         return pack(found) if packed_ else found
 
+    stored = load_file(folder / _VALUES) if None in constants.values() else {}
     with torch.inference_mode():
-        return {
+        made = {
             name: make(each["tensor"], each.get("packed", False), each.get("transposed", False))
             for name, each in constants.items()
+            if each is not None
         }
+    return stored | made
 
 
 def _tensors_of(step: nn.Module) -> dict[str, Tensor]:

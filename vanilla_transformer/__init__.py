@@ -2,7 +2,7 @@
 The original Transformer ("Attention Is All You Need", 2017) as a model of transformers.
 
 Importing this package registers its models with the Auto classes, restores `pipeline("translation")`, and gives
-`generate()` its fast search. Long models, the engine and the translation pipeline are imported at first use.
+`generate()` its engine. Long models, the engine and the translation pipeline are imported at first use.
 """
 
 from typing import TYPE_CHECKING, Any

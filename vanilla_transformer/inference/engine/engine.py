@@ -61,9 +61,9 @@ class Engine:
         precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao (in the decoder, and
             fast only with compiled steps), or `"auto"` for the one that `compile --precision auto` chose by
             measurement.
-        compile: `"auto"` uses the compiled steps of the cache and decodes other sizes eagerly; it compiles a size in
-            the background, with low priority, once that has taken 20 seconds. `True` compiles a size that the
-            cache lacks at once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
+        compile: `"auto"` uses compiled steps of the cache. Without them it decodes eagerly, and another process of
+            low priority compiles them after three seconds of steps. `True` compiles steps that the cache lacks at
+            once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA
             graph, and `True` compiles it before, and waits.
         alignments: Return the [`Hypothesis.attention`] of the heads that `config.alignment_heads` names.
         constraint_tokens: Room for the tokens of the phrases that a target must contain; see [`translate_stream`].

@@ -1,1 +1,1 @@
-"""Searches over the vocabulary, and the fast search of `generate()`."""
+"""Parts of searches: the most likely tokens, samples and constraints."""

@@ -173,7 +173,6 @@ def _by_feature(value: Any) -> bool:
 
 
 BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
-_INTEGER = Rule("an integer", _by_feature, {"type": "integer"}, int)
 _PENALTY = one_of("power", "wu", joined=" or ")
 _SEED = Rule("an integer", _is_seed, {"type": "integer"}, int)
 _FILTER = Rule("a number", _is_number, {"type": "number"}, float)  # the library checks its range, see `check_filters`
@@ -232,7 +231,7 @@ class TranslationOptions:
         "Number of translations to print per sentence, best first.", integer(1), FLAG, JSON, CONFIG
     )
     max_new_tokens: int | None = option(
-        "Maximum number of tokens per translation; by default source length + 50.", _INTEGER, FLAG, CONFIG
+        "Maximum number of tokens per translation; by default source length + 50.", integer(1), FLAG, CONFIG
     )
     max_new_tokens_beyond_source: int | None = option(
         "Maximum number of tokens of a translation, besides as many as its source has.",
@@ -240,9 +239,9 @@ class TranslationOptions:
         CONFIG,
     )
     max_length: int | None = option(
-        "Maximum number of tokens per translation, with the start symbol.", _INTEGER, CONFIG
+        "Maximum number of tokens per translation, with the start symbol.", integer(1), CONFIG
     )
-    min_new_tokens: int | None = option("Minimum number of tokens per translation, before EOS.", _INTEGER, CONFIG)
+    min_new_tokens: int | None = option("Minimum number of tokens per translation, before EOS.", integer(0), CONFIG)
     length_penalty: float | None = option(
         "Exponent of the length by which beam search divides log-probabilities; more is longer.",
         number(),

@@ -267,7 +267,7 @@ FLAGS = {
     "translate: no sequences": (
         ["translate", "model", "A", "--num_return_sequences", "0"],
         {},
-        "`num_return_sequences` must be 1 or more, got 0",
+        "`num_return_sequences` must be an integer of 1 or more, got 0",
     ),
     "translate: sentence and input": (["translate", "model", "A", "--input", "a.en"], {}, "Give sentences or a file"),
     "translate: missing input": (["translate", "model", "--input", "none"], {}, "There is no file none"),

@@ -168,10 +168,6 @@ def _is_splitter(value: Any) -> bool:
     return isinstance(value, str) or callable(value)
 
 
-def _by_feature(value: Any) -> bool:
-    return True  # the search checks it, together with other options
-
-
 BOOLEAN = Rule("True or False", lambda value: type(value) is bool, {"type": "boolean"}, bool)
 _PENALTY = one_of("power", "wu", joined=" or ")
 _SEED = Rule("an integer", _is_seed, {"type": "integer"}, int)

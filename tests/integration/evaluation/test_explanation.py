@@ -63,7 +63,6 @@ def test_explain_has_the_attention_of_every_head(tiny_tokenizer):
         ({"layer_types": "linear_attention"}, ["cross"]),
         ({"layer_types": "lsh_attention"}, ["cross"]),
         ({"layer_types": "linear_attention", "cross_attention_type": "linear_attention"}, []),
-        ({"layer_types": "transfo_xl_attention"}, ["cross", "encoder", "decoder"]),
     ],
 )
 def test_explain_leaves_out_attention_without_weights(changes, shown, tiny_tokenizer):
@@ -71,6 +70,11 @@ def test_explain_leaves_out_attention_without_weights(changes, shown, tiny_token
     assert [each.kind for each in found.attentions if each.weights is not None] == shown
     data = embedded_data(render_page(found, "model"))
     assert [each["kind"] for each in data["attentions"] if each["weights"] is not None] == shown
+
+
+def test_explain_refuses_models_that_no_engine_decodes(tiny_tokenizer):
+    with pytest.raises(ValueError, match="To record a search, the model must be .* with `transfo_xl_attention`"):
+        explain(tiny_long_model(layer_types="transfo_xl_attention"), tiny_tokenizer, TEXT)
 
 
 def test_explain_names_the_parent_of_each_hypothesis(tiny_tokenizer):

@@ -78,7 +78,7 @@ class Option:
 
     @property
     def requirement(self) -> str:
-        """What must hold, as the beginning of a message: "`name` must be …"."""
+        """The rule of the option as the beginning of a message: "`name` must be …"."""
         assert self.rule is not None
         return f"`{self.name}` must be {self.rule.text}"
 

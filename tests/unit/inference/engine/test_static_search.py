@@ -68,6 +68,12 @@ def started(options, memory, limits=(5, 9, 14)):
 
 def same(tree, other):
     pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(first, second) for first, second in pairs)
+
+
+def close(tree, other):
+    """Tell whether states agree up to the rounding of packed and plain products."""
+    pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
     return all(torch.allclose(first, second, rtol=1e-5, atol=1e-6) for first, second in pairs)
 
 
@@ -249,4 +255,4 @@ def test_search_step_exports_as_one_graph(options):
         for _ in range(ROOM):
             step(state, memory)
             exported(pytree.tree_leaves((shadow_state, shadow_memory)))
-    assert state.done.all() and same(shadow_state, state)
+    assert state.done.all() and close(shadow_state, state)

@@ -18,7 +18,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerA
 from .device_copies import HostCopy
 from .hypothesis import Hypothesis
 from .search_state import SearchState
-from .static_attention import additive
+from .static_attention import additive, product
 from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
 
 CHOOSE = "`vanilla-transformer choose-alignment-head MODEL --source FILE --target FILE` chooses one."
@@ -75,7 +75,7 @@ def read_attention(
 
 def attention_weights(queries: Tensor, keys: Tensor, seen: Tensor, scaling: float) -> Tensor:
     """Return the attention `(B, Q, R)` of queries `(B, Q, K)` to those keys `(B, R, K)` that are seen, `(B, R)`."""
-    scores = (queries * scaling) @ keys.transpose(-1, -2)
+    scores = product(queries * scaling, keys.transpose(-1, -2))
     return nn.functional.softmax(scores.float() + additive(seen)[:, None], dim=-1)
 
 

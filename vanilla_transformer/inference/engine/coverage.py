@@ -58,7 +58,7 @@ class CoveragePenalty(SearchFeature):
         memory.attention[slots] = 0.0
 
     def bonus(self, state: Any, memory: CoverageMemory, slot_memory: Any) -> Tensor:
-        slots, first = torch.arange(len(state.time), device=state.time.device), slot_memory.first
+        slots, first = torch.arange(state.time.shape[0], device=state.time.device), slot_memory.first
         seen = torch.arange(memory.attention.shape[2], device=slots.device) < first.source_lengths[:, None]  # (B, R)
         found = []
         for layer, own in enumerate(first.layers):
@@ -71,7 +71,7 @@ class CoveragePenalty(SearchFeature):
         return self.weight * torch.where(seen[:, None], logs, 0.0).sum(dim=2)
 
     def ends_now(self, memory: CoverageMemory) -> Tensor:
-        return torch.ones(len(memory.attention), dtype=torch.bool, device=memory.attention.device)
+        return torch.ones(memory.attention.shape[0], dtype=torch.bool, device=memory.attention.device)
 
     def follow(self, state: Any, memory: CoverageMemory, parents: Tensor, tokens: Tensor) -> None:
         attention = pick(memory.attention, parents)

@@ -33,7 +33,7 @@ def reads_padding(model: Any) -> bool:
 
 def places_by_batch(model: Any, lengths: Sequence[int]) -> list[list[int]]:
     """Return the places of sources to be read together: all, or the ones of one length if padding is read."""
-    if not reads_padding(model):
+    if len({*lengths}) == 1 or not reads_padding(model):
         return [[*range(len(lengths))]]
     by_length = defaultdict[int, list[int]](list)
     for place, length in enumerate(lengths):

@@ -32,6 +32,7 @@ class SearchState(NamedTuple):
         done: Whether a slot is done, or empty: `(B,)`.
         time: Position of the last tokens, `(B,)`; the start symbol is at 0.
         limits: Tokens that a hypothesis may have at most, `(B,)`.
+        counts: Hypotheses that are returned, `(B,)`.
         seeds: Of the samples, `(B,)`.
         last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
         tokens: What each beam has written at each step, `(B, R, N)`.
@@ -49,6 +50,7 @@ class SearchState(NamedTuple):
     done: Tensor
     time: Tensor
     limits: Tensor
+    counts: Tensor
     seeds: Tensor
     last_tokens: Tensor
     scores: Tensor
@@ -76,6 +78,7 @@ class SearchState(NamedTuple):
             done=full(True, dtype=torch.bool),
             time=full(0),
             limits=full(1),
+            counts=full(1),
             seeds=full(0),
             last_tokens=full(0, beams),
             scores=full(0.0, beams, dtype=torch.float32),
@@ -92,11 +95,12 @@ class SearchState(NamedTuple):
             features=[feature.allocate(slots, beams, room, device) for feature in options.features],
         )
 
-    def start(self, slots: Tensor, limits: Tensor, seeds: Tensor, start_token: int) -> None:
+    def start(self, slots: Tensor, limits: Tensor, counts: Tensor, seeds: Tensor, start_token: int) -> None:
         """Start the search of new sentences in the given slots, which are at time 0."""
         groups = self.group_done[0].shape[1] if self.group_done else 1
         self.done[slots] = False
         self.limits[slots] = limits
+        self.counts[slots] = counts
         self.seeds[slots] = seeds
         self.last_tokens[slots] = start_token
         self.scores[slots] = UNLIKELY

@@ -99,10 +99,16 @@ class SlotBuffers:
         self.memory.set_source_lengths(slots, lengths)
 
     def start(
-        self, slots: Tensor, limits: Tensor, seeds: Tensor, requests: Sequence[Request], start_token: int
+        self,
+        slots: Tensor,
+        limits: Tensor,
+        counts: Tensor,
+        seeds: Tensor,
+        requests: Sequence[Request],
+        start_token: int,
     ) -> None:
         """Start the search of new sentences in the given slots."""
-        self.state.start(slots, limits, seeds, start_token)
+        self.state.start(slots, limits, counts, seeds, start_token)
         for feature, own in zip(self._options.features, self.state.features, strict=True):
             feature.enter(own, slots, requests)
 

@@ -34,6 +34,10 @@ class Entry(NamedTuple):
     entered: int
     stays: bool = False
 
+    def positions(self, end: int) -> int:
+        """Return the positions for which its slot needs room when `end` steps have been run."""
+        return max(_positions(self.length, self.request), end - self.entered)
+
 
 class _Aside(NamedTuple):
     """A long sentence that waits for a slot: its entry, what its slot held, and the steps that had been run."""
@@ -78,6 +82,7 @@ class SlotSchedule:
         self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
         self._aside: deque[_Aside] = deque()
         self._aside_returns = False
+        self._settled_until = 0  # steps for which nothing is to be done, unless sentences enter or leave
 
     def __len__(self) -> int:
         """Return the number of sentences in slots and aside."""
@@ -89,6 +94,8 @@ class SlotSchedule:
 
     def fill(self, queue: SourceQueue, steps: int) -> None:
         """Choose the size of the buffers for the next `steps`, and let sentences enter free slots."""
+        if not queue and self.steps_run + steps <= self._settled_until:
+            return
         present = len(self) + queue.requests
         slots = next((few for few in self.sizes if present <= few), self._slots)
         self._set_aside([*self.occupied()][slots:])
@@ -96,11 +103,9 @@ class SlotSchedule:
         self._fill_slots(queue, steps)
         while self._set_long_ones_aside(queue, steps):
             self._fill_slots(queue, steps)
-        self._resize(SlotSize(slots, max(self._rooms(steps).values())))
-
-    def use_slots(self, slots: int) -> None:
-        """Change the number of slots."""
-        self._resize(SlotSize(slots, self.buffers.size.room))
+        self._resize(SlotSize(slots, self._room(steps)))
+        first = min((entry.entered for entry in self.occupied().values()), default=0)
+        self._settled_until = 0 if self._aside else first + self.buffers.size.room
 
     def free(self, slots: list[int]) -> None:
         """Empty the given slots."""
@@ -108,17 +113,16 @@ class SlotSchedule:
             self.buffers.free(to_device(slots, self._device))
         for slot in slots:
             self._entries[slot] = None
+        self._settled_until = 0
 
     def clear(self) -> None:
         """Forget all sentences."""
         self._aside.clear()
         self.free([*self.occupied()])
 
-    def _rooms(self, steps: int) -> dict[int, int]:
-        """Return the room that each sentence needs for the next steps, for each slot in use."""
-        end = self.steps_run + steps
-        needs = {slot: _positions(each.length, each.request) for slot, each in self.occupied().items()}
-        return {slot: room_for(max(needs[slot], end - each.entered)) for slot, each in self.occupied().items()}
+    def _room(self, steps: int) -> int:
+        """Return the room that the sentences in slots need for the next steps."""
+        return room_for(max(entry.positions(self.steps_run + steps) for entry in self._entries if entry is not None))
 
     def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
         """
@@ -128,9 +132,10 @@ class SlotSchedule:
         """
         if self._aside_returns or not queue:
             return False
-        rooms = self._rooms(steps)
-        usual = sorted(rooms.values())[len(rooms) * 3 // 4]
-        long = [slot for slot, each in self.occupied().items() if rooms[slot] > 2 * usual and not each.stays]
+        end, present = self.steps_run + steps, self.occupied()
+        needs = {slot: entry.positions(end) for slot, entry in present.items()}
+        usual = room_for(sorted(needs.values())[len(needs) * 3 // 4])
+        long = [slot for slot, need in needs.items() if need > 2 * usual and not present[slot].stays]
         self._set_aside(long)
         return bool(long)
 
@@ -162,7 +167,7 @@ class SlotSchedule:
             entry, rows, since = self._aside.popleft()
             entered = entry.entered + self.steps_run - since
             self._entries[free[0]] = entry._replace(entered=entered, stays=True)
-            self._resize(SlotSize(len(self._entries), max(self._rooms(steps).values())))
+            self._resize(SlotSize(len(self._entries), self._room(steps)))
             self.buffers.restore_rows(free.pop(0), rows)
 
     def _enter(self, slots: list[int], sources: list[PrefilledSource]) -> None:
@@ -170,10 +175,13 @@ class SlotSchedule:
         lengths, requests = [source.length for source in sources], [source.request for source in sources]
         rooms, size = [*map(_positions, lengths, requests)], self.buffers.size
         self._resize(SlotSize(size.slots, max(size.room, room_for(max(rooms)))))
-        columns = zip(*((each.row, each.length, each.limit, each.request.seed) for each in sources), strict=True)
-        index, rows, sizes, limits, seeds = to_device([slots, *map(list, columns)], self._device)
+        columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
+        index, rows, sizes, limits, counts, seeds = to_device(
+            [slots, *map(list, columns), [each.count for each in requests], [each.seed for each in requests]],
+            self._device,
+        )
         self.buffers.enter(index, sources[0].batch, rows, sizes)
-        self.buffers.start(index, limits, seeds, requests, self._start_token)
+        self.buffers.start(index, limits, counts, seeds, requests, self._start_token)
         for slot, source in zip(slots, sources, strict=True):
             self._entries[slot] = Entry(source.request, source.length, self.steps_run)
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from vanilla_transformer.linear_attention import feature_map
 
-from .static_attention import Moment, StaticSelfAttention, join_heads
+from .static_attention import Moment, StaticSelfAttention, join_heads, product
 
 
 class Sums(NamedTuple):
@@ -45,7 +45,7 @@ class StaticLinearAttention(StaticSelfAttention):
     ) -> Tensor:
         query, key, value = (attention.split_heads(part) for part in self.qkv_proj(states).chunk(3, dim=-1))
         new = _features(key)[..., None] * _with_ones(value)[..., None, :]  # (B, H, N, K, K + 1)
-        slots = torch.arange(len(states), device=states.device)
+        slots = torch.arange(states.shape[0], device=states.device)
         before = (moment.time - 1).clamp(min=0)[:, None, None].expand(-1, states.shape[1], 1)
         parents = moment.ancestors.gather(2, before)[..., 0]  # (B, N)
         is_first = (moment.time == 0)[:, None, None, None, None]
@@ -54,9 +54,9 @@ class StaticLinearAttention(StaticSelfAttention):
             new = torch.where(is_first, 0.0, new)
         own.sums.copy_(past + new.transpose(1, 2))
         query = _features(query)
-        summed = (query[:, :, :, None] @ own.sums.transpose(1, 2))[:, :, :, 0]  # (B, H, N, K + 1)
+        summed = product(query[:, :, :, None], own.sums.transpose(1, 2))[:, :, :, 0]  # (B, H, N, K + 1)
         if prompt is not None:
-            summed = summed + query @ prompt.sums
+            summed = summed + product(query, prompt.sums)
         return attention.out_proj(_divide(summed, states))
 
 
@@ -77,7 +77,7 @@ class StaticLinearCrossAttention(nn.Module):
     def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
         query = attention.split_heads(attention.q_proj(states))  # (B, H, N, K)
-        return attention.out_proj(_divide(_features(query) @ source.sums, states))
+        return attention.out_proj(_divide(product(_features(query), source.sums), states))
 
 
 def _no_sums(attention: Any, slots: int, *beams: int) -> Sums:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from vanilla_transformer.lsh_attention import SELF_SCORE, hash_settings, nearest_buckets, rotations
 
-from .static_attention import Moment, StaticSelfAttention, additive, join_heads, mix, split_heads, zeros_like_heads
+from .static_attention import Moment, StaticSelfAttention, additive, join_heads, mix, product, split_heads
+from .static_attention import zeros_like_heads
 
 
 class HashedKeys(NamedTuple):
@@ -73,12 +74,12 @@ class StaticLSHAttention(StaticSelfAttention):
         beams = torch.arange(query.shape[2], device=states.device)
         itself = moment.time[:, None] * len(beams) + beams  # (B, N), its place among the keys
         is_itself = (places == itself[..., None])[:, None]  # (B, 1, N, R * N)
-        scores = torch.where(is_itself, SELF_SCORE, (query @ keys.transpose(-1, -2)).float())
+        scores = torch.where(is_itself, SELF_SCORE, product(query, keys.transpose(-1, -2)).float())
         scores = scores + moment.past + _if_shared(buckets, own_buckets)
         if prompt is None:
             probabilities = scores.softmax(dim=-1).to(values.dtype)
-            return attention.out_proj(join_heads(probabilities @ values))
-        of_prompt = (query @ prompt.keys.transpose(-1, -2)).float() + moment.source
+            return attention.out_proj(join_heads(product(probabilities, values)))
+        of_prompt = product(query, prompt.keys.transpose(-1, -2)).float() + moment.source
         of_prompt = of_prompt + _if_shared(buckets, prompt.buckets)
         return attention.out_proj(join_heads(mix(scores, values, of_prompt, prompt.values)))
 

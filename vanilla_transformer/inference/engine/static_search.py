@@ -73,6 +73,8 @@ class SearchStep(nn.Module):
     def __init__(self, decoder: StaticDecoder | EnsembleDecoder, options: SearchOptions):
         super().__init__()
         self.decoder, self.options, self.beams = decoder, options, options.num_beams
+        never_heuristic = options.early_stopping == "never" or options.length_penalty <= 0.0
+        self._is_bounded = never_heuristic and not options.features and options.num_beam_groups == 1
         self._ranks = any(feature.ranks_candidates for feature in options.features)
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
@@ -205,8 +207,10 @@ class SearchStep(nn.Module):
         running, chosen = self._running(scores + ends * UNLIKELY, ends, beams)
         parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
         best_possible = self._best_possible(Candidates(running, parents, tokens), state, options)
-        worst = torch.where(is_finished, finished_scores.amin(dim=1, keepdim=True), UNLIKELY)
-        now_done = ~(best_possible > worst).any(dim=1) | ends.all(dim=1)
+        to_beat = torch.where(is_finished, finished_scores, UNLIKELY)
+        if self._is_bounded:  # nothing better can come, so that only the hypotheses that are returned count
+            to_beat = to_beat.gather(1, (state.counts - 1)[:, None])
+        now_done = ~(best_possible > to_beat.amin(dim=1, keepdim=True)).any(dim=1) | ends.all(dim=1)
         if self.options.early_stopping is True:
             now_done = now_done | is_finished.all(dim=1)
         state.done.logical_or_(now_done)

@@ -1,8 +1,9 @@
 """
 Packages of compiled steps: machine code without weights, which serves every model of one shape.
 
-A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of positions. Weights
-are constants of the compiled code, in linear layers in the memory layout that oneDNN chooses for this processor.
+A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of positions, once with
+the products of oneDNN and once with inductor's own; see [`kinds_of`]. Weights are constants of the compiled code,
+in linear layers in the memory layout that the products read.
 They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
 Tensors of the search's options are stored in `constants.safetensors`. Quantized weights stay in the package.
 """
@@ -24,6 +25,8 @@ from vanilla_transformer.inference.weight_packing import PackedLinear, pack
 
 _PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safetensors"
 _PREFIX = "step."  # of names in a `_FlatStep`
+FEW_ROWS, MANY_ROWS = "few_rows", "many_rows"
+MOST_FEW_ROWS = 4
 # The dimensions of each tensor that vary with the slots or with the room for positions, and how fast they grow.
 Dimensions = Sequence[dict[int, tuple[str, int]]]
 
@@ -56,9 +59,13 @@ class CompiledStep:
         self._loader.boxed_run(list(self._leaves))  # which empties the list
 
 
-def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder: Path) -> None:
-    """Compile a step into a package, given arguments of which some dimensions may vary."""
-    is_quantized = any(map(is_traceable_wrapper_subclass, step.parameters()))
+def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder: Path, kind: str = MANY_ROWS) -> None:
+    """Compile a step into a package, given arguments of which some dimensions may vary.
+
+    Args:
+        kind: `FEW_ROWS` or `MANY_ROWS`; see [`kinds_of`].
+    """
+    is_quantized = _is_quantized(step)
     if not is_quantized:
         step = _with_distinct_weights(step)
     program = export_step(step, arguments, dimensions)
@@ -66,19 +73,34 @@ def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder
         "freezing": True,
         "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
         "aot_inductor.package_constants_in_so": is_quantized,
-        "post_grad_custom_post_pass": _recorder(),
+        "_post_fusion_custom_pass": _record_constants,
     }
-    _frozen.clear()
+    if kind == FEW_ROWS:
+        settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"}
+    _constants.clear()
     with tracing(step):
         torch._inductor.aoti_compile_and_package(
             program, package_path=str(folder / _PACKAGE), inductor_configs=settings
         )
     names = _load(folder).get_constant_fqns()
     constants = None if is_quantized else {name: _source_of(name, step, program) for name in names}
-    values = {name: _frozen[name].clone() for name, source in (constants or {}).items() if source is None}
+    values = {name: _constants[name].clone() for name, source in (constants or {}).items() if source is None}
     if values:
         save_file(values, folder / _VALUES)
     (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
+
+
+def kinds_of(step: nn.Module) -> tuple[str, ...]:
+    """Return the kinds of packages that a step has: for few rows, which are slots times beams, and for many rows.
+
+    oneDNN multiplies many rows fastest, but each of its calls takes about 20 µs besides. For few rows, products that
+    inductor generates take a quarter of the time of a step. It generates none for quantized weights.
+    """
+    return (MANY_ROWS,) if _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
+
+
+def _is_quantized(step: nn.Module) -> bool:
+    return any(map(is_traceable_wrapper_subclass, step.parameters()))
 
 
 def _load(folder: Path) -> Any:
@@ -120,23 +142,17 @@ class _FlatStep(nn.Module):
         return self.step(*pytree.tree_unflatten(leaves, self.structure))
 
 
-_frozen: dict[str, Tensor] = {}  # inductor copies its configuration, and the pass with it
+_constants: dict[str, Tensor] = {}
 
 
-def _recorder() -> Any:
-    """Return a pass of inductor that records the constants that it has made of weights."""
-    from torch._inductor.custom_graph_pass import CustomGraphPass  # which takes a second
-
-    class RecordConstants(CustomGraphPass):
-        def __call__(self, graph: torch.fx.Graph) -> None:
-            for node in graph.nodes:
-                if node.op == "get_attr" and "." not in node.target:
-                    _frozen[node.target] = getattr(graph.owning_module, node.target)
-
-        def uuid(self) -> str:
-            return type(self).__name__
-
-    return RecordConstants()
+def _record_constants(nodes: Any) -> Any:
+    """Record the constants that inductor has made of weights, as its pass after fusion."""
+    graph = torch._inductor.virtualized.V.graph
+    for name, own in graph.allocated_constant_name.items():
+        if not own.startswith(_PREFIX):
+            graph.allocated_constant_name[name] = name  # packed weights of several layers get the same name
+    _constants.update(graph.constants)
+    return nodes
 
 
 def _with_distinct_weights(step: nn.Module) -> nn.Module:
@@ -149,24 +165,49 @@ def _with_distinct_weights(step: nn.Module) -> nn.Module:
 
 
 def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram) -> dict[str, Any] | None:
-    """Return how a constant is made: of which tensor of the step, and whether it is transposed or packed.
+    """Return how a constant is made: of which tensor of the step, and the arguments of [`_in_layout`].
 
     None is for tensors of the search's options, on whose values the identity of the step depends.
     """
     tensors = _tensors_of(step)
     if name.removeprefix(_PREFIX) in tensors:
         return {"tensor": name.removeprefix(_PREFIX)}
-    constant = _frozen[name]
+    constant = _constants[name]
+    packed = {"packed": True} if constant.is_mkldnn else {}
     values = constant.to_dense() if constant.is_mkldnn else constant
     for own, tensor in tensors.items():
         if tensor.shape == values.shape and torch.equal(tensor, values):
-            return {"tensor": own, "packed": constant.is_mkldnn}
+            return {"tensor": own, **packed}
         if tensor.dim() == 2 and tensor.t().shape == values.shape and torch.equal(tensor.t(), values):
-            return {"tensor": own, "packed": constant.is_mkldnn, "transposed": True}
+            return {"tensor": own, "transposed": True, **packed}
+        if tensor.dim() == 2 and values.dim() == 3 and values.shape[1] == tensor.shape[1]:
+            for layout in ({"block": values.shape[2]}, {"block": values.shape[2], "pairs": True}):
+                blocked = _in_layout(tensor, **layout)
+                if blocked.shape == values.shape and torch.equal(blocked, values):
+                    return {"tensor": own, **layout}
     for tensor in program.tensor_constants.values():
         if tensor.shape == values.shape and torch.equal(tensor.to(values.dtype), values):
             return None
     raise RuntimeError(f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step.")
+
+
+def _in_layout(
+    tensor: Tensor, transposed: bool = False, packed: bool = False, block: int = 0, pairs: bool = False
+) -> Tensor:
+    """Return a tensor of a step in the layout in which compiled code reads it.
+
+    Args:
+        packed: As oneDNN reads weights.
+        block: Weights `(N, K)` become `(N / block, K, block)`, as inductor reads them, with zeros at the end.
+        pairs: With the inputs of a block in pairs, as instructions for bfloat16 read them.
+    """
+    tensor = tensor.detach()
+    if block:
+        columns = nn.functional.pad(tensor.t(), (0, -len(tensor) % block))
+        blocks = columns.unflatten(1, (-1, block)).transpose(0, 1)
+        return (blocks.unflatten(1, (-1, 2)).transpose(2, 3).reshape(blocks.shape) if pairs else blocks).contiguous()
+    tensor = tensor.t().contiguous() if transposed else tensor
+    return pack(tensor) if packed else tensor
 
 
 def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str, Any] | None]) -> dict[str, Tensor]:
@@ -174,20 +215,14 @@ def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str
     tensors = _tensors_of(step)
     packed = {id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)}
 
-    def make(tensor: str, packed_: bool = False, transposed: bool = False) -> Tensor:
-        found = tensors[tensor]
-        if packed_ and not transposed and id(found) in packed:
-            return packed[id(found)].packed()  # which eager steps use, too
-        found = found.detach().t().contiguous() if transposed else found.detach()
-        return pack(found) if packed_ else found
+    def make(tensor: str, **layout: Any) -> Tensor:
+        if layout == {"packed": True} and id(tensors[tensor]) in packed:
+            return packed[id(tensors[tensor])].packed()  # which eager steps use, too
+        return _in_layout(tensors[tensor], **layout)
 
     stored = load_file(folder / _VALUES) if None in constants.values() else {}
     with torch.inference_mode():
-        made = {
-            name: make(each["tensor"], each.get("packed", False), each.get("transposed", False))
-            for name, each in constants.items()
-            if each is not None
-        }
+        made = {name: make(**each) for name, each in constants.items() if each is not None}
     return stored | made
 
 
@@ -196,4 +231,5 @@ def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
     return {**dict(step.named_parameters(remove_duplicate=False)), **dict(step.named_buffers(remove_duplicate=False))}
 
 
-__all__ = ["CompiledStep", "Dimensions", "compile_step", "export_step", "tracing"]
+__all__ = ["FEW_ROWS", "MANY_ROWS", "MOST_FEW_ROWS", "CompiledStep", "Dimensions", "compile_step", "export_step"]
+__all__ += ["kinds_of", "tracing"]

@@ -41,14 +41,14 @@ def start_process(beams):
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory):
-    """Return a cache with the compiled steps of greedy search and of beam search, and its folder of each beam size."""
+    """Return a cache with the compiled steps of greedy and of beam search, and the identity of each beam size."""
     cache = tmp_path_factory.mktemp("compiled")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VANILLA_TRANSFORMER_CACHE", str(cache))
         engines = {beams: engine_of(beams, compile=True) for beams in (1, 4)}
         for engine in engines.values():
             engine.compile_steps()
-    return cache, {beams: cache / "compiled_steps" / engine.steps.identity for beams, engine in engines.items()}
+    return cache, {beams: engine.steps.identity for beams, engine in engines.items()}
 
 
 @pytest.fixture
@@ -70,10 +70,10 @@ def compilations(packages, monkeypatch):
     """Count compilations, which take a package from the cache instead of a minute."""
     made = []
 
-    def copy(step, arguments, dimensions, folder):
+    def copy(step, arguments, dimensions, folder, kind):
         for name in ("step.pt2", "constants.json"):
-            shutil.copy(packages[1][step.beams] / name, folder)
-        made.append(step)
+            shutil.copy(packages[0] / "compiled_steps" / f"{packages[1][step.beams]}_{kind}" / name, folder)
+        made.append(kind)
 
     monkeypatch.setattr(compiled_steps, "compile_step", copy)
     return made
@@ -94,7 +94,7 @@ def test_compiled_step_gives_tokens_of_eager_step(cache, beams, compile):
         for engine in (compiled, eager)
     )
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
-    assert len(folders(cache)) == 2
+    assert len(folders(cache)) == 4
 
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
@@ -129,7 +129,7 @@ def test_compiled_step_decodes_sentences_of_any_length(cache, beams):
             found[-1] += [[each.tokens for each in hypotheses] for hypotheses in engine.translate_tokens([source])]
             sizes.add(engine.buffers.size.room)
     assert found[0] == found[1] and sizes >= {48, 64, 128, 256}
-    assert len(folders(cache)) == 2
+    assert len(folders(cache)) == 4
 
 
 def test_compiled_step_loads_in_a_new_process_in_less_than_a_second(cache):
@@ -142,7 +142,7 @@ def test_compiled_step_loads_in_a_new_process_in_less_than_a_second(cache):
 
 
 def test_compiled_steps_of_other_options_threads_and_shapes_differ(cache):
-    names = {*folders(cache)}
+    names = {name.removesuffix("_few_rows").removesuffix("_many_rows") for name in folders(cache)}
     assert engine_of(4, compile=True).steps.identity in names
     others = [engine_of(4, length_penalty=0.3).steps.identity, engine_of(3).steps.identity]
     threads = torch.get_num_threads()
@@ -161,14 +161,25 @@ def test_compiled_steps_of_other_options_threads_and_shapes_differ(cache):
 @pytest.mark.parametrize("damage", ["truncated", "deleted", "changed"])
 def test_damaged_package_is_compiled_again(cache, compilations, damage):
     expected = translate(engine_of(4, compile=False))
-    package = cache / engine_of(4).steps.identity / "step.pt2"
+    package = cache / f"{engine_of(4).steps.identity}_many_rows" / "step.pt2"
     content = package.read_bytes()
     broken = {"truncated": content[: len(content) // 2], "changed": content[:-1] + bytes([content[-1] ^ 1])}
     package.unlink() if damage == "deleted" else package.write_bytes(broken[damage])
-    automatic = engine_of(4, slots=1, compile="auto")
-    assert automatic.steps.find(automatic.buffers.arguments) is automatic.steps.step
-    assert translate(engine_of(4, slots=1, compile=True)) == expected
-    assert package.read_bytes() == content and len(compilations) == 1
+    automatic = engine_of(4, compile="auto")
+    assert automatic.steps.find(automatic.buffers.example()) is automatic.steps.step
+    assert translate(engine_of(4, compile=True)) == expected
+    assert package.read_bytes() == content and compilations == ["many_rows"]
+
+
+def test_few_rows_run_the_form_of_many_until_their_own_is_compiled(cache, compilations):
+    shutil.rmtree(cache / f"{engine_of(4).steps.identity}_few_rows")
+    automatic, expected = engine_of(4, slots=1, compile="auto"), translate(engine_of(4, compile=False))
+    few, many = automatic.buffers.arguments, automatic.buffers.example()
+    assert translate(automatic) == expected and not compilations
+    assert automatic.steps.find(few) is automatic.steps.find(many) is not automatic.steps.step
+    complete = engine_of(4, slots=1, compile=True)
+    assert translate(complete) == expected and compilations == ["few_rows"]
+    assert complete.steps.find(few) is not complete.steps.find(many)
 
 
 def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
@@ -186,7 +197,8 @@ def test_killed_compilation_leaves_no_entry(empty_cache, compilations):
     engine = engine_of(4, slots=1, compile="auto")
     assert engine.steps.find(engine.buffers.arguments) is engine.steps.step
     assert translate(engine_of(4, slots=1, compile=True)) == translate(engine_of(4, compile=False))
-    assert folders(empty_cache) == [engine.steps.identity] and len(compilations) == 1  # the leftovers are gone
+    assert folders(empty_cache) == [f"{engine.steps.identity}_{kind}" for kind in compilations]  # no leftovers
+    assert compilations == ["few_rows", "many_rows"]
 
 
 @pytest.mark.parametrize(("name", "value"), [("CXX", "/nonexistent"), ("PATH", "")])
@@ -207,7 +219,7 @@ def test_engine_decodes_eagerly_without_a_compiler(empty_cache, monkeypatch, cap
 def test_long_stream_compiles_in_the_background_and_switches_over(cache, tmp_path, monkeypatch):
     finished = threading.Event()
 
-    def run_worker(step, buffers, name):
+    def run_worker(step, buffers, name, kind):
         finished.wait()
         shutil.copytree(cache, tmp_path / "empty" / "compiled_steps")
 
@@ -256,4 +268,4 @@ while not list(compiled_steps.cache_folder().glob(".*.tmp-*")):
     files = {path: path.stat().st_mtime_ns for path in empty_cache.glob("*/*")}
     output = start_process(4).communicate(timeout=300)[0]
     assert json.loads(output.splitlines()[-1])[1:] == [True, translate(engine_of(4, compile=False))]
-    assert {path: path.stat().st_mtime_ns for path in empty_cache.glob("*/*")} == files
+    assert files and {path: path.stat().st_mtime_ns for path in files} == files

@@ -29,7 +29,7 @@ def same(tree, other):
 def started(engine):
     """Return the state and the memory of an engine in which a sentence has entered."""
     stream = engine.translate_stream([[7, 8, 9, 2], [5, 2]])
-    engine.buffers.state.start(torch.tensor([0]), torch.tensor([6]), torch.tensor([0]), 1)
+    engine.buffers.state.start(torch.tensor([0]), torch.tensor([6]), torch.tensor([1]), torch.tensor([0]), 1)
     stream.close()
     return engine.buffers.arguments
 

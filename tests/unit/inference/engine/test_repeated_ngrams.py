@@ -66,7 +66,13 @@ def test_repeated_ngrams_are_forbidden_in_exported_steps_of_any_size(size, beams
         for slots, room in ((1, 2), (4, 16)):
             buffers.resize(SlotSize(slots, room), [])
             state, memory = buffers.arguments
-            state.start(torch.arange(slots), torch.full((slots,), room), torch.zeros(slots, dtype=torch.long), 1)
+            state.start(
+                torch.arange(slots),
+                torch.full((slots,), room),
+                torch.ones(slots, dtype=torch.long),
+                torch.zeros(slots, dtype=torch.long),
+                1,
+            )
             copies = [tensor.clone() for tensor in pytree.tree_leaves(buffers.arguments)]
             for _ in range(room):
                 step(state, memory)

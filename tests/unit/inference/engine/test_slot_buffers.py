@@ -12,7 +12,8 @@ from vanilla_transformer.inference.engine.slot_buffers import SlotBuffers, SlotS
 def fill(buffers):
     """Give all slots different values, and return copies of some."""
     state, memory = buffers.arguments
-    state.start(torch.arange(len(state.done)), torch.arange(len(state.done)) + 5, torch.arange(len(state.done)) + 9, 1)
+    slots = torch.arange(len(state.done))
+    state.start(slots, slots + 5, slots + 1, slots + 9, 1)
     for tensor in (state.tokens, memory.layers[0].own.keys, memory.layers[0].source.values):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
     return state.tokens.clone(), memory.layers[0].own.keys.clone(), memory.layers[0].source.values.clone()

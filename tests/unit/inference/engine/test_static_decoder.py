@@ -32,7 +32,7 @@ def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(buil
     step = SearchStep(StaticDecoder(model), SearchOptions(beams, (2,), 0.6, "power", "never")).eval()
     buffers, slots = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)), torch.arange(2)
     buffers.enter(slots, prefill(model, [[7, 8, 9], [9, 5, 6]], [3, 3]), slots, torch.tensor([3, 3]))
-    buffers.state.start(slots, torch.tensor([9, 14]), torch.tensor([0, 0]), 1)
+    buffers.state.start(slots, torch.tensor([9, 14]), torch.tensor([1, 1]), torch.tensor([0, 0]), 1)
 
     def places():
         return [(leaf.data_ptr(), leaf.shape, leaf.dtype) for leaf in pytree.tree_leaves(buffers.arguments)]

@@ -54,7 +54,13 @@ def started(options, memory, limits=(5, 9, 14)):
     """Return the state of slots in which sentences have entered, with sources of random states."""
     torch.manual_seed(0)
     state, slots = SearchState.empty(SLOTS, ROOM, CPU, options), torch.arange(SLOTS)
-    state.start(slots, torch.tensor(limits), torch.zeros(SLOTS, dtype=torch.long), START)
+    state.start(
+        slots,
+        torch.tensor(limits),
+        torch.full((SLOTS,), options.num_beams),
+        torch.zeros(SLOTS, dtype=torch.long),
+        START,
+    )
     phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
     for feature, own in zip(options.features, state.features, strict=True):
         each = zip(phrases, prefixes, strict=True)

@@ -23,7 +23,7 @@ class Request(NamedTuple):
         position: Of the sentence in its stream.
         number: Of the sample, from 0.
         seed: Of the sample.
-        count: Hypotheses of the search that are returned.
+        hypotheses: Of the search that are returned, the best ones.
         phrases: Token ids of each phrase that the translation must contain.
         prefix: Token ids with which the translation must begin.
     """
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     position: int
     number: int = 0
     seed: int = 0
-    count: int = 1
+    hypotheses: int = 1
     phrases: Phrases = ()
     prefix: Sequence[int] = ()
 
@@ -49,7 +49,7 @@ class Answers:
 
     def request(self, position: int, source: Sequence[int]) -> list[Request]:
         """Return the one request for a sentence."""
-        return [Request(position, count=self.beams)]
+        return [Request(position, hypotheses=self.beams)]
 
     def gather(self, taken: Iterable[tuple[Request, list[Hypothesis]]]) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the position and the hypotheses of each sentence."""

@@ -177,7 +177,7 @@ class SlotSchedule:
         self._resize(SlotSize(size.slots, max(size.room, room_for(max(rooms)))))
         columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
         index, rows, sizes, limits, counts, seeds = to_device(
-            [slots, *map(list, columns), [each.count for each in requests], [each.seed for each in requests]],
+            [slots, *map(list, columns), [each.hypotheses for each in requests], [each.seed for each in requests]],
             self._device,
         )
         self.buffers.enter(index, sources[0].batch, rows, sizes)

@@ -15,8 +15,16 @@ from torch import Tensor, nn
 
 from vanilla_transformer.lsh_attention import SELF_SCORE, hash_settings, nearest_buckets, rotations
 
-from .static_attention import Moment, StaticSelfAttention, additive, join_heads, mix, product, split_heads
-from .static_attention import zeros_like_heads
+from .static_attention import (
+    Moment,
+    StaticSelfAttention,
+    additive,
+    join_heads,
+    mix,
+    product,
+    split_heads,
+    zeros_like_heads,
+)
 
 
 class HashedKeys(NamedTuple):

@@ -181,10 +181,10 @@ def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram
         if tensor.dim() == 2 and tensor.t().shape == values.shape and torch.equal(tensor.t(), values):
             return {"tensor": own, "transposed": True, **packed}
         if tensor.dim() == 2 and values.dim() == 3 and values.shape[1] == tensor.shape[1]:
-            for layout in ({"block": values.shape[2]}, {"block": values.shape[2], "pairs": True}):
-                blocked = _in_layout(tensor, **layout)
+            for pairs in (False, True):
+                blocked = _in_layout(tensor, block=values.shape[2], pairs=pairs)
                 if blocked.shape == values.shape and torch.equal(blocked, values):
-                    return {"tensor": own, **layout}
+                    return {"tensor": own, "block": values.shape[2], "pairs": pairs}
     for tensor in program.tensor_constants.values():
         if tensor.shape == values.shape and torch.equal(tensor.to(values.dtype), values):
             return None

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-_SPARE_ON_CPU = 2**29  # bytes of buffers that are kept for other sizes
+_SPARE_ON_CPU = 2**25  # bytes of buffers that are kept for other sizes
 _SPARE_ON_GPU = 0.5  # of the memory that is free or holds such buffers
 _MEMORY_OF_ALL_SLOTS = 2**33  # free bytes with which a GPU gets all its slots
 

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import torch
 
-_SPARE_ON_CPU = 2**25  # bytes of buffers that are kept for other sizes
 _SPARE_ON_GPU = 0.5  # of the memory that is free or holds such buffers
 _MEMORY_OF_ALL_SLOTS = 2**33  # free bytes with which a GPU gets all its slots
 
@@ -28,6 +27,7 @@ class DeviceProfile(NamedTuple):
         few_slots: Numbers of slots for few sentences.
         steps_between_looks: Steps between two looks of the host at `done`; a look at another device takes time.
         pads_prefill: Batches of sources are padded, so that they have few shapes.
+        spare_bytes: Of buffers that are kept for other sizes; None for a share of the free memory.
     """
 
     captures_steps: bool
@@ -36,6 +36,7 @@ class DeviceProfile(NamedTuple):
     few_slots: tuple[int, ...]
     steps_between_looks: int
     pads_prefill: bool
+    spare_bytes: int | None
 
 
 GPU = DeviceProfile(
@@ -45,6 +46,7 @@ GPU = DeviceProfile(
     few_slots=(1, 8, 64, 512),  # each has its own CUDA graphs
     steps_between_looks=4,
     pads_prefill=True,
+    spare_bytes=None,  # steps would be captured again with other buffers
 )
 CPU = DeviceProfile(
     captures_steps=False,
@@ -53,6 +55,7 @@ CPU = DeviceProfile(
     few_slots=(1, 2, 4, 8, 16, 24, 32, 48),
     steps_between_looks=1,
     pads_prefill=False,
+    spare_bytes=2**25,
 )
 PROFILES = {"cpu": CPU}
 
@@ -72,9 +75,8 @@ def free_memory(device: torch.device) -> float:
 
 def spare_memory(device: torch.device, spare: int) -> float:
     """Return the bytes that buffers of other sizes may take, given the bytes that they take."""
-    if device.type == "cpu":
-        return _SPARE_ON_CPU
-    return (free_memory(device) + spare) * _SPARE_ON_GPU
+    fixed = profile_of(device).spare_bytes
+    return (free_memory(device) + spare) * _SPARE_ON_GPU if fixed is None else fixed
 
 
 class _CudnnSwitch:

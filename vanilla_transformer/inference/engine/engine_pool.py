@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from vanilla_transformer.inference.options import ENGINE_ONLY, FILTERS, TranslationOptions
+from vanilla_transformer.inference.options import ENGINE_ONLY, FILTERS, TranslationOptions, declared_options
 
 from .compiled_steps import check_compile
 from .device_copies import HostCopy
@@ -24,10 +24,6 @@ from .supported_models import SUPPORTED, fits_positions, kind_of
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
 _LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
-_SEARCH_OPTIONS = (
-    *("length_penalty", "length_penalty_type", "early_stopping", "min_new_tokens"),
-    *("no_repeat_ngram_size", "eos_token_id", "forced_bos_token_id", "decoder_start_token_id"),
-)
 
 
 class EnginePool:
@@ -142,11 +138,11 @@ def find_problem(model: Any, options: TranslationOptions) -> str | None:
 
 
 def engine_options(options: TranslationOptions) -> dict[str, Any]:
-    """Return the options of an [`Engine`] that decodes a request as `generate()` does."""
-    found = {name: getattr(options, name) for name in (*_LIMITS, *_SEARCH_OPTIONS)}
-    found |= {"num_beams": options.num_beams or 1, "do_sample": options.do_sample}
-    found |= {name: getattr(options, name) for name in ENGINE_ONLY if options.asks_for(name)}
-    return found | ({name: getattr(options, name) for name in FILTERS} if options.do_sample else {})
+    """Return the options of an [`Engine`] that decodes a request as `generate()` does, by their declarations."""
+    unused = {name for name in ENGINE_ONLY if not options.asks_for(name)} | {"num_return_sequences"}
+    unused |= set() if options.do_sample else {*FILTERS}
+    names = [name for name, each in declared_options().items() if each.in_config and name not in unused]
+    return {name: getattr(options, name) for name in names} | {"num_beams": options.num_beams or 1}
 
 
 __all__ = ["EnginePool", "engine_options", "find_problem"]

@@ -138,8 +138,8 @@ def test_engine_stops_when_the_library_stops(kind, alpha, early_stopping):
     model = partly_trained_model()  # long and short hypotheses compete
     options = {"num_beams": 4, "early_stopping": early_stopping, "max_new_tokens_beyond_source": 9}
     options |= {"length_penalty": alpha, "length_penalty_type": kind}
-    for count in (4, 2, 1):
-        assert_engine_gives_hypotheses_of_library(Case(model, SOURCES, 2, options, count))
+    for returned in (4, 2, 1):
+        assert_engine_gives_hypotheses_of_library(Case(model, SOURCES, 2, options, returned))
 
 
 @pytest.mark.parametrize(("early_stopping", "alpha", "saves"), [("never", 0.6, True), (False, 0.6, False)])
@@ -147,10 +147,10 @@ def test_engine_stops_once_nothing_can_beat_the_hypotheses_that_it_returns(early
     limits = {"max_new_tokens": None, "max_new_tokens_beyond_source": 9}
     search = {"num_beams": 4, "early_stopping": early_stopping, "length_penalty": alpha} | limits
     found, steps = {}, {}
-    for count in (1, 4):
+    for returned in (1, 4):
         engine = engine_of(partly_trained_model(), slots=len(SOURCES), **search)
-        found[count] = [hypotheses[0] for hypotheses in engine.translate_tokens(SOURCES, count)]
-        steps[count] = engine._schedule.steps_run
+        found[returned] = [hypotheses[0] for hypotheses in engine.translate_tokens(SOURCES, returned)]
+        steps[returned] = engine._schedule.steps_run
     assert [each.tokens for each in found[1]] == [each.tokens for each in found[4]]
     assert (steps[1] < steps[4]) == saves
 

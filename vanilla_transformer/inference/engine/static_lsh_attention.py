@@ -42,6 +42,7 @@ class HashedKeys(NamedTuple):
 class StaticLSHAttention(StaticSelfAttention):
     """The static form of LSH self-attention."""
 
+    has_batched_products = True  # its rotations; see `kinds_of`
     rotations: Tensor
 
     def __init__(self, attention: Any):

@@ -94,9 +94,11 @@ def kinds_of(step: nn.Module) -> tuple[str, ...]:
     """Return the kinds of packages that a step has: for few rows, which are slots times beams, and for many rows.
 
     oneDNN multiplies many rows fastest, but each of its calls takes about 20 µs besides. For few rows, products that
-    inductor generates take a quarter of the time of a step. It generates none for quantized weights.
+    inductor generates take a quarter of the time of a step. It generates none for quantized weights, nor the batched
+    ones of LSH attention.
     """
-    return (MANY_ROWS,) if _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
+    is_batched = any(getattr(module, "has_batched_products", False) for module in step.modules())
+    return (MANY_ROWS,) if is_batched or _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
 
 
 def _is_quantized(step: nn.Module) -> bool:

@@ -27,4 +27,5 @@ def test_compiled_step_gives_tokens_of_eager_step(build, fields, tmp_path, monke
     expected = eager.generate_tokens(SOURCES)
     found = compiled.generate_tokens(SOURCES)
     assert compiled.steps.find(compiled.buffers.arguments) is not compiled.steps.step
+    assert compiled.steps.are_cached()
     assert [hypotheses[0].tokens for hypotheses in found] == [hypotheses[0].tokens for hypotheses in expected]

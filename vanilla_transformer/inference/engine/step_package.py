@@ -187,6 +187,8 @@ def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram
                 blocked = _in_layout(tensor, block=values.shape[2], pairs=pairs)
                 if blocked.shape == values.shape and torch.equal(blocked, values):
                     return {"tensor": own, "block": values.shape[2], "pairs": pairs}
+        if tensor.numel() == values.numel() and torch.equal(tensor.flatten(), values.flatten()):
+            return {"tensor": own, "shape": [*values.shape]}
     for tensor in program.tensor_constants.values():
         if tensor.shape == values.shape and torch.equal(tensor.to(values.dtype), values):
             return None
@@ -194,16 +196,22 @@ def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram
 
 
 def _in_layout(
-    tensor: Tensor, transposed: bool = False, packed: bool = False, block: int = 0, pairs: bool = False
+    tensor: Tensor,
+    transposed: bool = False,
+    packed: bool = False,
+    block: int = 0,
+    pairs: bool = False,
+    shape: Sequence[int] | None = None,
 ) -> Tensor:
     """Return a tensor of a step in the layout in which compiled code reads it.
 
     Args:
+        shape: Of the same values in the same order, if it is another one.
         packed: As oneDNN reads weights.
         block: Weights `(N, K)` become `(N / block, K, block)`, as inductor reads them, with zeros at the end.
         pairs: With the inputs of a block in pairs, as instructions for bfloat16 read them.
     """
-    tensor = tensor.detach()
+    tensor = tensor.detach() if shape is None else tensor.detach().reshape(shape)
     if block:
         columns = nn.functional.pad(tensor.t(), (0, -len(tensor) % block))
         blocks = columns.unflatten(1, (-1, block)).transpose(0, 1)

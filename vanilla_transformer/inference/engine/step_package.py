@@ -71,6 +71,7 @@ def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder
     program = export_step(step, arguments, dimensions)
     settings = {
         "freezing": True,
+        "aot_inductor.compile_wrapper_opt_level": "O0",
         "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
         "aot_inductor.package_constants_in_so": is_quantized,
         "_post_fusion_custom_pass": _record_constants,

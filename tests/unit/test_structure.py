@@ -19,7 +19,7 @@ from tests.tiny import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
-UTILITIES = {"cpu_utils", "file_utils", "html_utils", "import_utils", "metric_labels", "yaml_utils"}
+UTILITIES = {"device_utils", "file_utils", "html_utils", "import_utils", "metric_labels", "yaml_utils"}
 NOT_ON_THE_HUB = {"__init__", "__main__"} | UTILITIES
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
 CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
@@ -32,7 +32,7 @@ FOUNDATIONS = {"data", "inference", "text", "hub"} | UTILITIES
 WORKERS = {"training", "evaluation", "conversion", "publishing", "serving", "documents"}
 ALLOWED = {
     "hub": {"hub"},
-    "cpu_utils": set(),
+    "device_utils": set(),
     "file_utils": set(),
     "html_utils": set(),
     "import_utils": set(),

@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    from vanilla_transformer.cpu_utils import usable_cores
+    from vanilla_transformer.device_utils import usable_cores
     from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
     from vanilla_transformer.inference.engine.engine import Engine
     from vanilla_transformer.inference.engine.precision import AUTO, measurable_precisions
@@ -113,7 +113,7 @@ def _choose_workers(
     """Compare numbers of workers, print a table, and store the one that `auto` means on this machine."""
     import torch
 
-    from vanilla_transformer.cpu_utils import usable_cores
+    from vanilla_transformer.device_utils import usable_cores
     from vanilla_transformer.evaluation.worker_counts import choose_workers, compare_workers
     from vanilla_transformer.inference.engine_workers import save_workers, threads_of
 

@@ -87,7 +87,7 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
 def _set_threads(threads: int, backend: str | None) -> None:
     import torch
 
-    from vanilla_transformer.cpu_utils import usable_cores
+    from vanilla_transformer.device_utils import usable_cores
 
     cores = usable_cores()
     if not 1 <= threads <= cores:

@@ -57,7 +57,7 @@ def use_all_cores() -> None:
     """Use all cores if `accelerate launch` started a single CPU process, which it limits to one thread."""
     import torch
 
-    from vanilla_transformer.cpu_utils import usable_cores
+    from vanilla_transformer.device_utils import usable_cores
 
     launched = "ACCELERATE_MIXED_PRECISION" in os.environ
     if launched and int(os.environ.get("WORLD_SIZE", "1")) == 1 and not torch.accelerator.is_available():

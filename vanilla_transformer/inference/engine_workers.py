@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
-from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.device_utils import usable_cores
 
 from .answers import Translation
 from .engine import compiled_steps

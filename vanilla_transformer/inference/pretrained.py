@@ -23,7 +23,7 @@ from transformers import (
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
-from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import hash_file
 
 from .engine.ensemble import Ensemble, check_weights

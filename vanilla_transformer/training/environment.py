@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator
 
-from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.device_utils import usable_cores
 
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 # oneDNN and torch each cache compiled matrix products by shape, 1,024 of them by default.

@@ -2,11 +2,9 @@
 
 import logging
 
-import torch
 from accelerate import PartialState
-from accelerate.utils import is_bf16_available
 
-from vanilla_transformer.cpu_utils import multiplies
+from vanilla_transformer.device_utils import multiplies
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +18,7 @@ def resolve_mixed_precision(name: str | None, process: PartialState) -> str | No
     because its 8-bit layers are a matter of the model (see `TrainState`): Accelerate would fall back to fp16 on older
     GPUs. A warning is logged for bf16 on a processor that emulates it.
     """
-    fast = _multiplies_bf16(process.device)
+    fast = multiplies("bfloat16", process.device)
     if name == AUTO:
         name = "bf16" if fast else "no"
         choice = "bf16: this device has" if fast else "no (float32): this device does not have"
@@ -32,14 +30,6 @@ def resolve_mixed_precision(name: str | None, process: PartialState) -> str | No
             "`mixed_precision: auto`, which is float32 here."
         )
     return "bf16" if name == "fp8" else name
-
-
-def _multiplies_bf16(device: torch.device) -> bool:
-    if device.type == "cpu":
-        return multiplies("bfloat16")
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return is_bf16_available()
 
 
 __all__ = ["AUTO", "resolve_mixed_precision"]

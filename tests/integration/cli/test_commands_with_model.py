@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from vanilla_transformer import cpu_utils
+from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main, train
 from vanilla_transformer.file_utils import save_model_folder
 
@@ -95,7 +95,7 @@ def test_script_runs_as_a_program(folder):
 def test_use_all_cores_undoes_the_single_thread_of_accelerate_launch(monkeypatch):
     given = []
     monkeypatch.setattr(torch, "set_num_threads", given.append)
-    monkeypatch.setattr(cpu_utils, "usable_cores", lambda: 3)
+    monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     train.use_all_cores()
     assert given == []  # not launched: the user's own threads

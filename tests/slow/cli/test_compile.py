@@ -12,7 +12,7 @@ from transformers.utils import logging
 from tests.tiny import tiny_causal_lm
 from tests.tiny_engines import have_compiled_steps
 from vanilla_transformer.cli import main
-from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.evaluation.worker_counts import WorkersResult
 from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
 from vanilla_transformer.inference.engine.engine import Engine
@@ -78,7 +78,7 @@ def two_threads(monkeypatch):
     """Let this process have two threads, on a machine with two cores."""
     if usable_cores() < 2:
         pytest.skip("needs two cores")
-    for module in ("vanilla_transformer.cpu_utils", "vanilla_transformer.inference.engine_workers"):
+    for module in ("vanilla_transformer.device_utils", "vanilla_transformer.inference.engine_workers"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 2)
     torch.set_num_threads(2)
     yield

@@ -5,7 +5,7 @@ import torch
 from transformers.utils import logging
 
 from tests.tiny import tiny_model
-from vanilla_transformer import cpu_utils
+from vanilla_transformer import device_utils
 from vanilla_transformer.inference import engine_workers
 from vanilla_transformer.inference.engine_workers import (
     check_workers,
@@ -49,8 +49,8 @@ def test_worker_counts_use_all_cores_and_no_more(number, most, pairs):
 
 def test_check_workers_follows_the_quota_of_a_container(tmp_path, monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(cpu_utils, "_CGROUPS", tmp_path)
-    monkeypatch.setattr(cpu_utils, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(device_utils, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(device_utils, "_MEMBERSHIP", tmp_path / "membership")
     (tmp_path / "membership").write_text("0::/\n")
     (tmp_path / "cpu.max").write_text("350000 100000\n")
     check_workers(3)

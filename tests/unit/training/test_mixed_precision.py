@@ -28,7 +28,7 @@ def on_cpu(monkeypatch, caplog):
 
     def resolve(name, fast, **process):
         caplog.clear()
-        monkeypatch.setattr(mixed_precision, "multiplies", {"bfloat16": fast}.get)
+        monkeypatch.setattr(mixed_precision, "multiplies", lambda precision, device: fast)
         return resolve_mixed_precision(name, Process(**process)), [record.message for record in caplog.records]
 
     return resolve
@@ -63,20 +63,6 @@ def test_only_main_process_logs(on_cpu):
 
 def test_fp8_runs_under_autocast_to_bf16(on_cpu):
     assert on_cpu("fp8", True) == ("bf16", [])
-
-
-@pytest.mark.parametrize(("fast", "expected"), [(True, "bf16"), (False, "no")])
-def test_auto_leaves_out_bf16_that_a_gpu_emulates(monkeypatch, fast, expected):
-    asked = []
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: asked.append(options) or fast)
-    assert resolve_mixed_precision("auto", Process("cuda")) == expected
-    assert asked == [{"including_emulation": False}]
-
-
-@pytest.mark.parametrize(("fast", "expected"), [(True, "bf16"), (False, "no")])
-def test_auto_asks_accelerate_about_other_devices(monkeypatch, fast, expected):
-    monkeypatch.setattr(mixed_precision, "is_bf16_available", lambda: fast)
-    assert resolve_mixed_precision("auto", Process("mps")) == expected
 
 
 def test_create_accelerator_resolves_auto_on_its_own_device(monkeypatch):

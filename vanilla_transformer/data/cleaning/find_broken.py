@@ -7,10 +7,10 @@ from typing import Any
 import datasets
 import numpy as np
 
-from vanilla_transformer.cpu_utils import usable_cores
 from vanilla_transformer.data.cleaning_rules import REPETITIONS, RULES
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
+from vanilla_transformer.device_utils import usable_cores
 
 from .histograms import count_lengths
 from .pair_rules import PairRules

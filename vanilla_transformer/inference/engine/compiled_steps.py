@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.cpu_utils import usable_cores
+from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import cached_folder, find_damage
 
 from .machine_cache import cache_root, find_foreign, identity_of, shape_of
@@ -115,14 +116,12 @@ class CompiledSteps:
         """Tell whether the cache has the compiled forms of this step."""
         return bool(self._compile) and all(self._folder(kind).is_dir() for kind in self._forms)
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
-        if not hasattr(self, "_identity"):
-            options = getattr(self.step, "options", None)
-            settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
-            self._identity = identity_of(*shape_of(self.step), _SOURCES, *settings)
-        return self._identity
+        options = getattr(self.step, "options", None)
+        settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
+        return identity_of(*shape_of(self.step), _SOURCES, *settings)
 
     def _folder(self, kind: str) -> Path:
         return cache_folder() / f"{self.identity}_{kind}"

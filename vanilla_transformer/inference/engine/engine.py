@@ -59,8 +59,8 @@ class Engine:
         slots: Sentences that are decoded at once, at most. Steps of fewer slots decode the last ones of a stream.
         num_beams: 1 for greedy search; by default as in the model's generation config.
         precision: `"float32"`, `"bfloat16"` for processors that multiply it, `"int8"` by torchao (in the decoder, and
-            fast only with compiled steps), or `"auto"` for the one that `compile --precision auto` chose by
-            measurement.
+            fast only with compiled steps), or `"auto"`: the one that `compile --precision auto` chose by measurement,
+            or else bfloat16 on devices that multiply it, and float32 on others.
         compile: `"auto"` uses compiled steps of the cache. Without them it decodes eagerly, and another process of
             low priority compiles them after three seconds of steps. `True` compiles steps that the cache lacks at
             once, and waits. `False` decodes eagerly. On a GPU, `"auto"` captures each size as a CUDA

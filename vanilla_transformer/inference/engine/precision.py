@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.cpu_utils import multiplies
+from vanilla_transformer.device_utils import multiplies
 from vanilla_transformer.import_utils import requires_extra
 
 from .machine_cache import identity_of, values_of
@@ -38,7 +38,7 @@ def check_precision(precision: str) -> None:
 
 def warn_if_emulated(precision: str, device: torch.device) -> None:
     """Log a warning, once, if a device is a processor without instructions for a precision."""
-    if device.type == "cpu" and not multiplies(precision):
+    if device.type == "cpu" and not multiplies(precision, device):
         logger.warning_once(
             f"This processor has no instructions for {precision} and emulates it, many times more slowly than float32."
         )
@@ -82,17 +82,18 @@ def measurable_precisions() -> list[str]:
     return [name for name in PRECISIONS if name != INT8 or find_spec("torchao") is not None]
 
 
-def resolve_precision(model: nn.Module, precision: str) -> str:
+def resolve_precision(model: Any, precision: str) -> str:
     """Return a precision, or for `"auto"` the one that [`save_choice`] stored for this model on this machine.
 
-    Without one, `"auto"` is float32. The choice is logged.
+    Without one, `"auto"` is bfloat16 on devices that multiply it, and float32 on others. The choice is logged.
     """
     if precision != AUTO:
         return precision
     precision, reason = load_choice("precision", identity_of(*values_of(model))) or ("", "")
     if precision not in PRECISIONS:
-        hint = "Measure them with `vanilla-transformer compile MODEL --precision auto --source FILE --target FILE`."
-        precision, reason = "float32", f"no others were measured for this model on this machine. {hint}"
+        fast = multiplies("bfloat16", model.device)
+        precision = "bfloat16" if fast else "float32"
+        reason = f"this device {'has' if fast else 'does not have'} instructions for bfloat16."
     logger.warning_once(f'`precision="auto"` is {precision}: {reason}')
     return precision
 

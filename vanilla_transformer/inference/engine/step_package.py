@@ -238,7 +238,7 @@ def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str
 
 
 def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a step, and tensors among its attributes, by name."""
+    """Return the parameters and buffers of a step by name."""
     return {**dict(step.named_parameters(remove_duplicate=False)), **dict(step.named_buffers(remove_duplicate=False))}
 
 

@@ -1,4 +1,4 @@
-"""The warning for a processor that emulates a precision."""
+"""What `"auto"` is without a measurement, and the warning for a processor that emulates a precision."""
 
 import logging
 
@@ -9,7 +9,7 @@ from transformers import AutoModelForSeq2SeqLM
 from tests.tiny import tiny_model
 from vanilla_transformer import Engine, VanillaTransformerInt8Config
 from vanilla_transformer.inference.engine import precision
-from vanilla_transformer.inference.engine.precision import warn_if_emulated
+from vanilla_transformer.inference.engine.precision import resolve_precision, warn_if_emulated
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def warnings(monkeypatch):
     """Collect the warnings on a processor that multiplies float32 only."""
     messages = []
     monkeypatch.setattr(logging.Logger, "warning_once", lambda _, message: messages.append(message))
-    monkeypatch.setattr(precision, "multiplies", lambda name: name == "float32")
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
     return messages
 
 
@@ -35,7 +35,7 @@ def test_warn_if_emulated_is_silent_about_float32_and_gpus(warnings):
 
 
 def test_warn_if_emulated_is_silent_where_processor_multiplies(warnings, monkeypatch):
-    monkeypatch.setattr(precision, "multiplies", lambda name: True)
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: True)
     warn_if_emulated("int8", torch.device("cpu"))
     assert not warnings
 
@@ -50,3 +50,13 @@ def test_int8_model_warns_where_it_is_emulated(warnings, tmp_path):
     tiny_model().save_pretrained(tmp_path)
     AutoModelForSeq2SeqLM.from_pretrained(tmp_path, quantization_config=VanillaTransformerInt8Config())
     assert len(warnings) == 1 and "no instructions for int8" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("fast", "expected", "said"), [(True, "bfloat16", "has"), (False, "float32", "does not have")]
+)
+def test_auto_is_bfloat16_where_device_multiplies_it(warnings, monkeypatch, tmp_path, fast, expected, said):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: fast)
+    assert resolve_precision(tiny_model(), "auto") == expected
+    assert warnings == [f'`precision="auto"` is {expected}: this device {said} instructions for bfloat16.']

@@ -1,10 +1,11 @@
-"""The processor: the cores that this process may use, and the numbers that it multiplies."""
+"""The cores that this process may use, and the numbers that a device multiplies."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from accelerate.utils import is_bf16_available
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
@@ -24,15 +25,17 @@ def usable_cores() -> int:
     return max(1, min([cores, *map(int, _quotas())]))
 
 
-def multiplies(precision: str) -> bool:
-    """Return whether this processor has instructions that multiply `"bfloat16"` or `"int8"`; it has for others.
+def multiplies(precision: str, device: torch.device) -> bool:
+    """Return whether a device has instructions that multiply `"bfloat16"` or `"int8"`; it has for other types.
 
     A processor without them emulates them: torch then multiplies matrices many times more slowly than in float32.
     """
-    if precision not in _INSTRUCTIONS:
-        return True
-    capabilities = torch.cpu.get_capabilities()
-    return any(capabilities.get(name, False) for name in _INSTRUCTIONS[precision])
+    if device.type == "cpu" and precision in _INSTRUCTIONS:
+        capabilities = torch.cpu.get_capabilities()
+        return any(capabilities.get(name, False) for name in _INSTRUCTIONS[precision])
+    if device.type == "cuda" and precision == "bfloat16":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return precision != "bfloat16" or is_bf16_available()
 
 
 def _quotas() -> Iterator[float]:

@@ -5,8 +5,8 @@ import os
 import pytest
 import torch
 
-from vanilla_transformer import cpu_utils
-from vanilla_transformer.cpu_utils import multiplies, usable_cores
+from vanilla_transformer import device_utils
+from vanilla_transformer.device_utils import multiplies, usable_cores
 
 V2 = "0::/box/inner\n"
 V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
@@ -16,8 +16,8 @@ V1 = "4:memory:/box\n3:cpu,cpuacct:/box\n0::/box\n"
 def cgroups(tmp_path, monkeypatch):
     """Return a function that writes files of cgroups, for a process with eight cores."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
-    monkeypatch.setattr(cpu_utils, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(cpu_utils, "_MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(device_utils, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(device_utils, "_MEMBERSHIP", tmp_path / "membership")
 
     def write(membership, files):
         (tmp_path / "membership").write_text(membership)
@@ -68,10 +68,26 @@ def test_usable_cores_follow_the_affinity_without_cgroups(cgroups):
 )
 def test_multiplies_reads_instructions(monkeypatch, instructions, bfloat16, int8):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: instructions)
-    assert (multiplies("bfloat16"), multiplies("int8")) == (bfloat16, int8)
-    assert multiplies("float32")
+    cpu = torch.device("cpu")
+    assert (multiplies("bfloat16", cpu), multiplies("int8", cpu)) == (bfloat16, int8)
+    assert multiplies("float32", cpu)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_multiplies_leaves_out_bfloat16_that_a_gpu_emulates(monkeypatch, fast):
+    asked = []
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **options: asked.append(options) or fast)
+    assert multiplies("bfloat16", torch.device("cuda")) is fast
+    assert asked == [{"including_emulation": False}]
+    assert multiplies("float32", torch.device("cuda"))
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_multiplies_asks_accelerate_about_other_devices(monkeypatch, fast):
+    monkeypatch.setattr(device_utils, "is_bf16_available", lambda: fast)
+    assert multiplies("bfloat16", torch.device("mps")) is fast
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])
 def test_multiplies_knows_names_of_torch(precision):
-    assert torch.cpu.get_capabilities().keys() & set(cpu_utils._INSTRUCTIONS[precision])
+    assert torch.cpu.get_capabilities().keys() & set(device_utils._INSTRUCTIONS[precision])

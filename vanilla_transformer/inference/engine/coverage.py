@@ -58,7 +58,7 @@ class CoveragePenalty(SearchFeature):
         memory.attention[slots] = 0.0
 
     def bonus(self, state: Any, memory: CoverageMemory, slot_memory: Any) -> Tensor:
-        slots, first = torch.arange(state.time.shape[0], device=state.time.device), slot_memory.first
+        slots, first = torch.arange(state.time.shape[0], device=state.time.device), slot_memory[0]
         seen = torch.arange(memory.attention.shape[2], device=slots.device) < first.source_lengths[:, None]  # (B, R)
         found = []
         for layer, own in enumerate(first.layers):

@@ -21,7 +21,7 @@ from vanilla_transformer.inference.weight_packing import packed_copy
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_copies import HostCopy, to_device
 from .device_profile import profile_of
-from .ensemble import build_decoder
+from .ensemble import members_of, weights_of
 from .graphed_steps import steps_for
 from .hypothesis import Hypothesis, read_hypotheses
 from .known_features import features_of, kept_heads
@@ -35,6 +35,7 @@ from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
 from .source_queue import SourceQueue
 from .sources import SourceRules
+from .static_decoder import StaticDecoder
 from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
 
@@ -121,9 +122,10 @@ class Engine:
         self._alignment_heads = alignment_heads_of(model) if alignments else []
         kept = self._alignment_heads or kept_heads(self.options.features)
         with torch.no_grad():
-            decoder = build_decoder(packed, kept)
-        decoder = round_to_int8(decoder) if precision == INT8 else decoder
-        step = SearchStep(decoder, self.options).to(model.device).eval()
+            first, *others = members_of(packed)
+            decoders = [StaticDecoder(first, kept), *map(StaticDecoder, others)]
+        decoders = [*map(round_to_int8, decoders)] if precision == INT8 else decoders
+        step = SearchStep(decoders, self.options, weights_of(model)).to(model.device).eval()
         self._look_every = profile_of(model.device).steps_between_looks
         self._queue, self._reader_model = SourceQueue(packed, self._rules, slots), packed
         start = config.decoder_start_token_id if self._rules.has_encoder else 0  # which a decoder after a prompt skips
@@ -315,7 +317,7 @@ class Engine:
         entries = self._schedule.occupied()
         if self._alignment_heads:
             state, memory = self.buffers.arguments
-            rows = read_attention(self.model, self._alignment_heads, state, memory.first, slots, count)
+            rows = read_attention(self.model, self._alignment_heads, state, memory[0], slots, count)
             lengths = [entries[slot].length for slot in done]
             hypotheses = [*map(with_attention, hypotheses, rows, lengths)]
         requests = [entries[slot].request for slot in done]

@@ -3,18 +3,17 @@ Several models that decode together: the next token's probability is the weighte
 
     p(y | y_1, …, y_t, x) = Σ_k w_k p_k(y | y_1, …, y_t, x), where Σ_k w_k = 1
 
-There is one search. Each model has its own memory of the slots.
+There is one search, whose step runs the decoder of each model. Each has its own memory of the slots.
 """
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from .static_decoder import AlignmentHeads, SlotMemory, StaticDecoder
 
 
 class Ensemble(nn.Module):
@@ -67,59 +66,6 @@ class Ensemble(nn.Module):
         return self.first.get_output_embeddings()
 
 
-class EnsembleMemory(NamedTuple):
-    """The memory of all slots for each decoder of an ensemble, with the interface of [`SlotMemory`]."""
-
-    models: list[SlotMemory]
-
-    @property
-    def first(self) -> SlotMemory:
-        """The memory of the first model."""
-        return self.models[0]
-
-    def rows(self) -> Iterator[Tensor]:
-        """Yield the tensors that have a row for each slot."""
-        for memory in self.models:
-            yield from memory.rows()
-
-    def prefilled(self) -> Iterator[Tensor]:
-        """Yield the tensors that a source fills when it enters, in the order of [`prefill`]."""
-        for memory in self.models:
-            yield from memory.prefilled()
-
-    def set_source_lengths(self, slots: Tensor | slice, lengths: Tensor | int) -> None:
-        """Store how many tokens the sources in the given slots have."""
-        for memory in self.models:
-            memory.set_source_lengths(slots, lengths)
-
-
-class EnsembleDecoder(nn.Module):
-    """
-    The decoders of an ensemble, with the interface of [`StaticDecoder`].
-
-    Args:
-        decoders: One for each model.
-        weights: Of the models; their sum is 1.
-    """
-
-    def __init__(self, decoders: Sequence[StaticDecoder], weights: Sequence[float]):
-        super().__init__()
-        self.decoders, self._weights = nn.ModuleList(decoders), tuple(weights)
-
-    def forward(self, tokens: Tensor, time: Tensor, done: Tensor, ancestors: Tensor, memory: EnsembleMemory) -> Tensor:
-        """Compute the logarithm of the mean probabilities, `(B, N, V)`; see [`StaticDecoder.forward`]."""
-        mean: Tensor | None = None
-        for decoder, own, weight in zip(self.decoders, memory.models, self._weights, strict=True):
-            logits = decoder(tokens, time, done, ancestors, own)
-            term = logits - (logits.logsumexp(dim=-1, keepdim=True) - math.log(weight))
-            mean = term if mean is None else torch.logaddexp(mean, term)
-        assert mean is not None
-        return mean
-
-    def extra_repr(self) -> str:
-        return f"weights={self._weights}"  # compiled steps depend on them
-
-
 def members_of(model: Any) -> list[Any]:
     """Return the models of an ensemble, or a model that is alone."""
     return [*model.models] if isinstance(model, Ensemble) else [model]
@@ -130,21 +76,11 @@ def weights_of(model: Any) -> tuple[float, ...]:
     return model.weights if isinstance(model, Ensemble) else (1.0,)
 
 
-def build_decoder(model: Any, alignment_heads: AlignmentHeads = ()) -> StaticDecoder | EnsembleDecoder:
-    """Return the decoder of a model or of an ensemble, whose first model keeps the queries of alignment heads."""
-    first, *others = members_of(model)
-    decoder = StaticDecoder(first, alignment_heads)
-    return EnsembleDecoder([decoder, *map(StaticDecoder, others)], model.weights) if others else decoder
-
-
-def allocate_memory(
-    model: Any, slots: int, beams: int, room: int, alignment_heads: AlignmentHeads = ()
-) -> SlotMemory | EnsembleMemory:
-    """Allocate the memory of a model or of an ensemble; see [`SlotMemory.empty`]."""
-    first, *others = members_of(model)
-    memory = SlotMemory.empty(first, slots, beams, room, alignment_heads)
-    rest = [SlotMemory.empty(other, slots, beams, room) for other in others]
-    return EnsembleMemory([memory, *rest]) if rest else memory
+def log_mean_probabilities(logits: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """Return the logarithm of the weighted mean of the probabilities of several models, given the logits of each."""
+    pairs = zip(logits, weights, strict=True)
+    terms = [each - (each.logsumexp(dim=-1, keepdim=True) - math.log(weight)) for each, weight in pairs]
+    return reduce(torch.logaddexp, terms)
 
 
 def check_weights(weights: Sequence[float] | None, count: int, name: str = "ensemble_weights") -> tuple[float, ...]:
@@ -193,5 +129,4 @@ def _shared_config(models: Sequence[Any]) -> Any:
     return config
 
 
-__all__ = ["Ensemble", "EnsembleDecoder", "EnsembleMemory", "allocate_memory", "build_decoder", "check_weights"]
-__all__ += ["members_of", "weights_of"]
+__all__ = ["Ensemble", "check_weights", "log_mean_probabilities", "members_of", "weights_of"]

@@ -65,7 +65,7 @@ class SearchFeature:
         """Return a number to add to the final score of hypotheses that end with this step's token, `(B, N)`, if any.
 
         Args:
-            slot_memory: The [`SlotMemory`], after this step of the decoder.
+            slot_memory: The [`SlotMemory`] of each model, after this step of its decoder.
         """
         return None
 

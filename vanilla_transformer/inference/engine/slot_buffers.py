@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 from .device_copies import to_device
 from .device_profile import spare_memory
-from .ensemble import EnsembleMemory, allocate_memory
+from .ensemble import members_of
 from .prefill import Prefilled
 from .samples import Request
 from .search_options import SearchOptions
@@ -18,7 +18,7 @@ from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
 from .step_package import Dimensions
 
-Memory = SlotMemory | EnsembleMemory
+Memory = list[SlotMemory]  # of each model
 
 
 class SlotSize(NamedTuple):
@@ -42,7 +42,7 @@ class SlotBuffers:
         model: The model that decodes.
         options: Of the search.
         size: The first size.
-        alignment_heads: Heads of cross-attention whose queries are kept.
+        alignment_heads: Heads of cross-attention whose queries are kept, of the first model of an ensemble.
     """
 
     def __init__(self, model: Any, options: SearchOptions, size: SlotSize, alignment_heads: AlignmentHeads = ()):
@@ -94,9 +94,10 @@ class SlotBuffers:
 
     def enter(self, slots: Tensor, prefilled: Prefilled, rows: Tensor, lengths: Tensor) -> None:
         """Copy rows of a batch of sources or prompts of these lengths to the given slots."""
-        for source, target in zip(prefilled, self.memory.prefilled(), strict=True):
+        targets = (tensor for memory in self.memory for tensor in memory.prefilled())
+        for source, target in zip(prefilled, targets, strict=True):
             _copy_rows(source, rows, target, slots)
-        self.memory.set_source_lengths(slots, lengths)
+        self._set_source_lengths(slots, lengths)
 
     def start(
         self,
@@ -115,7 +116,7 @@ class SlotBuffers:
     def free(self, slots: Tensor | slice) -> None:
         """Empty the given slots. They return to positions that any room can hold."""
         self.state.stop(slots)
-        self.memory.set_source_lengths(slots, 1)
+        self._set_source_lengths(slots, 1)
 
     def copy_rows(self, slot: int) -> list[Tensor]:
         """Return a copy of all that a slot holds."""
@@ -146,16 +147,23 @@ class SlotBuffers:
         """Return the bytes of the tensors of all sizes."""
         return sum(leaf.nbytes for leaf in pytree.tree_leaves([*self._sizes.values()]))
 
+    def _set_source_lengths(self, slots: Tensor | slice, lengths: Tensor | int) -> None:
+        """Store how many tokens the sources or prompts in the given slots have."""
+        for memory in self.memory:
+            memory.source_lengths[slots] = lengths
+
     def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
         state = SearchState.empty(size.slots, size.room, self._model.device, self._options)
-        beams = self._options.num_beams
-        return state, allocate_memory(self._model, size.slots, beams, size.room, self._alignment_heads)
+        sizes, (first, *others) = (size.slots, self._options.num_beams, size.room), members_of(self._model)
+        memory = SlotMemory.empty(first, *sizes, self._alignment_heads)
+        return state, [memory, *(SlotMemory.empty(other, *sizes) for other in others)]
 
 
 def _rows(state: SearchState, memory: Memory) -> Iterator[Tensor]:
     """Yield the tensors that have a row for each slot."""
     yield from pytree.tree_leaves(state)
-    yield from memory.rows()
+    for each in memory:
+        yield from each.rows()
 
 
 def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:

@@ -103,15 +103,6 @@ class SlotMemory(NamedTuple):
             ],
         )
 
-    @property
-    def first(self) -> "SlotMemory":
-        """This memory, which is the only one; see [`EnsembleMemory`]."""
-        return self
-
-    def set_source_lengths(self, slots: Tensor | slice, lengths: Tensor | int) -> None:
-        """Store how many tokens the sources or prompts in the given slots have."""
-        self.source_lengths[slots] = lengths
-
     def rows(self) -> Iterator[Tensor]:
         """Yield the tensors that have a row for each slot."""
         yield from self.prefilled()

@@ -21,7 +21,7 @@ from vanilla_transformer.inference.search.lexical_constraints import Candidates
 from vanilla_transformer.inference.search.sampling import sample
 from vanilla_transformer.inference.search.top_k import UNLIKELY, argmax, pick, top_continuations
 
-from .ensemble import EnsembleDecoder, EnsembleMemory
+from .ensemble import log_mean_probabilities
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import SlotMemory, StaticDecoder
@@ -64,22 +64,24 @@ class SearchStep(nn.Module):
     Advance every slot by one token: `state` and `memory` are updated in place, and nothing is returned.
 
     Args:
-        decoder: Computes the logits.
+        decoders: The decoder of each model.
         options: The search.
+        weights: Of the models of an ensemble.
     """
 
     eos: Tensor
 
-    def __init__(self, decoder: StaticDecoder | EnsembleDecoder, options: SearchOptions):
+    def __init__(self, decoders: Sequence[StaticDecoder], options: SearchOptions, weights: Sequence[float] = (1.0,)):
         super().__init__()
-        self.decoder, self.options, self.beams = decoder, options, options.num_beams
+        self.decoders, self._weights = nn.ModuleList(decoders), tuple(weights)
+        self.options, self.beams = options, options.num_beams
         never_heuristic = options.early_stopping == "never" or options.length_penalty <= 0.0
         self._is_bounded = never_heuristic and not options.features and options.num_beam_groups == 1
         self._ranks = any(feature.ranks_candidates for feature in options.features)
         self._filters = [] if options.sampling is None else options.sampling.filters()
         self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
 
-    def forward(self, state: SearchState, memory: SlotMemory | EnsembleMemory) -> tuple[()]:
+    def forward(self, state: SearchState, memory: Sequence[SlotMemory]) -> tuple[()]:
         sizes = state.ancestors.shape  # (B, N, R)
         slots, beams, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
         ancestors = state.ancestors
@@ -89,7 +91,7 @@ class SearchStep(nn.Module):
         state.tokens.index_put_((slots, state.time), state.last_tokens)
         running = state.model_scores[0] if state.model_scores else state.scores
         state.log_probabilities.index_put_((slots, state.time), running)
-        logits = self.decoder(state.last_tokens, state.time, state.done, ancestors, memory)  # (B, N, V)
+        logits = self._logits(state, ancestors, memory)  # (B, N, V)
         options = self._options(logits, state, memory)
         for feature in self.options.features:
             feature.observe(options.logits, options.log_scale, state)
@@ -99,7 +101,16 @@ class SearchStep(nn.Module):
         state.time.copy_(torch.where(state.done, state.time, state.time + 1))
         return ()
 
-    def _options(self, logits: Tensor, state: SearchState, memory: SlotMemory | EnsembleMemory) -> "_Options":
+    def extra_repr(self) -> str:
+        return f"weights={self._weights}"  # compiled steps depend on them
+
+    def _logits(self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]) -> Tensor:
+        """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
+        inputs = state.last_tokens, state.time, state.done, ancestors
+        logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
+        return logits[0] if len(logits) == 1 else log_mean_probabilities(logits, self._weights)
+
+    def _options(self, logits: Tensor, state: SearchState, memory: Sequence[SlotMemory]) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""
         changed, log_norms, bonus = logits, logits.logsumexp(dim=-1), None  # (B, N)
         for feature, own in zip(self.options.features, state.features, strict=True):

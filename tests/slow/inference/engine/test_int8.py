@@ -12,7 +12,7 @@ import torch
 from tests.tiny_engines import engine_of, translate
 engines = [engine_of(4, precision="int8", compile=compile) for compile in (False, True)]
 exact = engine_of(4, compile=False)
-weights = [type(engine.steps.step.decoder.lm_head.weight).__name__ for engine in (*engines, exact)]
+weights = [type(engine.steps.step.decoders[0].lm_head.weight).__name__ for engine in (*engines, exact)]
 is_compiled = [engine.steps.find(engine.buffers.arguments) is not engine.steps.step for engine in engines]
 print(json.dumps([engines[0].steps.identity, weights, is_compiled, *map(translate, engines), translate(exact)]))
 """

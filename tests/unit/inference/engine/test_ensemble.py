@@ -8,18 +8,23 @@ import torch
 from tests.host_reads import NoHostReads
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.engine.ensemble import Ensemble, allocate_memory, build_decoder, check_weights
+from vanilla_transformer.inference.engine.ensemble import Ensemble, check_weights
+from vanilla_transformer.inference.engine.search_options import SearchOptions
+from vanilla_transformer.inference.engine.search_state import SearchState
+from vanilla_transformer.inference.engine.static_decoder import SlotMemory, StaticDecoder
+from vanilla_transformer.inference.engine.static_search import SearchStep
 
 
 @torch.inference_mode()
-def test_ensemble_decoder_returns_the_logarithm_of_mean_probabilities():
+def test_step_of_ensemble_computes_the_logarithm_of_mean_probabilities():
     models = [tiny_model(seed, vocab_size=20, decoder_layers=seed + 1) for seed in (0, 1)]
-    ensemble = Ensemble(models, [3, 1])
-    inputs = torch.tensor([[5, 6]]), torch.tensor([0]), torch.tensor([False]), torch.zeros(1, 2, 4, dtype=torch.long)
-    memory = allocate_memory(ensemble, 1, 2, 4)
-    each = [build_decoder(model)(*inputs, allocate_memory(model, 1, 2, 4)) for model in models]
+    step = SearchStep([StaticDecoder(model) for model in models], SearchOptions(2, (2,)), [0.75, 0.25])
+    state = SearchState.empty(1, 4, torch.device("cpu"), step.options)
+    state.last_tokens.copy_(torch.tensor([[5, 6]]))
+    inputs = state.last_tokens, state.time, state.done, state.ancestors
+    each = [StaticDecoder(model)(*inputs, SlotMemory.empty(model, 1, 2, 4)) for model in models]
     with NoHostReads():
-        found = build_decoder(ensemble)(*inputs, memory)
+        found = step._logits(state, state.ancestors, [SlotMemory.empty(model, 1, 2, 4) for model in models])
     mean = 0.75 * each[0].double().softmax(-1) + 0.25 * each[1].double().softmax(-1)
     torch.testing.assert_close(found.double(), mean.log(), rtol=0, atol=1e-5)
 

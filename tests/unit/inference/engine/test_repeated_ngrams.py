@@ -60,7 +60,7 @@ def test_forced_tokens_may_repeat_ngrams():
 def test_repeated_ngrams_are_forbidden_in_exported_steps_of_any_size(size, beams):
     model, options = tiny_model(vocab_size=40), SearchOptions(beams, (2,), features=(NoRepeatedNgrams(size),))
     buffers = SlotBuffers(model, options, SlotSize(2, 2))
-    step = SearchStep(StaticDecoder(model), options).eval()
+    step = SearchStep([StaticDecoder(model)], options).eval()
     with torch.no_grad():
         program = export_step(step, buffers.example(), buffers.dimensions()).module()
         for slots, room in ((1, 2), (4, 16)):

@@ -14,9 +14,9 @@ def fill(buffers):
     state, memory = buffers.arguments
     slots = torch.arange(len(state.done))
     state.start(slots, slots + 5, slots + 1, slots + 9, 1)
-    for tensor in (state.tokens, memory.layers[0].own.keys, memory.layers[0].source.values):
+    for tensor in (state.tokens, memory[0].layers[0].own.keys, memory[0].layers[0].source.values):
         tensor.copy_(torch.arange(tensor.numel()).view(tensor.shape))
-    return state.tokens.clone(), memory.layers[0].own.keys.clone(), memory.layers[0].source.values.clone()
+    return state.tokens.clone(), memory[0].layers[0].own.keys.clone(), memory[0].layers[0].source.values.clone()
 
 
 def test_resize_keeps_the_given_slots_and_empties_the_others():
@@ -29,8 +29,8 @@ def test_resize_keeps_the_given_slots_and_empties_the_others():
         number = len(kept)
         assert buffers.size == size and len(state.done) == size.slots and state.tokens.shape[1] == size.room
         assert torch.equal(state.tokens[:number, :16], tokens)
-        assert torch.equal(memory.layers[0].own.keys[:number, :, :16], keys)
-        assert torch.equal(memory.layers[0].source.values[:number, :, :16], values)
+        assert torch.equal(memory[0].layers[0].own.keys[:number, :, :16], keys)
+        assert torch.equal(memory[0].layers[0].source.values[:number, :, :16], values)
         assert state.done.tolist() == [False] * number + [True] * (size.slots - number)
     assert state.limits[:2].tolist() == [6, 8]
 
@@ -88,7 +88,7 @@ def test_dimensions_name_the_slots_and_the_positions_of_every_tensor():
 
 def test_dimensions_double_for_positions_of_prompt_and_target():
     buffers = SlotBuffers(tiny_causal_lm(), SearchOptions(1, (2,)), SlotSize(2, 7))
-    assert len(buffers.memory.positions) == 14
+    assert len(buffers.memory[0].positions) == 14
     assert {0: ("room", 2)} in buffers.dimensions()
 
 

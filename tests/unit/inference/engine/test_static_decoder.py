@@ -29,7 +29,7 @@ MODELS = {
 @torch.inference_mode()
 def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(build, fields, beams):
     model = build(vocab_size=40, decoder_layers=2, **fields)
-    step = SearchStep(StaticDecoder(model), SearchOptions(beams, (2,), 0.6, "power", "never")).eval()
+    step = SearchStep([StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")).eval()
     buffers, slots = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)), torch.arange(2)
     buffers.enter(slots, prefill(model, [[7, 8, 9], [9, 5, 6]], [3, 3]), slots, torch.tensor([3, 3]))
     buffers.state.start(slots, torch.tensor([9, 14]), torch.tensor([1, 1]), torch.tensor([0, 0]), 1)

@@ -47,7 +47,7 @@ def step_of(options, **changes):
     model = tiny_model(vocab_size=VOCAB, decoder_layers=2, init_std=0.3, **changes)
     heads = kept_heads(options.features)
     memory = SlotMemory.empty(model, SLOTS, options.num_beams, ROOM, heads)
-    return SearchStep(StaticDecoder(model, heads), options).eval(), memory
+    return SearchStep([StaticDecoder(model, heads)], options).eval(), [memory]
 
 
 def started(options, memory, limits=(5, 9, 14)):
@@ -65,8 +65,8 @@ def started(options, memory, limits=(5, 9, 14)):
     for feature, own in zip(options.features, state.features, strict=True):
         each = zip(phrases, prefixes, strict=True)
         feature.enter(own, slots, [Request(0, phrases=some, prefix=prefix) for some, prefix in each])
-    memory.source_lengths.copy_(torch.tensor([3, 16, 7]))
-    for layer in memory.layers:
+    memory[0].source_lengths.copy_(torch.tensor([3, 16, 7]))
+    for layer in memory[0].layers:
         layer.source.keys.normal_()
         layer.source.values.normal_()
     return state
@@ -138,7 +138,7 @@ def test_search_step_updates_its_arguments_in_place(options):
         assert step(state, memory) == ()
     assert places() == before
     assert not same(state.finished_tokens, values[0].finished_tokens)
-    assert same(memory.layers[0].source.keys, values[1].layers[0].source.keys)
+    assert same(memory[0].layers[0].source.keys, values[1][0].layers[0].source.keys)
 
 
 STOPS = [
@@ -217,7 +217,7 @@ def test_search_step_leaves_empty_slots_alone(options):
 @pytest.mark.parametrize("options", OPTIONS[:5:2], ids=["greedy", "beam", "sampling"])
 def test_search_step_ends_hypotheses_at_limits(options):
     step, memory = step_of(options, lm_head_bias=True)
-    step.decoder.lm_head.bias[EOS] = -100.0
+    step.decoders[0].lm_head.bias[EOS] = -100.0
     state = started(options, memory, limits=(1, 9, 16))
     for _ in range(ROOM):
         step(state, memory)
@@ -230,7 +230,7 @@ def test_search_step_ends_hypotheses_at_limits(options):
 @pytest.mark.parametrize("options", [OPTIONS[1], OPTIONS[3]], ids=["greedy", "beam"])
 def test_search_step_ends_no_hypothesis_before_min_new_tokens(options):
     step, memory = step_of(options, lm_head_bias=True)
-    step.decoder.lm_head.bias[[EOS, 4]] = 100.0
+    step.decoders[0].lm_head.bias[[EOS, 4]] = 100.0
     state = started(options, memory)
     for _ in range(ROOM):
         step(state, memory)

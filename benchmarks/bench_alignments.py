@@ -124,7 +124,7 @@ def _agreements(name: str, links: Links, aligned: dict[str, Links]) -> str:
 def _load(folder: str) -> tuple[Any, Any]:
     from transformers import AutoModelForSeq2SeqLM
 
-    from vanilla_transformer.inference.pretrained import load_pretrained, load_tokenizer
+    from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
 
     progress(f"Aligning with {folder}")
     return load_pretrained(AutoModelForSeq2SeqLM, folder), load_tokenizer(folder)

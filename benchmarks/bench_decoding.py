@@ -47,12 +47,12 @@ from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
+from vanilla_transformer.decoding.engine import custom_generate
+from vanilla_transformer.decoding.engine.device_profile import usual_slots
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
+from vanilla_transformer.decoding.engine.precision import measurable_precisions
+from vanilla_transformer.decoding.quantization import quantize_linears
 from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.inference.engine import engine_search
-from vanilla_transformer.inference.engine.device_profile import usual_slots
-from vanilla_transformer.inference.engine.engine_pool import EnginePool
-from vanilla_transformer.inference.engine.precision import measurable_precisions
-from vanilla_transformer.inference.quantization import quantize_linears
 
 Side = Callable[[], list[list[int]]]
 Worker = Callable[..., list[list[str]]]
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> None:
     if words:
         raise ValueError(f"This command takes only flags, got {words[0]!r}.")
     # "ours" is `generate()` by an engine without compiled steps.
-    engine_search.EnginePool = partial(EnginePool, compile=False)  # type: ignore[assignment,misc]
+    custom_generate.EnginePool = partial(EnginePool, compile=False)  # type: ignore[assignment,misc]
     torch.set_num_threads(options.threads or torch.get_num_threads())
     releases = f"torch {torch.__version__}, transformers {transformers.__version__}"
     lines = [f"{describe_processor()}; {torch.get_num_threads()} threads; {releases}"]

@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 from benchmarks.harness import ROOT, cpu_name, progress, write_results
 from vanilla_transformer.data.readers import SentencePair, read_text_files
+from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.evaluation.report import build_report
 from vanilla_transformer.evaluation.scores import translate_and_score
 from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
 from vanilla_transformer.training.metrics import read_entries
 
 _SCRATCH, _TUNED = "from random weights", "fine-tuned"

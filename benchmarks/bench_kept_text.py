@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> None:
     if words or options.folder is None or options.sentences is None:
         raise ValueError("Give a model as `--folder`, and a text as `--sentences`.")
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.inference.loading import load_pipeline
+    from vanilla_transformer.decoding.loading import load_pipeline
 
     lines = [line.strip() for line in read_lines(options.sentences) if line.strip()][: options.count]
     pipeline = load_pipeline(options.folder)

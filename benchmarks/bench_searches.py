@@ -26,9 +26,9 @@ from benchmarks.random_models import random_model
 from vanilla_transformer import Engine
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.inference.engine.device_profile import usual_slots
-from vanilla_transformer.inference.engine.ensemble import Ensemble
-from vanilla_transformer.inference.forced_decoding import next_tokens
+from vanilla_transformer.decoding.engine.device_profile import usual_slots
+from vanilla_transformer.decoding.engine.ensemble import Ensemble
+from vanilla_transformer.decoding.forced_decoding import next_tokens
 
 Search = Callable[[], Any]
 _SENTENCES, _SOURCE_TOKENS, _TARGET_TOKENS = 64, 24, 32
@@ -93,7 +93,7 @@ def _task(options: BenchmarkArguments) -> Task:
     if options.sentences is None:
         raise ValueError("`folder` translates a text. Give it as `--sentences FILE`.")
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
     lines = [line for line in read_lines(options.sentences) if line.strip()][: options.count]

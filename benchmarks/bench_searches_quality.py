@@ -19,10 +19,10 @@ from typing import Any
 from benchmarks.harness import describe_processor, progress
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.evaluation.significance import SystemComparison, compare_systems, compare_with_mean
 from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.inference.loading import load_pipeline
 
 _HEADER = "| search | BLEU | chrF | gain | p |\n|---|---|---|---|---|"
 

@@ -22,12 +22,12 @@ from typing import Any
 from benchmarks.harness import progress
 from benchmarks.term_sets import TermSet, build_term_sets, find_term_sets
 from vanilla_transformer.data.readers import read_text_files
+from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+from vanilla_transformer.decoding.terms import EXACT, HARD, SOFT
+from vanilla_transformer.decoding.translation_pipeline import TranslationPipeline
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.evaluation.term_use import measure_term_use
 from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
-from vanilla_transformer.inference.terms import EXACT, HARD, SOFT
-from vanilla_transformer.inference.translation_pipeline import TranslationPipeline
 from vanilla_transformer.text.inline_terms import knows_inline_terms
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.inference.pretrained import load_tokenizer
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences, split_lines
 
 _VOCAB_SIZE = 4000

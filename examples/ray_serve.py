@@ -17,8 +17,8 @@ from ray import serve
 def build_service() -> Any:
     """Return the application of `vanilla-transformer serve` with the model that `MODEL` names."""
     from vanilla_transformer.cli.serve import known_entries
+    from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.documents import DocumentTranslator, parse_document
-    from vanilla_transformer.inference.loading import load_pipeline
     from vanilla_transformer.serving.service import count_tokens_with, create_service, translate_with
 
     translate = load_pipeline(os.environ["MODEL"])

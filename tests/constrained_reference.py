@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
-from vanilla_transformer.inference.search.lexical_constraints import WholeWords
 
 
 def occurrences(tokens: list[int], phrase: tuple[int, ...]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     paper_generation_config,
 )
-from vanilla_transformer.inference.engine.engine import Engine
+from vanilla_transformer.decoding.engine.engine import Engine
 
 PAD, START, EOS = 0, 1, 2
 IMPOSSIBLE = -1.0e8  # the library's scores of hypotheses without a possible continuation are lower

@@ -10,8 +10,8 @@ import html5lib
 from hypothesis import strategies as st
 
 from tests.fake_translation import contain, copy_kept, reverse, shout, without_alignment
+from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.documents import translate_document
-from vanilla_transformer.inference.sentence_splitter import split_simply
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 PLACEHOLDERS = [

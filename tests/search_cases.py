@@ -12,7 +12,7 @@ from tests.textbook_search import (
     prefer,
     search_in_groups,
 )
-from vanilla_transformer.inference.engine.engine import Engine
+from vanilla_transformer.decoding.engine.engine import Engine
 
 
 def engine_of(case, **options):

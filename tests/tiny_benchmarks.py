@@ -9,7 +9,7 @@ import yaml
 from benchmarks import bench_ablations, bench_decoding
 from tests.tiny import TINY_SIZES
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
-from vanilla_transformer.inference.engine import engine_search
+from vanilla_transformer.decoding.engine import custom_generate
 
 TINY_RECIPE = TINY_SIZES | {
     "vocab_size": 300,
@@ -56,7 +56,7 @@ def write_ablation_recipe(folder):
 def shrink_bench_decoding(monkeypatch):
     """Give `bench_decoding` a tiny model and eager steps, and run every toolkit in this environment."""
     monkeypatch.setattr(bench_decoding, "COMPILE", False)
-    monkeypatch.setattr(engine_search, "EnginePool", engine_search.EnginePool)  # which the benchmark replaces
+    monkeypatch.setattr(custom_generate, "EnginePool", custom_generate.EnginePool)  # which the benchmark replaces
     monkeypatch.setattr(bench_decoding, "python_of", lambda name: Path(sys.executable))
     monkeypatch.setitem(bench_decoding.SIZES, "small", TINY_DECODING_SIZE)
     return bench_decoding

@@ -6,11 +6,11 @@ from functools import partial
 import pytest
 
 from tests.tiny import tiny_model
-from vanilla_transformer.inference import engine_workers
-from vanilla_transformer.inference.engine import engine_search
-from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.engine.engine_pool import EnginePool
-from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
+from vanilla_transformer.decoding import engine_workers
+from vanilla_transformer.decoding.engine import custom_generate
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
+from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
 
 SOURCES = [[7, 8, 2], [9, 2], [5] * 8 + [2], [2]]
 
@@ -28,7 +28,7 @@ def translate(engine):
 def eager_steps_for_compiled_ones():
     """Let `generate()` decode by engines whose steps are eager, whatever the cache has."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_search, "EnginePool", partial(EnginePool, compile=False))
+        patch.setattr(custom_generate, "EnginePool", partial(EnginePool, compile=False))
         yield
 
 

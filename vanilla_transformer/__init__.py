@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .import_utils import LazyClass, collection_paused, lazy_names
 
 with collection_paused():
-    from . import inference  # imports torch and transformers
+    from . import decoding  # imports torch and transformers
 
 from transformers import (
     AutoConfig,
@@ -26,8 +26,8 @@ from .configuration_vanilla_transformer import VanillaTransformerConfig
 from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
 from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
 from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
+from .decoding import VanillaTransformerInt8Config
 from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
-from .inference import VanillaTransformerInt8Config
 from .modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerModel,
@@ -42,7 +42,7 @@ from .modeling_vanilla_transformer_encoder import (
 from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 if TYPE_CHECKING:
-    from .inference import Engine, TranslationPipeline
+    from .decoding import Engine, TranslationPipeline
     from .modeling_vanilla_transformer_long import (
         VanillaTransformerLongDecoderModel,
         VanillaTransformerLongForCausalLM,
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     )
 else:
     _LAZY = {
-        "Engine": ".inference",
-        "TranslationPipeline": ".inference",
+        "Engine": ".decoding",
+        "TranslationPipeline": ".decoding",
         "VanillaTransformerLongDecoderModel": ".modeling_vanilla_transformer_long",
         "VanillaTransformerLongForCausalLM": ".modeling_vanilla_transformer_long",
         "VanillaTransformerLongForConditionalGeneration": ".modeling_vanilla_transformer_long",
@@ -101,7 +101,7 @@ for _config, _models in _MODELS.items():
     AutoTokenizer.register(_config, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
     for _auto_class, _model in _models.items():
         _auto_class.register(_config, _model, exist_ok=True)
-inference.register()
+decoding.register()
 
 __all__ = [
     "Engine",

@@ -13,11 +13,11 @@ import torch
 from tests.devices import DEVICE, needs_gpu
 from tests.tiny import tiny_model
 from vanilla_transformer import PaperGenerationMixin
-from vanilla_transformer.inference.engine import slot_buffers
-from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.engine.graphed_steps import GraphedSteps
-from vanilla_transformer.inference.engine.prefill import prefill
-from vanilla_transformer.inference.forced_decoding import score_tokens
+from vanilla_transformer.decoding.engine import slot_buffers
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
+from vanilla_transformer.decoding.engine.prefill import prefill
+from vanilla_transformer.decoding.forced_decoding import score_tokens
 
 EOS = 2
 # With "auto", steps are captured on a GPU.

@@ -35,7 +35,7 @@ from vanilla_transformer import (
     paper_generation_config,
     pipeline_vanilla_transformer,
 )
-from vanilla_transformer.inference.transformers_internals import restore_translation_task
+from vanilla_transformer.decoding.transformers_internals import restore_translation_task
 from vanilla_transformer.pipeline_vanilla_transformer import Segment, join_translations, split_lines, split_sentences
 
 TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "grass grass", "Zwei Hunde."]

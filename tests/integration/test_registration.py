@@ -51,8 +51,8 @@ def imported():
 model = AutoModelForSeq2SeqLM.from_pretrained(sys.argv[1])
 assert not imported(), imported()
 assert pipeline("translation", model=sys.argv[1])("A man.")
-assert "vanilla_transformer.inference.engine.engine" in imported()
-assert vanilla_transformer.Engine is sys.modules["vanilla_transformer.inference.engine.engine"].Engine
+assert "vanilla_transformer.decoding.engine.engine" in imported()
+assert vanilla_transformer.Engine is sys.modules["vanilla_transformer.decoding.engine.engine"].Engine
 """
 LOAD_LONG = """
 import sys

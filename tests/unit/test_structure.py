@@ -26,9 +26,9 @@ CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_lo
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
 
-# Who may import whom: cli → the six that do the work → data and inference → text and Hub modules. The six meet in
+# Who may import whom: cli → the six that do the work → data and decoding → text and Hub modules. The six meet in
 # files on disk and do not import each other. Distillation is the exception: it trains and evaluates.
-FOUNDATIONS = {"data", "inference", "text", "hub"} | UTILITIES
+FOUNDATIONS = {"data", "decoding", "text", "hub"} | UTILITIES
 WORKERS = {"training", "evaluation", "conversion", "publishing", "serving", "documents"}
 ALLOWED = {
     "hub": {"hub"},
@@ -39,13 +39,13 @@ ALLOWED = {
     "metric_labels": set(),
     "yaml_utils": set(),
     "text": {"text"} | UTILITIES,
-    "inference": {"inference", "text", "hub"} | UTILITIES,
+    "decoding": {"decoding", "text", "hub"} | UTILITIES,
     "data": {"data", "text", "hub"} | UTILITIES,
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
     "distillation": {"distillation", "training", "evaluation"} | FOUNDATIONS,
     "cli": {"cli", "package", "distillation"} | WORKERS | FOUNDATIONS,
     "__main__": {"cli"},
-    "package": {"package", "hub", "inference", "import_utils"},
+    "package": {"package", "hub", "decoding", "import_utils"},
 }
 
 

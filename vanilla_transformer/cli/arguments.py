@@ -40,7 +40,7 @@ def parse_workers(text: str) -> int | str:
     Raises:
         ValueError: it is neither that nor a number from 1 to the number of cores.
     """
-    from vanilla_transformer.inference.engine_workers import check_workers
+    from vanilla_transformer.decoding.engine_workers import check_workers
 
     workers = int(text) if text.isdecimal() else text
     if workers != "auto":

@@ -45,8 +45,8 @@ def main(arguments: Sequence[str]) -> None:
     search = request_settings(options)
     if options.quiet:
         quiet()
+    from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.distillation.back_translation import back_translate, check_output
-    from vanilla_transformer.inference.pretrained import hash_model
 
     text, output = Path(options.input), Path(options.output)
     check_output(output, text, options.tag)

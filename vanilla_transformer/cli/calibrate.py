@@ -31,8 +31,8 @@ def main(arguments: Sequence[str]) -> None:
     if not os.access(folder, os.W_OK):
         raise ValueError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
     from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.evaluation.calibration import calibrate, check_enough, store_calibration
-    from vanilla_transformer.inference.loading import load_pipeline
 
     pairs = read_text_files(options.source, options.target)
     check_enough(pairs)

@@ -62,8 +62,8 @@ def _check(options: CheckArguments) -> None:
 
 
 def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
+    from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.evaluation.stress import format_header, format_row, measure_stress
-    from vanilla_transformer.inference.loading import load_pipeline
 
     translate = load_pipeline(folder, precision=options.precision)
     languages = language_settings(translate.tokenizer, options)

@@ -33,8 +33,8 @@ def main(arguments: Sequence[str]) -> None:
 
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.data.word_alignments import read_alignments
+    from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
     from vanilla_transformer.evaluation.alignment_heads import rank_alignment_heads, store_alignment_heads
-    from vanilla_transformer.inference.pretrained import load_pretrained, load_tokenizer
 
     pairs = [*stream_text_files(options.source, options.target)]
     expected = None if options.alignments is None else read_alignments(options.alignments, pairs)

@@ -16,7 +16,7 @@ def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(words, program="vanilla-transformer clean-corpus")
     from vanilla_transformer.data.corpus_writer import write_corpus_files
     from vanilla_transformer.data.prepare_data import load_texts
-    from vanilla_transformer.inference.dual_cross_entropy import dual_scores
+    from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
 
     show_progress()
     texts = load_texts(recipe.data, score=dual_scores)

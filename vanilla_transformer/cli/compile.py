@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
+    from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, find_compiler
+    from vanilla_transformer.decoding.engine.engine import Engine
+    from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions
+    from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
+    from vanilla_transformer.decoding.engine_workers import threads_of, worker_counts
+    from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
     from vanilla_transformer.device_utils import usable_cores
-    from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
-    from vanilla_transformer.inference.engine.engine import Engine
-    from vanilla_transformer.inference.engine.precision import AUTO, measurable_precisions
-    from vanilla_transformer.inference.engine.supported_models import SUPPORTED
-    from vanilla_transformer.inference.engine_workers import threads_of, worker_counts
-    from vanilla_transformer.inference.pretrained import load_config, load_pretrained
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
@@ -77,7 +77,7 @@ def _compile(model: Any, precisions: list[str], threads: int, searches: list[int
     """Compile the steps of each precision and beam size for a number of threads."""
     import torch
 
-    from vanilla_transformer.inference.engine.engine import Engine
+    from vanilla_transformer.decoding.engine.engine import Engine
 
     torch.set_num_threads(threads)
     for precision in precisions:
@@ -91,9 +91,9 @@ def _compile(model: Any, precisions: list[str], threads: int, searches: list[int
 
 def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> str:
     """Compare the precisions, print a table, and store and return the one that `auto` means on this machine."""
+    from vanilla_transformer.decoding.engine.precision import save_choice
+    from vanilla_transformer.decoding.pretrained import load_tokenizer
     from vanilla_transformer.evaluation.precisions import MOST_BLEU_LOSS, choose_precision, compare_precisions
-    from vanilla_transformer.inference.engine.precision import save_choice
-    from vanilla_transformer.inference.pretrained import load_tokenizer
 
     results = compare_precisions(model, load_tokenizer(name), pairs, num_beams=beams)
     print("\n| precision | sentences a second | BLEU | divergence from float32, nats per token |\n|---|---|---|---|")
@@ -113,9 +113,9 @@ def _choose_workers(
     """Compare numbers of workers, print a table, and store the one that `auto` means on this machine."""
     import torch
 
+    from vanilla_transformer.decoding.engine_workers import save_workers, threads_of
     from vanilla_transformer.device_utils import usable_cores
     from vanilla_transformer.evaluation.worker_counts import choose_workers, compare_workers
-    from vanilla_transformer.inference.engine_workers import save_workers, threads_of
 
     results = compare_workers(name, sentences, counts, precision, num_beams=beams)
     print("\n| workers | threads of each | sentences a second |\n|---|---|---|")
@@ -132,7 +132,7 @@ def _choose_workers(
 def _check(options: CompileArguments) -> tuple[list[tuple[str, str]], list[str]]:
     """Check the flags, and return the sentence pairs and the sentences that they name."""
     from vanilla_transformer.data.readers import read_lines, read_text_files
-    from vanilla_transformer.inference.engine.precision import AUTO, check_precision
+    from vanilla_transformer.decoding.engine.precision import AUTO, check_precision
 
     check_precision(options.precision)
     parse_workers(options.workers)

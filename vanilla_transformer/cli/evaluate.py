@@ -95,9 +95,9 @@ def _check(words: Sequence[str], options: EvaluateArguments) -> None:
     Raises:
         ValueError: the message names the option.
     """
+    from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.scores import corpus_metrics
-    from vanilla_transformer.inference.engine.precision import check_precision
 
     if options.hypotheses is None:
         require_one_model(words)
@@ -152,9 +152,9 @@ def _read_aligned(path: str, references: Sequence[str], options: EvaluateArgumen
 
 def _translate(name: str, options: EvaluateArguments, settings: Mapping[str, Any]) -> list[str]:
     from vanilla_transformer.data.readers import read_lines
+    from vanilla_transformer.decoding.engine_workers import open_pipeline
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
-    from vanilla_transformer.inference.engine_workers import open_pipeline
-    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)

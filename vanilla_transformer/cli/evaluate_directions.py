@@ -39,6 +39,8 @@ def main(arguments: Sequence[str]) -> None:
     search = request_settings(options)
     if options.json is not None and Path(options.json).is_dir():
         raise ValueError(f"Scores must go to a file, but {options.json} is a folder.")
+    from vanilla_transformer.decoding.engine.precision import check_precision
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.directions import (
         format_table,
@@ -46,8 +48,6 @@ def main(arguments: Sequence[str]) -> None:
         read_test_sets,
         score_directions,
     )
-    from vanilla_transformer.inference.engine.precision import check_precision
-    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.text.languages import find_languages
 
     if options.precision is not None:

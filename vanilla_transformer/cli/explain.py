@@ -40,10 +40,10 @@ def main(arguments: Sequence[str]) -> None:
     if Path(options.output).is_dir():
         raise ValueError(f"The page must go to a file, but {options.output} is a folder.")
     name, text = words
+    from vanilla_transformer.decoding.loading import check_device
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.explanation import explain, render_page
     from vanilla_transformer.file_utils import write_text_atomically
-    from vanilla_transformer.inference.loading import check_device
-    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
 
     if options.device is not None:
         check_device(options.device)

@@ -77,7 +77,7 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
     workers = parse_workers(options.workers)
     if options.threads is not None:
         _set_threads(options.threads, options.backend)
-    from vanilla_transformer.inference.engine_workers import open_pipeline
+    from vanilla_transformer.decoding.engine_workers import open_pipeline
 
     loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
     with open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options)) as translate:

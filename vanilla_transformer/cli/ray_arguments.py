@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .output import open_bar
 
 if TYPE_CHECKING:
-    from vanilla_transformer.inference.corpus_shards import Shard
+    from vanilla_transformer.decoding.corpus_shards import Shard
 
 
 @dataclass
@@ -50,7 +50,7 @@ def work_by_ray(
     Args:
         build: See [`map_shards`].
     """
-    from vanilla_transformer.inference.ray_shards import map_shards
+    from vanilla_transformer.decoding.ray_shards import map_shards
 
     with open_bar(total, done, hidden) as bar:
         for shard, results in map_shards(shards, build, options.ray_workers, options.ray_threads):

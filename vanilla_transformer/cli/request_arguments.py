@@ -1,10 +1,10 @@
-"""Flags of the options of a request, which are declared in `inference.options`, and of the files that give some."""
+"""Flags of the options of a request, which are declared in `decoding.options`, and of the files that give some."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vanilla_transformer.inference.options import TranslationOptions, flags_of, given_flags
+from vanilla_transformer.decoding.options import TranslationOptions, flags_of, given_flags
 
 from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments
 

@@ -17,7 +17,7 @@ from .ray_arguments import RayArguments, check_engine, work_by_ray
 from .shard_output import write_shards
 
 if TYPE_CHECKING:
-    from vanilla_transformer.inference.corpus_shards import Shard
+    from vanilla_transformer.decoding.corpus_shards import Shard
 
 
 @dataclass
@@ -80,9 +80,9 @@ def _lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
 def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) -> None:
     """Write the scores by the workers of a cluster."""
     from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.evaluation.pair_scores import WINDOW
     from vanilla_transformer.file_utils import hash_file
-    from vanilla_transformer.inference.pretrained import hash_model
 
     chosen = {name: getattr(options, name) for name in ("json", "max_tokens", "ensemble_weights", "source_language")}
     models = [hash_model(each) for each in (name, *(options.ensemble or []))]
@@ -97,8 +97,8 @@ class ShardScorer:
     """Score pairs of sentences, or shards of lines that have a sentence and its translation in two lines."""
 
     def __init__(self, name: str, options: ScoreArguments):
+        from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
         from vanilla_transformer.evaluation.decoding import process_state
-        from vanilla_transformer.inference.pretrained import load_ensemble, load_seq2seq, load_tokenizer
         from vanilla_transformer.text.languages import Direction
 
         model = load_seq2seq(name, "scores translations").to(process_state().device)
@@ -116,8 +116,8 @@ class ShardScorer:
 
     def describe(self, texts: Iterable, pairs: Iterable, total: int) -> Iterator[str]:
         """Yield the score of each pair; `texts` are the same pairs, read once more."""
+        from vanilla_transformer.decoding.token_texts import token_entries
         from vanilla_transformer.evaluation.pair_scores import score_pairs
-        from vanilla_transformer.inference.token_texts import token_entries
 
         scored = score_pairs(self._model, self._tokenizer, pairs, self._options.max_tokens, total, self._direction)
         for text, pair in zip(texts, scored, strict=True):

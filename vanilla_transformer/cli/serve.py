@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.request_body import ENGINE_OPTIONS, LANGUAGES, RERANKING, RISK, SOFT_TERMS
 from vanilla_transformer.text.inline_terms import knows_inline_terms

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vanilla_transformer.file_utils import write_text_atomically
 
 if TYPE_CHECKING:
-    from vanilla_transformer.inference.corpus_shards import CorpusShards, Shard
+    from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
 
 Work = Callable[[Iterator["Shard"], int], Iterable[tuple["Shard", list[str]]]]
 
@@ -33,7 +33,7 @@ def write_shards(
         resume: Continue a run that was killed.
         work: Yields shards with their results, given those without, and how many lines are finished.
     """
-    from vanilla_transformer.inference.corpus_shards import CorpusShards
+    from vanilla_transformer.decoding.corpus_shards import CorpusShards
 
     shards = CorpusShards.beside(output, origin, shard_lines)
     if is_distributed():

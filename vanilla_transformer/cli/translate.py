@@ -27,7 +27,7 @@ from .translate_document import DocumentArguments, translate_document
 from .translation_lines import answer_lines
 
 if TYPE_CHECKING:
-    from vanilla_transformer.inference.corpus_shards import Shard
+    from vanilla_transformer.decoding.corpus_shards import Shard
 
 
 @dataclass
@@ -146,7 +146,7 @@ def _own_device() -> str:
 
 
 def _check_splitter(options: TranslateArguments) -> None:
-    from vanilla_transformer.inference.sentence_splitter import find_splitter
+    from vanilla_transformer.decoding.sentence_splitter import find_splitter
 
     find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
 
@@ -262,8 +262,8 @@ class ShardTranslator:
 
 def _origin(text: str, model: str, options: TranslateArguments, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return all that translations depend on."""
+    from vanilla_transformer.decoding.pretrained import hash_model
     from vanilla_transformer.file_utils import hash_file
-    from vanilla_transformer.inference.pretrained import hash_model
 
     names = ["precision", "dtype", "backend", "json", "n_best", "alignments", "tab_constraints"]
     names += ["ensemble_weights"]
@@ -279,7 +279,7 @@ def _origin(text: str, model: str, options: TranslateArguments, settings: Mappin
 
 def _texts(translate: Any, source: Source, options: TranslateArguments, settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the text to write for each block of lines."""
-    from vanilla_transformer.inference.corpus_shards import number_shards
+    from vanilla_transformer.decoding.corpus_shards import number_shards
 
     for _, texts in _translate(translate, number_shards(source.blocks), source.total, options, settings):
         yield "".join(f"{text}\n" for text in texts)
@@ -299,7 +299,7 @@ def _translate(
         total: The number of all lines, if it is known.
         done: The number of lines that are in no shard.
     """
-    from vanilla_transformer.inference.engine.samples import share_seed
+    from vanilla_transformer.decoding.engine.requests import share_seed
 
     settings, prefixes = share_seed(settings), read_prefixes(options, total)
     with open_bar(total, done, hidden=options.quiet) as bar:
@@ -318,8 +318,8 @@ def _own_prefixes(prefixes: Sequence[str] | None, shard: "Shard") -> dict[str, A
 
 def _converse(translate: Any, options: TranslateArguments, settings: dict[str, Any]) -> None:
     """Translate the lines that are typed in a terminal, one by one."""
-    from vanilla_transformer.inference.engine.engine import Engine
-    from vanilla_transformer.inference.engine.samples import share_seed
+    from vanilla_transformer.decoding.engine.engine import Engine
+    from vanilla_transformer.decoding.engine.requests import share_seed
 
     shows_scores = (options.num_return_sequences or 1) > 1 and Engine.supports(translate.model)
     settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})

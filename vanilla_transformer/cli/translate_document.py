@@ -43,9 +43,9 @@ def translate_document(
     Raises:
         ValueError: The format or the splitter is unknown, or the document is malformed.
     """
+    from vanilla_transformer.decoding.sentence_splitter import find_splitter
     from vanilla_transformer.documents import parse_document, read_document, translator_by
     from vanilla_transformer.file_utils import write_text_atomically
-    from vanilla_transformer.inference.sentence_splitter import find_splitter
 
     source, output = files
     splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)

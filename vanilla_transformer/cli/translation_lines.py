@@ -17,7 +17,7 @@ def answer_lines(translate: Any, lines: Sequence[str], options: Any, settings: M
 
 
 def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
-    from vanilla_transformer.inference.answers import rename_text
+    from vanilla_transformer.decoding.answers import rename_text
 
     translations = [rename_text(answer) for answer in answers]
     return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
@@ -25,7 +25,7 @@ def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
 
 def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
     """Return the translations, one a line, after their scores and before their alignments if these were requested."""
-    from vanilla_transformer.inference.alignments import moses_pairs
+    from vanilla_transformer.decoding.alignments import moses_pairs
 
     lines = []
     for answer in answers:

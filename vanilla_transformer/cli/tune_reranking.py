@@ -27,9 +27,9 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(TuneRerankingArguments, arguments, usage)
     name = require_one_model(words)
     from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.decoding.reranking import Reranker
     from vanilla_transformer.evaluation.rerank_tuning import tune_reranking
-    from vanilla_transformer.inference.loading import load_pipeline
-    from vanilla_transformer.inference.reranking import Reranker
     from vanilla_transformer.text.languages import Direction
 
     pairs = read_text_files(options.source, options.target)

@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
-    from vanilla_transformer.inference.alignments import format_pairs
+    from vanilla_transformer.decoding.alignments import format_pairs
 
     yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
 
@@ -56,8 +56,8 @@ def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[
 
     if not models:
         return align_lexically(pairs)
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
     from vanilla_transformer.evaluation.alignment_heads import align_by_heads
-    from vanilla_transformer.inference.pretrained import load_seq2seq, load_tokenizer
 
     model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in models)
     return align_by_heads(*model, pairs, *reverse)

@@ -19,8 +19,8 @@ from ctranslate2.converters.transformers import (
 from ctranslate2.specs import TransformerSpec
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from vanilla_transformer.decoding.ctranslate2 import CONVERTED_CONFIG
 from vanilla_transformer.file_utils import atomic_folder
-from vanilla_transformer.inference.ctranslate2 import CONVERTED_CONFIG
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     sinusoidal_positions,

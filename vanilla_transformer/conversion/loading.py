@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.inference.pretrained import load_config, load_pretrained, load_tokenizer
+from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .fairseq import load_fsmt_tokenizer, model_from_fsmt

@@ -13,7 +13,7 @@ import torch
 from transformers import MarianTokenizer, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.inference.pretrained import load_config, load_pretrained
+from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 Model = TypeVar("Model", bound=PreTrainedModel)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from sacrebleu.metrics import BLEU
 
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
 from vanilla_transformer.evaluation.pair_scores import score_pairs
-from vanilla_transformer.inference.corpus_shards import CorpusShards, Shard
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
 from .arguments import BEAM, INTERPOLATED

@@ -9,11 +9,11 @@ from typing import Any
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
+from vanilla_transformer.decoding.engine.precision import precision_of
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.pretrained import ensemble_arguments, hash_model
 from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.file_utils import write_text_atomically
-from vanilla_transformer.inference.engine.precision import precision_of
-from vanilla_transformer.inference.loading import load_pipeline
-from vanilla_transformer.inference.pretrained import ensemble_arguments, hash_model
 
 _ROUNDS = 3  # of which the fastest counts, after one that loads or compiles the steps
 

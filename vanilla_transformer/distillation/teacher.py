@@ -6,17 +6,17 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.evaluation.scores import score
-from vanilla_transformer.inference import TranslationPipeline
-from vanilla_transformer.inference.corpus_shards import CorpusShards, Shard
-from vanilla_transformer.inference.engine_workers import open_pipeline
-from vanilla_transformer.inference.pretrained import (
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
+from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.decoding.pretrained import (
     ensemble_arguments,
     hash_model,
     load_ensemble,
     load_seq2seq,
     load_tokenizer,
 )
+from vanilla_transformer.evaluation.scores import score
 
 from .arguments import DistillationArguments
 

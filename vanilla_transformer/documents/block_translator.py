@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import regex
 
-from vanilla_transformer.inference.alignments import Link
-from vanilla_transformer.inference.sentence_splitter import SentenceSplitter, sentence_ranges
+from vanilla_transformer.decoding.alignments import Link
+from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.text.protection import Range, find_protected, locate, mask, merge
 
 from .blocks import Block

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import regex
 
-from vanilla_transformer.inference.alignments import Link
+from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.text.protection import Range
 
 from .blocks import Span

@@ -7,9 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.file_utils import decode_text
-from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.sentence_splitter import SentenceSplitter, find_splitter
 from vanilla_transformer.text.protection import find_masks
 
 from .block_translator import Answer, BlockTranslator, Constrain, Translate

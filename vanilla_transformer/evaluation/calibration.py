@@ -11,8 +11,8 @@ import sacrebleu
 from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.file_utils import update_json
-from vanilla_transformer.inference.confidence import Calibration, measure_features
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
 
 LEAST_SENTENCES = 100

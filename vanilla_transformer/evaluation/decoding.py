@@ -8,7 +8,7 @@ from accelerate import PartialState
 from accelerate.utils import gather_object, parse_flag_from_env
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.decoding import TranslationPipeline
 
 Item = TypeVar("Item")
 

@@ -8,7 +8,7 @@ from accelerate.utils import gather_object
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.inference.forced_decoding import encode_as_trained, score_tokens
+from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .decoding import interleave, process_state

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.inference.segments import begin_with_languages, forced_language
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import Direction

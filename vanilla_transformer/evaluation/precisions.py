@@ -11,8 +11,8 @@ from transformers import DataCollatorForSeq2Seq
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
-from vanilla_transformer.inference import TranslationPipeline
-from vanilla_transformer.inference.engine.precision import INT8, cast, measurable_precisions, round_to_int8
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.decoding.engine.precision import INT8, cast, measurable_precisions, round_to_int8
 
 from .scores import score
 

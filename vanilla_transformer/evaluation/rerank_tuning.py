@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vanilla_transformer.inference.reranking import Candidate, Features, Reranker
+from vanilla_transformer.decoding.reranking import Candidate, Features, Reranker
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .bleu_counts import corpus_bleu, count_ngrams

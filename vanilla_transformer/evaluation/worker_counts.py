@@ -7,7 +7,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.inference.engine_workers import open_pipeline
+from vanilla_transformer.decoding.engine_workers import open_pipeline
 
 LEAST_GAIN = 1.05
 _ROUNDS = 3

@@ -12,8 +12,8 @@ from huggingface_hub.utils import validate_repo_id
 from safetensors import safe_open
 from transformers import GenerationConfig
 
+from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.file_utils import hash_file
-from vanilla_transformer.inference.pretrained import load_config
 from vanilla_transformer.metric_labels import METRIC_LABELS
 from vanilla_transformer.yaml_utils import load_yaml
 

@@ -19,8 +19,8 @@ from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 from transformers.utils import GENERATION_CONFIG_NAME
 from transformers.utils import logging as library_logging
 
+from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.file_utils import hash_file
-from vanilla_transformer.inference import TranslationPipeline
 from vanilla_transformer.text.languages import TARGET_TAG, find_languages
 
 from . import behavior

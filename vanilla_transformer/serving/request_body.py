@@ -1,4 +1,4 @@
-"""The body of `POST /translate`: its texts, and options of their translation, declared in `inference.options`."""
+"""The body of `POST /translate`: its texts, and options of their translation, declared in `decoding.options`."""
 
 import difflib
 import json
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from vanilla_transformer.inference.options import (
+from vanilla_transformer.decoding.options import (
     BOOLEAN,
     FILTERS,
     RETURNED,
@@ -17,8 +17,8 @@ from vanilla_transformer.inference.options import (
     json_options,
     request_model,
 )
-from vanilla_transformer.inference.reranking import WEIGHTS as RERANKING
-from vanilla_transformer.inference.terms import EXACT, SOFT
+from vanilla_transformer.decoding.reranking import WEIGHTS as RERANKING
+from vanilla_transformer.decoding.terms import EXACT, SOFT
 
 from .fair_queue import Options
 from .limits import LONGEST_REASON, Refusal

@@ -13,8 +13,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import ClientDisconnect
 
-from vanilla_transformer.inference.answers import rename_text
-from vanilla_transformer.inference.engine.samples import SentenceSeeds
+from vanilla_transformer.decoding.answers import rename_text
+from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.text.languages import Direction
 
 from . import libretranslate, openapi

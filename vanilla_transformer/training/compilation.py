@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL
-from vanilla_transformer.inference.engine.compiled_steps import find_compiler
+from vanilla_transformer.decoding.engine.compiled_steps import find_compiler
 
 from .train_state import TrainState
 

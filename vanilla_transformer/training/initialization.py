@@ -12,7 +12,7 @@ from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
 from vanilla_transformer.data.tokenizer_training import add_recipe_tokens, load_or_train_tokenizer
-from vanilla_transformer.inference.pretrained import load_config, load_pretrained, load_tokenizer
+from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages
 

@@ -21,8 +21,8 @@ from vanilla_transformer.data.readers import SentencePair, read_lines
 from vanilla_transformer.data.tokenized_corpus import TokenColumn, hash_json, hash_tokenizer, open_arrow_files
 from vanilla_transformer.data.tuning import ROWS_PER_BATCH
 from vanilla_transformer.data.word_alignments import WordPair, parse_alignment
+from vanilla_transformer.decoding.alignments import Span, token_spans, words_of_tokens
 from vanilla_transformer.file_utils import cached_folder, hash_file
-from vanilla_transformer.inference.alignments import Span, token_spans, words_of_tokens
 from vanilla_transformer.text.languages import find_languages
 
 logger = logging.getLogger(__name__)

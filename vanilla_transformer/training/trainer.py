@@ -13,7 +13,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_w
 from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
-from vanilla_transformer.inference.dual_cross_entropy import dual_scores
+from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe

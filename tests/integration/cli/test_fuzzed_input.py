@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
-from vanilla_transformer.inference.pretrained import load_pretrained
+from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import Recipe, parse_recipe
 from vanilla_transformer.training.recipe import RENAMED

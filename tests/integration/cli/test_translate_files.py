@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from vanilla_transformer.cli import main, translate
+from vanilla_transformer.decoding import corpus_shards
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference import corpus_shards
 
 LINES = [
     "A man is sleeping.",

@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 
 from tests.tiny_distillation import distill_tiny, write_files
 from tests.tiny_runs import assert_equal_tensors
+from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.distillation import distillation
 from vanilla_transformer.distillation.distillation import RESULTS_FILE, TABLE_FILE
-from vanilla_transformer.inference.corpus_shards import CorpusShards
 from vanilla_transformer.training import trainer
 
 

@@ -4,8 +4,8 @@ import pytest
 
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.sentence_splitter import split_simply
 from vanilla_transformer.documents import constrain_by, translate_by, translate_document
-from vanilla_transformer.inference.sentence_splitter import split_simply
 
 TEXT = "<p>Dogs run to {place} across 2,500 fields.</p><p>A man is sleeping.</p>"
 

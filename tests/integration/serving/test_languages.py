@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
 from vanilla_transformer.cli.serve import _tokenizer_options
-from vanilla_transformer.inference import TranslationPipeline
+from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction, add_language_tags
 

@@ -12,12 +12,12 @@ from transformers.utils import logging
 from tests.tiny import tiny_causal_lm
 from tests.tiny_engines import have_compiled_steps
 from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, find_compiler
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.evaluation.worker_counts import WorkersResult
-from vanilla_transformer.inference.engine.compiled_steps import cache_folder, find_compiler
-from vanilla_transformer.inference.engine.engine import Engine
-from vanilla_transformer.inference.engine_workers import open_pipeline
-from vanilla_transformer.inference.loading import load_pipeline
 
 TEXTS = ["a b c", "b c d e", "c d"]
 pytestmark = pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
@@ -78,7 +78,7 @@ def two_threads(monkeypatch):
     """Let this process have two threads, on a machine with two cores."""
     if usable_cores() < 2:
         pytest.skip("needs two cores")
-    for module in ("vanilla_transformer.device_utils", "vanilla_transformer.inference.engine_workers"):
+    for module in ("vanilla_transformer.device_utils", "vanilla_transformer.decoding.engine_workers"):
         monkeypatch.setattr(f"{module}.usable_cores", lambda: 2)
     torch.set_num_threads(2)
     yield

@@ -6,7 +6,7 @@ import pytest
 
 from tests.waiting import wait_until
 from vanilla_transformer.cli import main
-from vanilla_transformer.inference.corpus_shards import CorpusShards
+from vanilla_transformer.decoding.corpus_shards import CorpusShards
 
 pytest.importorskip("ray", reason="needs `pip install 'vanilla-transformer[ray]'`")
 LINES = [f"a {'dog ' * (index % 5)}{index}." for index in range(1200)]

@@ -10,9 +10,9 @@ from vanilla_transformer.conversion.comparison import greedy_translator
 from vanilla_transformer.conversion.ctranslate2 import to_ctranslate2
 from vanilla_transformer.conversion.marian import to_marian
 from vanilla_transformer.conversion.onnx import onnx_greedy_translator, to_onnx
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference import TranslationPipeline
-from vanilla_transformer.inference.loading import load_pipeline
 from vanilla_transformer.text.languages import Direction, add_language_tags, find_languages
 
 TEXTS = ["A man is sleeping.", "Two dogs run."]

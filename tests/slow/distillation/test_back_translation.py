@@ -25,7 +25,7 @@ def test_back_translate_resumes_a_killed_run(tiny_model, tiny_tokenizer, tmp_pat
     words = ["back-translate", str(tmp_path / "model"), "--input", str(text), "--keep_warnings", *search, "--output"]
     assert main([*words, str(tmp_path / "straight.tsv")]) == 0
     words.append(str(tmp_path / "killed.tsv"))
-    run_until_killed(BACK_TRANSLATE, words, "vanilla_transformer.inference.corpus_shards", "CorpusShards.write", 2)
+    run_until_killed(BACK_TRANSLATE, words, "vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 2)
     assert not (tmp_path / "killed.tsv").exists()
     assert main(words) == 2 and main([*words, "--resume"]) == 0
     assert (tmp_path / "killed.tsv").read_bytes() == (tmp_path / "straight.tsv").read_bytes()

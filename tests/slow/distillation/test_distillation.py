@@ -30,8 +30,8 @@ def files(tmp_path):
 @pytest.mark.parametrize(
     ("module", "function", "calls"),
     [
-        ("vanilla_transformer.inference.corpus_shards", "CorpusShards.write", 2),
-        ("vanilla_transformer.inference.corpus_shards", "CorpusShards.write", 5),
+        ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 2),
+        ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 5),
         ("vanilla_transformer.distillation.distillation", "write_student_corpora", 1),
         ("vanilla_transformer.training.trainer", "train_step", 4),
         ("vanilla_transformer.distillation.distillation", "measure", 2),

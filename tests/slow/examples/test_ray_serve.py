@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.service_answers import TEXTS
-from vanilla_transformer.inference.loading import load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
 
 pytest.importorskip("ray.serve", reason="needs `pip install 'ray[serve]'`")
 EXAMPLE = Path(__file__).parents[3] / "examples" / "ray_serve.py"

@@ -9,8 +9,8 @@ from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.conversion.loading import load_converted
 from vanilla_transformer.conversion.marian import to_marian
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
+from vanilla_transformer.decoding.pretrained import load_seq2seq
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.inference.pretrained import load_seq2seq
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 

@@ -6,9 +6,9 @@ from transformers import AutoModelForSeq2SeqLM
 from tests.tiny_runs import assert_same_run, assert_two_processes_match_one, flags, kill_at_step, no_scores
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.word_alignments import GoldAlignment
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.evaluation.alignment_heads import align_given
 from vanilla_transformer.evaluation.alignment_scores import score_alignments
-from vanilla_transformer.inference.pretrained import load_tokenizer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 

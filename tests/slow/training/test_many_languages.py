@@ -3,7 +3,7 @@
 import json
 
 from tests.tiny_runs import flags, no_scores
-from vanilla_transformer.inference.loading import load_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.trainer import train
 

@@ -8,7 +8,7 @@ import pytest
 from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.request_arguments import SearchArguments, TermArguments, request_settings, without_terms
 from vanilla_transformer.cli.translate import TranslateArguments
-from vanilla_transformer.inference.options import declared_options
+from vanilla_transformer.decoding.options import declared_options
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():

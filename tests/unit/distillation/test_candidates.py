@@ -3,6 +3,7 @@
 import pytest
 
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.corpus_shards import CorpusShards
 from vanilla_transformer.distillation.candidates import (
     Candidate,
     as_line,
@@ -10,7 +11,6 @@ from vanilla_transformer.distillation.candidates import (
     read_candidates,
     write_candidates,
 )
-from vanilla_transformer.inference.corpus_shards import CorpusShards
 from vanilla_transformer.text.translation_warnings import WarningLimits
 
 HYPOTHESES = ["Ein Hund läuft schnell.", "Ein Mann schläft dort.", " ", "Ein Mann schläft."]

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.fake_translation import reverse, shout, without_alignment
+from vanilla_transformer.decoding.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.documents import translate_document
-from vanilla_transformer.inference.sentence_splitter import AbbreviationSplitter
 from vanilla_transformer.text.protection import find_masks, find_protected
 
 SPLIT = AbbreviationSplitter()

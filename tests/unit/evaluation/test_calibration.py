@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from vanilla_transformer.decoding.alignments import Link
+from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.evaluation.calibration import (
     cross_validate,
     fit_calibration,
@@ -15,8 +17,6 @@ from vanilla_transformer.evaluation.calibration import (
     sentence_chrf,
     spearman_correlation,
 )
-from vanilla_transformer.inference.alignments import Link
-from vanilla_transformer.inference.confidence import Calibration, measure_features
 
 
 def noisy_features(count):

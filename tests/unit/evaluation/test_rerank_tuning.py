@@ -5,8 +5,8 @@ import random
 import pytest
 import sacrebleu
 
+from vanilla_transformer.decoding.reranking import Features, combine
 from vanilla_transformer.evaluation.rerank_tuning import choose_weights
-from vanilla_transformer.inference.reranking import Features, combine
 
 REFERENCES = [
     "Der Mann liest ein Buch.",

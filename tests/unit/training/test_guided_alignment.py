@@ -5,7 +5,7 @@ import torch
 
 from tests.tiny import tiny_model
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.inference.alignments import token_spans
+from vanilla_transformer.decoding.alignments import token_spans
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.device_batch import to_device
 from vanilla_transformer.training.guided_alignment import GuidedAlignment, create_guided_alignment

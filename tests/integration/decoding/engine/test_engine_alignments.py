@@ -1,0 +1,98 @@
+"""The engine returns the attention of chosen heads for each token, as the model itself computes it."""
+
+import random
+
+import pytest
+import torch
+
+from tests.engine_cases import EOS, IMPOSSIBLE, random_case
+from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
+from tests.tiny_engines import SOURCES, Recorder
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.graphed_steps import GraphedSteps
+
+pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
+
+
+def set_random_heads(model, seed):
+    """Name one head, or two of them, of any layers."""
+    draw, config = random.Random(seed), model.config
+    heads = [[layer, head] for layer in range(config.decoder_layers) for head in range(config.decoder_attention_heads)]
+    config.alignment_heads = draw.sample(heads, min(len(heads), draw.choice([1, 2])))
+
+
+@torch.no_grad()
+def attention_of_model(model, source, tokens):
+    """Return the mean attention of the heads when each token is predicted, computed by eager attention."""
+    seen = [token for token in source if model.config.source_eos or token != EOS] or source
+    model.set_attn_implementation("eager")
+    previous = torch.tensor([[model.generation_config.decoder_start_token_id, *tokens[:-1]]])
+    outputs = model(torch.tensor([seen]), decoder_input_ids=previous, output_attentions=True, use_cache=False)
+    model.set_attn_implementation("sdpa")
+    return torch.stack(
+        [outputs.cross_attentions[layer][0, head] for layer, head in model.config.alignment_heads]
+    ).mean(0)
+
+
+def assert_attention_is_that_of_the_model(engine, model, sources, count=1):
+    compared = 0
+    for source, hypotheses in zip(sources, engine.translate_tokens(sources, count), strict=True):
+        for each in hypotheses:
+            if each.score > IMPOSSIBLE and each.tokens:
+                expected = attention_of_model(model, source, each.tokens)
+                torch.testing.assert_close(torch.tensor(each.attention), expected, rtol=1e-4, atol=1e-5)
+                compared += 1
+    assert compared >= len(sources)
+
+
+@pytest.mark.parametrize("first", [0, 10])
+def test_engine_returns_attention_of_the_model(first):
+    for seed in range(first, first + 10):
+        case = random_case(seed)
+        set_random_heads(case.model, seed)
+        engine = Engine(case.model, slots=case.slots, compile=False, alignments=True, **case.options)
+        assert_attention_is_that_of_the_model(engine, case.model, case.sources, case.num_return_sequences)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("layer_type", ["linear_attention", "lsh_attention"])
+def test_engine_returns_attention_if_the_host_looks_seldom(layer_type, beams):
+    model = tiny_long_model(layer_types=[layer_type], vocab_size=40, init_std=0.6)
+    model.config.alignment_heads = [[0, 1]]
+    engine = Engine(model, slots=2, num_beams=beams, compile=False, alignments=True)
+    engine._look_every = 8
+    engine.steps = GraphedSteps(engine.steps.step, "auto", Recorder())
+    assert_attention_is_that_of_the_model(engine, model, SOURCES)
+
+
+def test_engine_without_alignments_keeps_no_queries():
+    model = tiny_model()
+    model.config.alignment_heads = [[0, 1]]
+    plain, aligned = (Engine(model, slots=2, compile=False, alignments=wanted) for wanted in (False, True))
+    assert [len(each.buffers.memory[0].layers[0].queries) for each in (plain, aligned)] == [0, 1]
+    assert plain.steps.identity != aligned.steps.identity
+    found = [engine.translate_tokens(SOURCES) for engine in (plain, aligned)]
+    assert [[each.tokens for each in row] for row in found[0]] == [[each.tokens for each in row] for row in found[1]]
+    assert all(each.attention is None for row in found[0] for each in row)
+
+
+@pytest.mark.parametrize("heads", [[[1, 0]], [[0, 2]], [[-1, 0]], [[0]], [0, 1], 3, [[0, True]], [["0", 0]]])
+def test_engine_refuses_alignment_heads_that_the_model_lacks(heads):
+    model = tiny_model()
+    model.config.alignment_heads = heads
+    with pytest.raises(ValueError, match="must be a list of .layer, head. pairs of 1 layers and 2 heads"):
+        Engine(model, alignments=True)
+
+
+def test_engine_says_how_to_get_alignment_heads():
+    with pytest.raises(ValueError, match="must have `alignment_heads`, got none. `vanilla-transformer choose-"):
+        Engine(tiny_model(), alignments=True)
+
+
+def test_engine_refuses_alignments_of_models_without_weights_of_the_source():
+    linear = tiny_long_model(cross_attention_type="linear_attention")
+    for model, found in ((tiny_causal_lm(), "none"), (linear, "VanillaTransformerLinearAttention")):
+        with pytest.raises(
+            ValueError, match=f"need a model of this package with softmax cross-attention, got {found}"
+        ):
+            Engine(model, alignments=True, max_new_tokens=4)

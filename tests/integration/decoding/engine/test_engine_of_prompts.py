@@ -1,0 +1,93 @@
+"""The decoding engine continues prompts as the library's own search does."""
+
+import pytest
+import torch
+
+from tests.engine_cases import EOS, Case, assert_engine_gives_hypotheses_of_library
+from tests.long_engine_cases import random_prompt_case
+from tests.tiny import tiny_causal_lm
+from vanilla_transformer.decoding.engine.engine import Engine
+
+OPTIONS = {"num_beams": 2, "max_new_tokens": 6}
+
+
+def model_of(**changes):
+    return tiny_causal_lm(**{"vocab_size": 40, "init_std": 0.4, "lm_head_bias": True} | changes)
+
+
+def engine_of(model=None, **options):
+    return Engine(model or model_of(), slots=2, compile=False, **OPTIONS | options)
+
+
+@pytest.mark.filterwarnings("ignore:Unfeasible length")
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_engine_gives_hypotheses_of_library_for_prompts(first):
+    for seed in range(first, first + 10):
+        assert_engine_gives_hypotheses_of_library(random_prompt_case(seed))
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+def test_engine_continues_prompts_while_room_grows_and_shrinks(beams):
+    torch.manual_seed(0)
+    lengths = [9, 3, 100, 20, 5, 40, 2]
+    prompts = [torch.randint(5, 40, (length,)).tolist() for length in lengths]
+    options = {"num_beams": beams, "max_new_tokens": 40, "min_new_tokens": 20}
+    for slots in (1, 3, 20):
+        assert_engine_gives_hypotheses_of_library(Case(model_of(), prompts, slots, options, 1))
+
+
+def test_engine_forgets_long_prompts_that_have_left():
+    model, prompts = model_of(), [[7, 8] * 30, [7, 8, 9], [9, 8, 7]]
+    model.lm_head.bias.data[EOS] = -100.0  # short prompts are continued long after the long one has left
+    assert_engine_gives_hypotheses_of_library(Case(model, prompts, 3, {"num_beams": 1, "max_length": 62}, 1))
+
+
+def test_engine_does_not_read_eos_at_the_end_of_prompts():
+    engine = engine_of()
+    with_eos, without, lone = engine.generate_tokens([[7, 8, EOS], [7, 8], [EOS]])
+    assert with_eos == without
+    assert lone != without
+
+
+def test_engine_stops_prompts_at_the_last_learned_position():
+    model = model_of(position_embedding_type="learned", max_position_embeddings=12)
+    model.lm_head.bias.data[EOS] = -100.0
+    found = engine_of(model, max_new_tokens=30).generate_tokens([[7] * 10, [7] * 12])
+    assert [len(hypotheses[0].tokens) for hypotheses in found] == [3, 1]
+    assert_engine_gives_hypotheses_of_library(Case(model, [[7] * 10], 2, OPTIONS | {"max_new_tokens": 3}, 1))
+
+
+def test_engine_gives_scores_of_the_penalty_of_wu_for_new_tokens_only():
+    model, prompt = model_of(), [7, 8, 9, 10, 11]
+    model.lm_head.bias.data[EOS] = -100.0
+    scores = [
+        engine_of(model, length_penalty_type=kind, length_penalty=1.0).generate_tokens([prompt])[0][0].score
+        for kind in ("wu", "power")
+    ]
+    assert scores[0] * (5 + 6) / 6 == pytest.approx(scores[1] * 6)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        ([7, 40], {}, "Token ids must be from 0 to 39, got 40 in prompt 1."),
+        ([], {}, "A prompt must have at least 1 token, got 0 in prompt 1."),
+        ([7] * 13, {}, "A prompt must have at most 12 tokens, as many as learned positions, got 13 in prompt 1."),
+        (
+            [7] * 9,
+            {"max_new_tokens": None, "max_length": 9},
+            "A prompt must have at most 8 tokens before `max_length`, got 9 in prompt 1.",
+        ),
+    ],
+    ids=["too-high", "empty", "too-long", "too-long-for-max-length"],
+)
+def test_engine_names_prompt_that_the_model_cannot_read(prompt, options, message):
+    engine = engine_of(model_of(position_embedding_type="learned", max_position_embeddings=12), **options)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        list(engine.generate_stream([[7] * 8 + [EOS], prompt]))
+
+
+def test_engine_names_limit_that_needs_an_encoder():
+    message = "^`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.$"
+    with pytest.raises(ValueError, match=message):
+        engine_of(max_new_tokens=None, max_new_tokens_beyond_source=4)

@@ -1,0 +1,134 @@
+"""Worker pipelines: order, reports and errors, with threads for workers."""
+
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding import engine_workers
+from vanilla_transformer.decoding.engine_workers import WorkerPipeline, open_pipeline, save_workers
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.decoding.segments import Sentence
+from vanilla_transformer.evaluation.worker_counts import compare_workers
+from vanilla_transformer.file_utils import save_model_folder
+
+TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    return str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+@pytest.fixture
+def executors(monkeypatch):
+    """Replace the processes of workers by threads, on a machine with four cores. Return what they were made of."""
+    made = []
+
+    def in_threads(workers, context, initializer, arguments):
+        made.append((workers, arguments[1]))
+        return ThreadPoolExecutor(1)  # since threads would share one pipeline
+
+    monkeypatch.setattr(engine_workers, "ProcessPoolExecutor", in_threads)
+    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 4)
+    monkeypatch.setattr(engine_workers.torch, "get_num_threads", lambda: 3)
+    engine_workers._load.cache_clear()
+    return made
+
+
+@pytest.mark.parametrize("precision", [None, "float32"])
+def test_worker_pipeline_translates_as_one_process_does(executors, folder, precision):
+    expected = load_pipeline(folder, precision=precision)(TEXTS, num_beams=2)
+    with open_pipeline(folder, 2, precision) as translate:
+        assert isinstance(translate, WorkerPipeline)
+        assert translate(TEXTS, num_beams=2) == expected
+        assert [*translate(iter(TEXTS), num_beams=2, batch_size=1)] == expected
+        best = translate(TEXTS[:3], num_beams=2, num_return_sequences=2)
+    assert [answers[0] for answers in best] == expected[:3]
+    assert executors == [(2, 2)]
+
+
+def test_worker_pipeline_samples_as_one_process_does(executors, folder):
+    sampling = {"do_sample": True, "num_beams": 1, "seed": 3}
+    expected = load_pipeline(folder)(TEXTS * 20, **sampling)
+    with open_pipeline(folder, 2) as translate:
+        assert translate(TEXTS * 20, **sampling) == expected
+
+
+def test_worker_pipeline_reports_all_sentences(executors, folder):
+    reports = []
+    with open_pipeline(folder, 2) as translate:
+        sentences = [Sentence("a", "", [4, 2])] * 150
+        translate.decode(sentences, TranslationOptions(num_beams=1), 32, reports.append)
+    assert sum(reports) == 150 and len(reports) == 3
+
+
+def test_worker_pipeline_forwards_errors(executors, folder):
+    with open_pipeline(folder, 2, "float32") as translate:
+        with pytest.raises(ValueError, match="must do without `repetition_penalty`"):
+            translate(TEXTS, repetition_penalty=1.2)
+        assert len(translate(TEXTS)) == len(TEXTS)
+
+
+def test_open_pipeline_refuses_workers_on_another_device(executors, folder, monkeypatch):
+    def on_meta(name, precision):
+        translate = load_pipeline(name, precision=precision)
+        translate.model.to("meta")
+        return translate
+
+    monkeypatch.setattr(engine_workers, "load_pipeline", on_meta)
+    with pytest.raises(ValueError, match="translate on the CPU, but this process uses meta"), open_pipeline(folder, 2):
+        pass
+    with open_pipeline(folder, "auto") as translate:
+        assert not isinstance(translate, WorkerPipeline)
+    assert executors == []
+
+
+def test_open_pipeline_uses_one_worker_without_a_choice(executors, folder, tiny_model):
+    with open_pipeline(folder, "auto", num_beams=1) as translate:
+        assert not isinstance(translate, WorkerPipeline)
+    save_workers(tiny_model, None, 1, 3, "2.00 times the speed of one.")
+    with open_pipeline(folder, "auto", num_beams=1) as translate:
+        assert isinstance(translate, WorkerPipeline)
+    assert executors == [(3, 1)]
+
+
+def test_compare_workers_measures_each_number(executors, folder):
+    results = compare_workers(folder, ["a"], [1, 2], num_beams=1)
+    assert [result.workers for result in results] == [1, 2]
+    assert min(result.sentences_per_second for result in results) > 0
+
+
+def test_compare_workers_survives_a_worker_that_was_killed(executors, folder, monkeypatch):
+    def killed(*arguments):
+        raise ChildProcessError("A worker process was killed.")
+
+    monkeypatch.setattr(WorkerPipeline, "decode", killed)
+    assert [result.sentences_per_second for result in compare_workers(folder, ["a"], [2])] == [0.0]
+
+
+def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
+    texts = "\n".join(f"a {'dog ' * (index % 5)}" for index in range(5)) + "\n"
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text(texts)
+    outputs = []
+    for workers in ([], ["--workers", "2"]):
+        assert main(["translate", folder, *texts.splitlines(), "--num_beams", "1", *workers]) == 0
+        files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
+        assert main(["evaluate", folder, *files, "--output_file", f"{tmp_path}/out", *workers]) == 0
+        outputs.append((capsys.readouterr().out, (tmp_path / "out").read_text()))
+    assert outputs[0] == outputs[1] and len(outputs[0][0].splitlines()) > 5
+    assert executors == [(2, 2)] * 2
+
+
+def test_evaluate_refuses_workers_beside_other_processes(executors, folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "vanilla_transformer.evaluation.decoding.process_state", lambda: SimpleNamespace(num_processes=2)
+    )
+    (tmp_path / "a").write_text("a\n")
+    files = ["--source", f"{tmp_path}/a", "--target", f"{tmp_path}/a"]
+    assert main(["evaluate", folder, *files, "--workers", "2"]) == 2
+    assert "error: --workers is for one process, got 2 of `accelerate launch`." in capsys.readouterr().err
+    assert executors == []

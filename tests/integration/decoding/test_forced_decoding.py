@@ -1,0 +1,117 @@
+"""Forced decoding gives the log-probabilities that decoding gives, for every attention that the engine serves."""
+
+import pytest
+import torch
+from transformers import MarianConfig, MarianMTModel
+
+from tests.engine_cases import EOS, IMPOSSIBLE, random_case
+from tests.long_engine_cases import random_long_case, random_long_prompt_case, random_prompt_case
+from tests.tiny import TINY_SIZES, tiny_long_model, tiny_model
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.forced_decoding import plan_batches, score_tokens
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+
+pytestmark = pytest.mark.filterwarnings("ignore:Unfeasible length")
+
+
+def decoded(case):
+    """Return the engine of a case, and each of its sources with each of its possible hypotheses."""
+    engine = Engine(case.model, slots=case.slots, compile=False, **case.options)
+    found = engine.translate_tokens(case.sources, case.num_return_sequences)
+    pairs = zip(case.sources, found, strict=True)
+    return engine, [(source, each) for source, ours in pairs for each in ours if each.score > IMPOSSIBLE]
+
+
+def close_to(values):
+    return pytest.approx(values, rel=1e-5, abs=1e-5)
+
+
+def assert_is_consistent(hypothesis, options):
+    divisor = length_penalty(len(hypothesis.tokens), options.length_penalty, options.length_penalty_type)
+    assert hypothesis.score == close_to(hypothesis.log_probability / divisor)
+    assert sum(hypothesis.token_log_probabilities) == close_to(hypothesis.log_probability)
+
+
+@torch.no_grad()
+def continued(model, prompt, tokens):
+    """Return the log-probability of each token that continues a prompt, token by token as the model decodes."""
+    seen = prompt[:-1] if len(prompt) > 1 and prompt[-1] == EOS else prompt
+    outputs, found = model(torch.tensor([seen]), use_cache=True), []
+    for token in tokens:
+        found.append(outputs.logits[0, -1].log_softmax(dim=-1)[token].item())
+        outputs = model(torch.tensor([[token]]), past_key_values=outputs.past_key_values, use_cache=True)
+    return found
+
+
+@pytest.mark.parametrize("draw", [random_case, random_long_case])
+@pytest.mark.parametrize("first", [0, 10])
+def test_score_tokens_gives_log_probabilities_of_decoding(draw, first):
+    for seed in range(first, first + 10):
+        case = draw(seed)
+        engine, pairs = decoded(case)
+        forced = score_tokens(case.model, [source for source, _ in pairs], [each.tokens for _, each in pairs], 64)
+        for (_, each), log_probabilities in zip(pairs, forced, strict=True):
+            assert each.token_log_probabilities == close_to(log_probabilities)
+            assert_is_consistent(each, engine.options)
+
+
+@pytest.mark.parametrize("draw", [random_prompt_case, random_long_prompt_case])
+def test_engine_gives_log_probabilities_of_continued_prompts(draw):
+    for seed in range(8):
+        case = draw(seed)
+        engine, pairs = decoded(case)
+        for source, each in pairs[:6]:
+            eos = engine.options.eos_token_ids
+            prompt = source[:-1] + [EOS] if source[-1] in eos else source
+            assert each.token_log_probabilities == close_to(continued(case.model, prompt, each.tokens))
+            assert_is_consistent(each, engine.options)
+
+
+def test_score_tokens_does_not_depend_on_the_batch():
+    model = tiny_model(vocab_size=40, init_std=0.4)
+    sources, targets = [[7, EOS], [5] * 9 + [EOS], [8, 9, EOS]], [[6] * 7 + [EOS], [EOS], [9, 7, EOS]]
+    alone = [score_tokens(model, [source], [target])[0] for source, target in zip(sources, targets, strict=True)]
+    for max_tokens in (1, 16, 1000):
+        together = score_tokens(model, sources, targets, max_tokens)
+        assert [*map(len, together)] == [8, 1, 3]
+        for row, expected in zip(together, alone, strict=True):
+            assert row == close_to(expected)
+
+
+def marian_model():
+    torch.manual_seed(0)
+    special = {"pad_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 0, "forced_eos_token_id": None}
+    return MarianMTModel(MarianConfig(vocab_size=40, max_position_embeddings=8, **TINY_SIZES, **special)).eval()
+
+
+@pytest.mark.parametrize(
+    "model", [tiny_model(position_embedding_type="learned", max_position_embeddings=8), marian_model()]
+)
+def test_score_tokens_refuses_texts_beyond_the_positions_of_a_model(model):
+    with pytest.raises(ValueError, match="at most 8 tokens, as many as the model has positions, got 9"):
+        score_tokens(model, [[7, EOS]], [[7] * 8 + [EOS]])
+
+
+@torch.no_grad()
+def test_score_tokens_gives_the_loss_of_models_of_transformers():
+    model, pairs = marian_model(), [([7, EOS], [5, 6, 9, EOS]), ([9, 8, 11, EOS], [12, EOS])]
+    for (source, target), found in zip(pairs, score_tokens(model, *zip(*pairs, strict=True)), strict=True):
+        loss = model(input_ids=torch.tensor([source]), labels=torch.tensor([target])).loss
+        assert sum(found) / len(found) == close_to(-loss.item())
+
+
+def test_score_tokens_is_finite_for_sources_without_tokens_to_attend_to():
+    for model in (tiny_model(source_eos=False), tiny_long_model(source_eos=False)):
+        rows = score_tokens(model, [[EOS], [7, 8, EOS]], [[9, EOS], [EOS]])
+        assert torch.tensor(sum(rows, [])).isfinite().all()
+
+
+def test_plan_batches_keeps_the_budget_and_each_pair_once():
+    sizes = [(draw % 7 + 1, draw * 3 % 11 + 1) for draw in range(50)]
+    for same_length in (True, False):
+        batches = [*plan_batches(sizes, 24, same_length)]
+        assert sorted(sum(batches, [])) == [*range(50)]
+        for batch in batches:
+            sources, targets = zip(*(sizes[index] for index in batch), strict=True)
+            assert len(batch) * max(*sources, *targets) <= 24
+            assert not same_length or len(set(sources)) == 1

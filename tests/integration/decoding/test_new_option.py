@@ -1,0 +1,80 @@
+"""An option takes one declaration: its flag, its entry of a request and its check follow in all doors."""
+
+import sys
+from dataclasses import dataclass
+from importlib import import_module
+
+import pytest
+from fastapi.testclient import TestClient
+
+import vanilla_transformer.cli
+import vanilla_transformer.serving
+from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer.decoding import options, translation_pipeline
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.file_utils import save_model_folder
+
+MESSAGE = "`politeness` must be an integer of 0 or more, got -1."
+
+
+@dataclass(frozen=True)
+class MoreOptions(options.TranslationOptions):
+    """The options of a request, and another one."""
+
+    politeness: int | None = options.option(
+        "How polite translations are.", options.integer(0), options.FLAG, options.JSON
+    )
+
+
+@pytest.fixture
+def new_option(monkeypatch):
+    """Import the command line and the service after another option is declared."""
+    for module in (options, translation_pipeline):
+        monkeypatch.setattr(module, "TranslationOptions", MoreOptions)
+    for package in ("cli", "serving"):
+        monkeypatch.setattr(vanilla_transformer, package, getattr(vanilla_transformer, package))
+        for name in [each for each in sys.modules if each.startswith(f"vanilla_transformer.{package}")]:
+            monkeypatch.delitem(sys.modules, name)
+    options.declared_options.cache_clear()
+    yield
+    options.declared_options.cache_clear()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return str(save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path / "model"))
+
+
+def test_the_pipeline_knows_a_new_option(new_option, folder):
+    translate = load_pipeline(folder)
+    assert translate.begin({"politeness": 2}, 1).options.politeness == 2
+    assert translate("A man.", politeness=2) == translate("A man.")
+    with pytest.raises(options.OptionError) as error:
+        translate("A man.", politeness=-1)
+    assert str(error.value) == MESSAGE
+
+
+def test_the_command_line_has_the_flag_of_a_new_option(new_option, folder, capsys):
+    main = import_module("vanilla_transformer.cli").main
+    for command in ("translate", "evaluate", "back-translate"):
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        assert "--politeness INT How polite translations are." in " ".join(capsys.readouterr().out.split())
+    assert main(["translate", folder, "A man.", "--quiet", "--politeness", "2"]) == 0
+    assert main(["translate", folder, "A man.", "--quiet", "--politeness", "-1"]) == 2
+    assert capsys.readouterr().err.splitlines()[-1] == f"error: {MESSAGE}"
+
+
+def test_the_service_knows_and_describes_a_new_option(new_option, folder):
+    service = import_module("vanilla_transformer.serving.service")
+    pipeline = load_pipeline(folder)
+    known = import_module("vanilla_transformer.cli.serve").known_entries(pipeline)
+    application = service.create_service(service.translate_with(pipeline), known=known, docs=True)
+    with TestClient(application) as client:
+        assert client.post("/translate", json={"text": "A man.", "politeness": 2}).status_code == 200
+        answer = client.post("/translate", json={"text": "A man.", "politeness": -1})
+        assert (answer.status_code, answer.json()) == (422, {"detail": MESSAGE})
+        paths = client.get("/openapi.json").json()["paths"]
+    body, _ = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+    expected = {"type": "integer", "minimum": 0, "description": "How polite translations are."}
+    assert expected.items() <= body["properties"]["politeness"].items()

@@ -1,0 +1,138 @@
+"""A wrong value of an option has one message, whether it comes from Python, the command line or an HTTP request."""
+
+import json
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.tiny import tiny_model, tiny_tokenizer
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.options import OptionError, declared_options
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.serving.request_body import ENTRIES
+from vanilla_transformer.serving.service import create_service, translate_with
+
+PHRASES = "a list of phrases, or a list of phrases for each text"
+# Option → a wrong value, and the words for it.
+WRONG = {
+    "num_beams": (0, "an integer of 1 or more, got 0."),
+    "num_return_sequences": (0, "an integer of 1 or more, got 0."),
+    "max_new_tokens_beyond_source": (-1, "an integer of 0 or more, or None, got -1."),
+    "max_new_tokens": (0, "an integer of 1 or more, got 0."),
+    "max_length": (0, "an integer of 1 or more, got 0."),
+    "min_new_tokens": (-1, "an integer of 0 or more, got -1."),
+    "no_repeat_ngram_size": (-1, "an integer of 0 or more, got -1."),
+    "length_penalty": (float("inf"), "a finite number, got inf."),
+    "length_penalty_type": ("gnmt", "'power' or 'wu', got 'gnmt'."),
+    "early_stopping": ("soon", "True, False or 'never', got 'soon'."),
+    "num_beam_groups": (0, "an integer of 1 or more, got 0."),
+    "diversity_penalty": (-1.0, "a number of 0 or more, got -1.0."),
+    "coverage_penalty": (-1.0, "a number of 0 or more, got -1.0."),
+    "do_sample": ("x", "True or False, got 'x'."),
+    "temperature": ("x", "a number, got 'x'."),
+    "top_k": ("x", "a number, got 'x'."),
+    "top_p": ([0.5], "a number, got [0.5]."),
+    "epsilon_cutoff": (True, "a number, got True."),
+    "seed": ("x", "an integer, got 'x'."),
+    "target_prefix": (3, "a string, or one for each text, got 3."),
+    "prefix_bias": (2.0, "a number between 0 and 1, got 2.0."),
+    "alternatives": (0, "an integer of 1 or more, got 0."),
+    "constraints": ("Hund", f"{PHRASES}, got 'Hund'."),
+    "term_mode": ("firm", "one of 'soft', 'hard', 'exact', got 'firm'."),
+    "mbr": ("comet", "one of 'chrf', 'bleu', got 'comet'."),
+    "mbr_samples": (1, "an integer of 2 or more, got 1."),
+    "rerank_reverse_weight": (-1.0, "a number of 0 or more, got -1.0."),
+    "rerank_length_weight": (float("inf"), "a finite number, got inf."),
+    "src_lang": (3, "the code of a language, got 3."),
+    "tgt_lang": (["de"], "the code of a language, got ['de']."),
+    "split_sentences": ("x", "True or False, got 'x'."),
+    "sentence_splitter": (3, "a function or the name of one, got int."),
+    **dict.fromkeys(
+        ("return_scores", "return_tokens", "return_alignments", "return_confidence", "return_warnings"),
+        (1, "True or False, got 1."),
+    ),
+}
+# Filters of sampling out of the library's range, and columns that do not fit the texts.
+UNFIT = [
+    ({"do_sample": True, "temperature": -1.0}, "`temperature` (=-1.0) has to be a strictly positive float"),
+    ({"do_sample": True, "top_k": -1}, "`top_k` has to be a"),
+    ({"do_sample": True, "top_p": 2.0}, "`top_p` has to be a float > 0 and < 1, but is 2.0"),
+    ({"do_sample": True, "epsilon_cutoff": 2.0}, "`epsilon_cutoff` has to be a float > 0 and < 1, but is 2.0"),
+    ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
+    ({"prefix_bias": 0.5}, "`prefix_bias` needs target prefixes, which it prefers instead of forcing them."),
+    ({"term_mode": "exact"}, "`term_mode` must be given with a `glossary`, got 'exact' without one."),
+    ({"alternatives": 2, "num_return_sequences": 2}, "`alternatives` are completed by one search each. Leave `num_"),
+    ({"mbr": "chrf", "num_return_sequences": 2}, "With `mbr` there is one translation. Leave out `num_return_sequ"),
+    ({"num_beam_groups": 2, "diversity_penalty": 0.0}, "`num_beam_groups` over 1 and `diversity_penalty` over 0"),
+    ({"constraints": [" "]}, "A constraint must have a word, got ' '."),
+    ({"constraints": [["a"], ["b"]]}, f"`constraints` must be {PHRASES}, but there are 2 lists for 1 texts."),
+    ({"constraints": [["a", 3]]}, "A constraint must be a string, got 3."),
+    ({"target_prefix": ["a", "b"]}, "`target_prefix` must be a string, or one for each text, but there are 2 for 1"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(save_model_folder(tiny_model(), tiny_tokenizer(), tmp_path_factory.mktemp("models") / "model"))
+
+
+@pytest.fixture(scope="module")
+def pipeline(folder):
+    return load_pipeline(folder)
+
+
+@pytest.fixture(scope="module")
+def service(pipeline):
+    with TestClient(create_service(translate_with(pipeline), known=ENTRIES)) as service:
+        yield service
+
+
+def flags_of(options):
+    """Return flags for options, or None if one has no flag for such a value."""
+    flags = []
+    for name, value in options.items():
+        declared = declared_options()[name]
+        has_flag = declared.flag and (value is True if declared.kind is bool else type(value) is declared.kind)
+        is_list = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        if not has_flag and not (name == "constraints" and is_list):
+            return None
+        flags += [f"--{declared.flag_name}", *(value if is_list else [value])]
+    return [str(word) for word in flags]
+
+
+def refusals(options, pipeline, folder, service, capsys):
+    """Yield the message of each door that knows the options."""
+    with pytest.raises(ValueError) as error:
+        pipeline(["A man"], **options)
+    yield str(error.value)
+    flags = flags_of(options)
+    if flags is not None:
+        assert main(["translate", folder, "A man", "--quiet", *flags]) == 2
+        yield capsys.readouterr().err.splitlines()[-1].removeprefix("error: ")
+    if all(declared_options()[name].json for name in options):
+        body = json.dumps({"text": ["A man"], **options}).replace("Infinity", "1e999")
+        answer = service.post("/translate", content=body)
+        assert answer.status_code == 422
+        yield answer.json()["detail"]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_values_have_the_same_message_everywhere(name, pipeline, folder, service, capsys):
+    value, words = WRONG[name]
+    found = [*refusals({name: value}, pipeline, folder, service, capsys)]
+    assert found == [f"`{name}` must be {words}"] * len(found)
+    with pytest.raises(OptionError):
+        pipeline("A man", **{name: value})
+
+
+def test_each_declared_check_has_a_wrong_value():
+    rules = {name: declared.rule for name, declared in declared_options().items() if declared.rule is not None}
+    assert not [name for name, rule in rules.items() if rule.allows(object())]
+    assert {*WRONG} == {*rules}
+
+
+@pytest.mark.parametrize(("options", "words"), UNFIT, ids=[str(options) for options, _ in UNFIT])
+def test_options_that_do_not_fit_have_the_same_message_everywhere(options, words, pipeline, folder, service, capsys):
+    found = [*refusals(options, pipeline, folder, service, capsys)]
+    assert len({message[:150] for message in found}) == 1 < len(found) and found[0].startswith(words)

@@ -1,0 +1,129 @@
+"""Constraints of a request to the pipeline: translations contain them, and mistakes get one line."""
+
+import re
+
+import pytest
+
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.constraints import tokenize_constraint, tokenize_phrase
+from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords
+
+TEXTS = ["A man is sleeping.", "Two dogs run.", "A man is sleeping."]
+BEAMS = {"num_beams": 3, "max_new_tokens": 20}
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_tokenizer):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False)
+
+
+def texts_of(answers):
+    return [answer["translation_text"] for answer in answers]
+
+
+def test_pipeline_translations_contain_constraints(translate):
+    for text in texts_of(translate(TEXTS, constraints=["Hunde laufen", "Mann"], **BEAMS)):
+        assert "Hunde laufen" in text and "Mann" in text
+
+
+def test_pipeline_takes_constraints_of_each_text(translate):
+    wanted = [["Hunde"], [], ["grüne Gras", "Gras"]]
+    found = texts_of(translate(TEXTS, constraints=wanted, **BEAMS))
+    assert "Hunde" in found[0] and "grüne Gras" in found[2]
+    assert found[1] == texts_of(translate(TEXTS[1:2], **BEAMS))[0]
+    assert texts_of(translate(iter(TEXTS), batch_size=1, constraints=iter(wanted), **BEAMS)) == found
+    assert texts_of(translate(TEXTS, constraints=[[], [], []], **BEAMS)) == texts_of(translate(TEXTS, **BEAMS))
+
+
+def test_pipeline_continues_the_last_word_of_no_constraint_but_a_stem(translate):
+    """With random weights, almost every word is continued, unless the search forbids it."""
+    words = ["Hund", "Mann"]
+    for word in words:
+        for text in texts_of(translate(TEXTS[:2], constraints=[word], **BEAMS)):
+            assert re.search(rf"\b{word}\b", text), text
+    stems = [text for word in words for text in texts_of(translate(TEXTS[:2], constraints=[f"{word}*"], **BEAMS))]
+    assert any(re.search(rf"\b{word}\w", text) for word in words for text in stems)
+
+
+@pytest.mark.parametrize("phrase, is_whole", [("Hund", True), ("Hund*", False), ("Hund.", False), (" Hund ", True)])
+def test_tokenize_constraint_tells_whole_words(tiny_tokenizer, phrase, is_whole):
+    tokens = tokenize_constraint(tiny_tokenizer, phrase)
+    assert [*tokens] == tokenize_phrase(tiny_tokenizer, phrase.removesuffix("*"))
+    assert isinstance(tokens, WholeWords) == is_whole
+
+
+def test_tokenize_constraint_takes_a_single_asterisk_as_it_is(tiny_tokenizer):
+    assert [*tokenize_constraint(tiny_tokenizer, "Hund *")] == tokenize_phrase(tiny_tokenizer, "Hund *")
+
+
+def test_pipeline_constrains_no_blank_text(translate):
+    assert texts_of(translate(["", "A"], constraints=["Hunde"], **BEAMS))[0] == ""
+
+
+def test_pipeline_takes_force_words_ids_of_the_library(translate, tiny_tokenizer):
+    ids = [tokenize_phrase(tiny_tokenizer, "Hunde laufen")]
+    found = translate(TEXTS, force_words_ids=ids, return_scores=True, **BEAMS)
+    assert found == translate(TEXTS, constraints=["Hunde laufen*"], return_scores=True, **BEAMS)
+
+
+def test_pipeline_constructor_takes_constraints(tiny_tokenizer, translate):
+    by_default = TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False, constraints=["Hunde"], **BEAMS)
+    assert texts_of(by_default(TEXTS)) == texts_of(translate(TEXTS, constraints=["Hunde"], **BEAMS))
+
+
+def test_pipeline_reranks_constrained_candidates_by_risk(translate):
+    (answer,) = translate(TEXTS[:1], constraints=["Hunde"], mbr="chrf", **BEAMS)
+    assert "Hunde" in answer["translation_text"]
+
+
+def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
+    with pytest.raises(ValueError, match="but there are lists for 1 of 2 texts"):
+        list(translate(iter("ab"), constraints=iter([["a"]]), **BEAMS))
+
+
+@pytest.mark.parametrize(
+    "text, options, message",
+    [
+        ("a", {"constraints": "Hunde"}, "`constraints` must be a list of phrases, or a list of phrases for each text"),
+        ("a", {"constraints": 3}, "`constraints` must be a list of phrases, or a list of phrases for each text"),
+        ("a", {"constraints": ["a", 3]}, "A constraint must be a string, got 3."),
+        (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
+        ("a", {"constraints": [" "]}, "A constraint must have a word, got ' '."),
+        ("a", {"constraints": [["a"], ["b"]]}, "but there are 2 lists for 1 texts"),
+        (["a", "b"], {"constraints": [["a"]]}, "but there are 1 lists for 2 texts"),
+        ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),
+        ("", {"constraints": [["a"]]}, "A text with constraints must be one line or sentence, got a blank one."),
+        ("a", {"constraints": ["a"], "num_beams": 1}, "Constraints need beam search: `num_beams` must be 2 or more"),
+        ("a", {"constraints": ["a"], "do_sample": True, "num_beams": 1}, "Constraints need beam search: `num_beams`"),
+        ("a", {"constraints": ["Hunde"], "max_new_tokens": 2}, "A translation may have 2 tokens, but its constraints"),
+        ("a", {"constraints": ["x" * 300]}, "The constraints of a text may have at most 256 tokens, got 301."),
+        ("a", {"force_words_ids": [5]}, "`force_words_ids` must be a list with a list of token ids each, got 5."),
+        ("a", {"force_words_ids": [[[5], [6]]]}, "got [[5], [6]]. Alternatives are not supported."),
+        ("a", {"force_words_ids": [[2]]}, "A constraint must have tokens of the vocabulary besides EOS, got 2."),
+        ("a", {"constraints": ["a"], "repetition_penalty": 2.0}, "With `constraints`, greedy and beam search must do"),
+    ],
+)
+def test_pipeline_refuses_constraints_in_one_line(translate, text, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        translate(text, **BEAMS | options)
+    assert "\n" not in str(error.value)
+
+
+class NoUnknown:
+    """A tokenizer whose vocabulary lacks a word."""
+
+    all_special_ids = [3]
+
+    def __call__(self, text_target, add_special_tokens):
+        return {"input_ids": [[3, 7] if "Hund" in text_target[0] else []]}
+
+    def convert_ids_to_tokens(self, token):
+        return "<unk>"
+
+
+@pytest.mark.parametrize("phrase, found", [("der Hund", "<unk>"), ("\u200b", "no token")])
+def test_tokenize_phrase_refuses_unknown_tokens(phrase, found):
+    message = f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}."
+    with pytest.raises(ValueError, match=re.escape(message)):
+        tokenize_phrase(NoUnknown(), phrase)

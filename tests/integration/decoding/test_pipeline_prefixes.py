@@ -1,0 +1,121 @@
+"""Target prefixes, alternatives and other searches in the pipeline."""
+
+import pytest
+import tokenizers
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from tests.textbook_search import Textbook, force
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.decoding.options import TranslationOptions
+
+TEXTS = ["A man.", "Two dogs run.", " "]
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_tokenizer):
+    model = tiny_model(vocab_size=len(tiny_tokenizer), init_std=0.4, decoder_layers=2)
+    return TranslationPipeline(model, tiny_tokenizer, max_new_tokens=12, num_beams=2)
+
+
+def tokens_of(translate, text):
+    return translate.tokenizer(text_target=[text], add_special_tokens=False)["input_ids"][0]
+
+
+def test_pipeline_begins_translations_with_the_prefix_of_each_text(translate):
+    one, two, blank = translate(TEXTS, target_prefix=["Ein Mann", "Zwei", ""])
+    assert one["translation_text"].startswith("Ein Mann") and two["translation_text"].startswith("Zwei")
+    assert blank["translation_text"] == ""
+    assert translate(TEXTS[:2], target_prefix="Zwei")[1] == two
+
+
+def test_pipeline_takes_prefixes_from_an_iterator_over_windows(translate):
+    given = iter(["Zwei", "", "Ein"])
+    answers = [translate([text], target_prefix=given)[0]["translation_text"] for text in ("A man.", "Two.", "Dogs.")]
+    assert answers[0].startswith("Zwei") and answers[2].startswith("Ein")
+
+
+def test_pipeline_gives_the_prefix_to_the_first_line_only(translate):
+    (answer,) = translate("A man.\nTwo dogs.", target_prefix="Ein Mann")
+    first, second = answer["translation_text"].split("\n")
+    (alone,) = translate("Two dogs.", target_prefix="")
+    assert first.startswith("Ein Mann") and second == alone["translation_text"]
+
+
+def test_pipeline_prefers_a_prefix_with_a_bias(translate):
+    (forced,), (weak,) = (translate("A man.", target_prefix="Zwei", prefix_bias=bias) for bias in (0.999999, 1e-9))
+    assert forced == translate("A man.", target_prefix="Zwei")[0]
+    assert weak == translate("A man.", target_prefix="")[0]
+
+
+def test_pipeline_completes_the_most_likely_alternatives(translate):
+    (found,) = translate("A man.", target_prefix="Ein Mann", alternatives=3, return_tokens=True)
+    source, prefix = translate.encode(["A man."], TranslationOptions())[0], tokens_of(translate, "Ein Mann")
+    textbook = Textbook(translate.model, source, {"max_new_tokens": 12, "num_beams": 2})
+    scores = textbook.log_probabilities([prefix])[0]
+    special = set(translate.tokenizer.all_special_ids) - set(textbook.eos)
+    scores[list(special)] = -torch.inf
+    for answer, token in zip(found, scores.topk(3)[1].tolist(), strict=True):
+        textbook.change = force([*prefix, token])
+        expected = textbook.search(2)[0]
+        assert sum(each["log_probability"] for each in answer["tokens"]) == pytest.approx(
+            expected.log_probability, abs=1e-3
+        )
+        assert len(answer["tokens"]) == len(expected.tokens)
+
+
+def test_pipeline_ends_an_alternative_that_is_complete(translate):
+    """EOS is one of the alternatives, after which nothing comes."""
+    every = len(translate.tokenizer) - len(set(translate.tokenizer.all_special_ids) - {2})
+    (found,) = translate("A man.", target_prefix="Ein Mann", alternatives=every, return_tokens=True)
+    assert len(found) == every
+    assert [len(answer["tokens"]) for answer in found].count(len(tokens_of(translate, "Ein Mann")) + 1) >= 1
+
+
+def test_pipeline_searches_in_groups_and_with_coverage(translate):
+    options = {"num_beams": 4, "num_return_sequences": 4, "return_scores": True, "max_new_tokens": 3}
+    text = "Two dogs run across the grass."
+    (plain,) = translate(text, **options)
+    (diverse,) = translate(text, **options, num_beam_groups=2, diversity_penalty=2.0)
+    (covered,) = translate(text, **options, coverage_penalty=2.0)
+    assert diverse != plain
+    assert covered[0]["score"] < plain[0]["score"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ("A.", {"target_prefix": 7}, "`target_prefix` must be a string, or one for each text, got 7."),
+        (["A."], {"target_prefix": ["B", "C"]}, "one for each text, but there are 2 for 1 texts."),
+        (["A.", " "], {"target_prefix": ["B", "C"]}, "A blank text must not have a target prefix"),
+        ("A.", {"target_prefix": "A man " * 9}, "must be shorter than the 12 tokens of the limit"),
+        ("A.", {"alternatives": 0}, "`alternatives` must be an integer of 1 or more, got 0."),
+        ("A.", {"alternatives": 10**6}, "`alternatives` must be at most"),
+        ("A.", {"alternatives": 2, "num_return_sequences": 2}, "Leave `num_return_sequences` out."),
+        ("A.\nB.", {"alternatives": 2}, "must be one line or sentence, got one of 2."),
+        ("A.", {"prefix_bias": 0.5}, "`prefix_bias` needs target prefixes"),
+        ("A.", {"num_beam_groups": 3, "diversity_penalty": 1.0}, "that divides `num_beams`, got 3 with"),
+        (
+            "A.",
+            {"coverage_penalty": 0.2, "repetition_penalty": 1.2},
+            "With `coverage_penalty`, greedy and",
+        ),
+    ],
+)
+def test_pipeline_names_wrong_options_of_searches(translate, texts, options, message):
+    with pytest.raises(ValueError) as error:
+        translate(texts, **options)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("prefix", "found"), [("Ein Hund", "<unk>"), ("</s> Mann", "</s>")])
+def test_pipeline_names_prefix_that_the_tokenizer_does_not_know(prefix, found):
+    words = {"<pad>": 0, "<s>": 1, "</s>": 2, "<unk>": 3, "Ein": 4, "Mann": 5}
+    plain = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="<unk>"))
+    plain.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    names = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    translate = TranslationPipeline(tiny_model(vocab_size=6), PreTrainedTokenizerFast(tokenizer_object=plain, **names))
+    with pytest.raises(ValueError) as error:
+        translate("Ein Mann", target_prefix=prefix, max_new_tokens=4)
+    assert str(error.value) == (f"A target prefix must be in the model's vocabulary, but {prefix!r} gives {found}.")

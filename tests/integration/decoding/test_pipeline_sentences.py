@@ -1,0 +1,86 @@
+"""The pipeline translates the sentences of a line one by one and puts them together with their white space."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.tiny import tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding import engine_workers
+from vanilla_transformer.decoding.engine_workers import open_pipeline
+from vanilla_transformer.file_utils import save_model_folder
+
+ENGLISH = ["Dr. Smith sleeps.", "Two dogs run, e.g. here.", "A man."]
+GERMAN = ["Dr. Schmidt schläft.", "Hunde, z. B. Pudel, laufen."]
+TEXT = "  Dr. Smith sleeps.  Two dogs run, e.g. here.\n\nA man."
+
+
+def translator(tokenizer, **options):
+    return TranslationPipeline(tiny_model(), tokenizer, compile=False, num_beams=1, **options)
+
+
+def texts(answers):
+    return [answer["translation_text"] for answer in answers]
+
+
+def test_pipeline_translates_sentence_by_sentence(tiny_tokenizer):
+    translate = translator(tiny_tokenizer)
+    first, second, third, *german = texts(translate([*ENGLISH, *GERMAN]))
+    expected = f"{first}  {second}\n\n{third}"
+    assert texts(translate([TEXT, "", " \n"], split_sentences=True)) == [expected, "", ""]
+    assert texts(translate(TEXT)) != [expected]
+    options = {"split_sentences": True, "source_language": "de"}
+    assert texts(translate(" ".join(GERMAN), **options)) == [" ".join(german)]
+
+
+def test_pipeline_calls_the_splitter_of_the_user(tiny_tokenizer):
+    seen = []
+
+    class Halves:
+        def __call__(self, text):
+            seen.append(text)
+            return text.split(" / ")
+
+    with pytest.raises(ValueError, match="in order and unchanged; the mistake is near 'b'"):
+        translator(tiny_tokenizer, sentence_splitter=Halves())("a / b")
+    translate = translator(tiny_tokenizer, sentence_splitter=str.split)
+    assert texts(translate("Two dogs")) == [" ".join(texts(translate(["Two", "dogs"])))]
+    assert texts(translate("Two dogs", split_sentences=False)) == texts(translator(tiny_tokenizer)("Two dogs"))
+    assert seen == ["a / b"]
+
+
+def test_pipeline_links_sentences_of_a_line(tiny_tokenizer):
+    translate = translator(tiny_tokenizer, return_alignments=True)
+    translate.model.config.alignment_heads = [[0, 1]]
+    *alone, both = translate([*ENGLISH[:2], TEXT.splitlines()[0]], sentence_splitter="abbreviations")
+    shifts = [(2, 0), (len("  Dr. Smith sleeps.  "), len(alone[0]["translation_text"] + "  "))]
+    links = [link.shift(*shift) for answer, shift in zip(alone, shifts, strict=True) for link in answer["alignment"]]
+    assert [link[:4] for link in both["alignment"]] == [link[:4] for link in links] != []
+
+
+def test_pipeline_of_workers_splits_sentences(tiny_tokenizer, tmp_path, monkeypatch):
+    folder = str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
+    monkeypatch.setattr(engine_workers, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr(engine_workers, "usable_cores", lambda: 2)
+    engine_workers._load.cache_clear()
+    options = {"num_beams": 1, "sentence_splitter": lambda text: text.split(". ")}
+    with open_pipeline(folder, 2) as workers, pytest.raises(ValueError, match="in order and unchanged"):
+        workers([TEXT], **options)
+    options["sentence_splitter"] = lambda text: [text]  # a function that could not be sent to a process
+    with open_pipeline(folder, 2) as workers, open_pipeline(folder) as translate:
+        assert workers([TEXT], **options) == translate([TEXT], **options)
+
+
+def test_translate_splits_lines_by_flags(tiny_tokenizer, tmp_path, capsys):
+    folder = str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "model"))
+    beams = ["--num_beams", "1"]
+    assert main(["translate", folder, *ENGLISH[:2], *beams]) == 0
+    alone = capsys.readouterr().out.splitlines()
+    assert main(["translate", folder, " ".join(ENGLISH[:2]), *beams, "--split_sentences"]) == 0
+    assert capsys.readouterr().out == " ".join(alone) + "\n"
+    (tmp_path / "text").write_text("One. Two.\n")
+    files = ["--input", str(tmp_path / "text"), "--output", str(tmp_path / "out")]
+    assert main(["translate", folder, *files, "--split_sentences", "--sentence_splitter", "no"]) == 2
+    assert "error: `sentence_splitter` must be 'abbreviations'" in capsys.readouterr().err
+    assert not [*tmp_path.glob("out*")]

@@ -1,0 +1,128 @@
+"""Reranking orders an n-best list by the literal sum of its features."""
+
+import pytest
+import torch
+
+from tests.tiny import TINY_SENTENCES, tiny_causal_lm, tiny_model, tiny_tokenizer
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.reranking import Features, combine
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Two models with weights of different seeds, in folders: one for each direction."""
+    found = {}
+    for name, seed in (("forward", 0), ("reverse", 1)):
+        found[name] = tmp_path_factory.mktemp(name)
+        tiny_model(seed).save_pretrained(found[name])
+        tiny_tokenizer().save_pretrained(found[name])
+    return found
+
+
+def load(folder, **options):
+    return load_pipeline(folder, device="cpu", **options)
+
+
+@torch.no_grad()
+def log_probability(translate, source, target):
+    """Return log p(target | source), token by token."""
+    ids, labels = encode_sentences(translate.tokenizer, [source, target])
+    start, total = translate.model.generation_config.decoder_start_token_id, 0.0
+    for place, token in enumerate(labels):
+        previous = torch.tensor([[start, *labels[:place]]])
+        logits = translate.model(torch.tensor([ids]), decoder_input_ids=previous, use_cache=False).logits[0, -1]
+        total += float(logits.double().log_softmax(-1)[token])
+    return total
+
+
+@pytest.mark.parametrize("weights", [(0.5, 0.5), (2.0, -1.5), (0.0, 0.0)])
+def test_reranking_is_the_sum_of_weighted_features(folders, weights):
+    options = {"num_beams": 4, "return_scores": True, "return_tokens": True, "num_return_sequences": 4}
+    plain = load(folders["forward"])(TINY_SENTENCES[:2], **options)
+    given = dict(zip(("rerank_reverse_weight", "rerank_length_weight"), weights, strict=True))
+    reranked = load(folders["forward"], rerank_reverse=folders["reverse"])(TINY_SENTENCES[:2], **options, **given)
+    reverse = load(folders["reverse"])
+    for source, before, after in zip(TINY_SENTENCES[:2], plain, reranked, strict=True):
+        scores = [
+            each["log_probability"]
+            + weights[0] * log_probability(reverse, each["translation_text"], source)
+            + weights[1] * len(each["tokens"])
+            for each in before
+        ]
+        order = sorted(range(4), key=lambda place: -scores[place])
+        assert [each["tokens"] for each in after] == [before[place]["tokens"] for place in order]
+        assert [each["score"] for each in after] == pytest.approx([scores[place] for place in order], abs=1e-4)
+
+
+def test_reranking_returns_text_alone_unless_more_is_requested(folders):
+    translate = load(folders["forward"], rerank_reverse=folders["reverse"])
+    best = translate(TINY_SENTENCES[:2], num_beams=3, num_return_sequences=3, return_scores=True)
+    assert translate(TINY_SENTENCES[:2], num_beams=3) == [
+        {"translation_text": answers[0]["translation_text"]} for answers in best
+    ]
+
+
+def test_features_of_length_and_reverse_model_add_up():
+    features = Features(log_probability=-3.0, reverse_log_probability=-5.0, length=4)
+    assert combine(features, (0.5, 0.25)) == pytest.approx(-3.0 - 2.5 + 1.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"num_beams": 1},
+            "candidates as translations, and 2 or more; got 1 of `num_beams=1`",
+        ),
+        ({"num_beams": 2, "num_return_sequences": 3}, "got 3 of `num_beams=2`"),
+        ({"do_sample": True, "num_beams": 1}, "Leave out `do_sample`"),
+        ({"mbr": "chrf", "num_beams": 4}, "Give `mbr` or `rerank_reverse`, not both"),
+        ({"rerank_reverse_weight": -1.0}, "`rerank_reverse_weight` must be a number of 0 or more, got -1.0"),
+        ({"rerank_length_weight": "long"}, "`rerank_length_weight` must be a finite number, got 'long'"),
+    ],
+)
+def test_reranking_refuses_requests_without_candidates(folders, options, text):
+    with pytest.raises(ValueError, match=text.replace("(", r"\(")):
+        load(folders["forward"], rerank_reverse=folders["reverse"])("A man.", **options)
+
+
+def test_weights_of_reranking_need_a_reverse_model(folders):
+    with pytest.raises(ValueError, match="`rerank_length_weight` needs `rerank_reverse`"):
+        load(folders["forward"])("A man.", rerank_length_weight=1.0)
+
+
+def test_reranking_refuses_a_model_that_does_not_translate(folders, tmp_path):
+    tiny_causal_lm().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="A model with an encoder and a decoder translates, but .* is a vanilla"):
+        load(folders["forward"], rerank_reverse=tmp_path)
+    with pytest.raises(ValueError, match="is for models that PyTorch decodes, but `backend` is 'ctranslate2'"):
+        load(folders["forward"], rerank_reverse=folders["reverse"], backend="ctranslate2")
+
+
+def test_translate_command_reranks(folders, capsys):
+    arguments = ["translate", str(folders["forward"]), "A man.", "--num_beams", "3", "--n_best", "3", "--quiet"]
+    reverse = ["--rerank_reverse", str(folders["reverse"])]
+    given = ["--rerank_reverse_weight", "2", "--rerank_length_weight", "1"]
+    assert main([*arguments, *reverse, *given]) == 0
+    weights = {"rerank_reverse_weight": 2.0, "rerank_length_weight": 1.0}
+    options = {"num_beams": 3, "num_return_sequences": 3, "return_scores": True} | weights
+    (expected,) = load(folders["forward"], rerank_reverse=folders["reverse"])(["A man."], **options)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == [f"{each['score']:.4f}\t{each['translation_text']}" for each in expected]
+    assert main([*arguments, "--rerank_reverse_weight", "2"]) == 2
+    assert "`rerank_reverse_weight` needs `rerank_reverse`, a model of the other direction." in capsys.readouterr().err
+
+
+def test_tune_reranking_command_prints_flags_of_translate(folders, tmp_path, capsys):
+    path = tmp_path / "text"
+    path.write_text("\n".join(TINY_SENTENCES) + "\n")
+    files = ["--source", str(path), "--target", str(path), "--rerank_reverse", str(folders["reverse"])]
+    assert main(["tune-reranking", str(folders["forward"]), *files, "--num_beams", "3"]) == 0
+    first, flags = capsys.readouterr().out.splitlines()
+    assert first.startswith("BLEU ") and first.endswith(" in the order of beam search, with:")
+    reverse = ["--rerank_reverse", str(folders["reverse"])]
+    assert main(["translate", str(folders["forward"]), "A man.", "--num_beams", "3", *reverse, *flags.split()]) == 0
+    assert main(["tune-reranking", str(folders["forward"]), *files, "--num_beams", "1"]) == 2
+    assert "`num_beams` must be 2 or more, the candidates to choose from, got 1." in capsys.readouterr().err

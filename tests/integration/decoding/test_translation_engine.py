@@ -1,0 +1,463 @@
+"""The translation pipeline with the decoding engine: which requests it serves, and that translations stay the same."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import GenerationConfig, LogitsProcessorList, MarianConfig, MarianMTModel, pipeline
+from transformers.utils import logging
+
+from tests.service_answers import assert_service_answers_like
+from tests.tiny import tiny_long_model, tiny_model
+from vanilla_transformer import Engine, PaperGenerationMixin, TranslationPipeline, VanillaTransformerInt8Config
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine import compiled_steps, engine_pool, precision
+from vanilla_transformer.decoding.engine.engine_pool import EnginePool
+from vanilla_transformer.decoding.engine.precision import save_choice
+from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.decoding.options import TranslationOptions
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.pipeline_vanilla_transformer import TranslationPipeline as CarriedPipeline
+
+TEXTS = ["A man is sleeping.", "Two dogs run across the green grass.", "A", "", "a b\n\nc. d.", "</s>", "Zwei Hunde."]
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    """Record the numbers of slots and the options of the engines that pipelines make."""
+    made = []
+
+    class Recorded(Engine):
+        def __init__(self, model, slots, **options):
+            made.append((slots, options))
+            super().__init__(model, slots, **options)
+
+    monkeypatch.setattr(engine_pool, "Engine", Recorded)
+    return made
+
+
+@pytest.fixture
+def translate(tiny_model, tiny_tokenizer):
+    """Return a pipeline that decodes by the engine."""
+    return TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)
+
+
+def options_of(model, call):
+    return TranslationOptions.resolve(call, {}, model.generation_config)
+
+
+def by_generate(model, tokenizer):
+    """Return the carried pipeline over the library's own search."""
+    translate = CarriedPipeline(model, tokenizer)
+    generate = translate.generate_texts
+
+    def generate_texts(*arguments):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PaperGenerationMixin, "fast_search", None)
+            return generate(*arguments)
+
+    translate.generate_texts = generate_texts
+    return translate
+
+
+# --- The same translations -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=8)
+@given(
+    seed=st.integers(0, 10_000),
+    fields=st.fixed_dictionaries(
+        {
+            "source_eos": st.booleans(),
+            "normalize_before": st.booleans(),
+            "position_embedding_type": st.sampled_from(["sinusoidal", "learned"]),
+            "max_source_length": st.sampled_from([None, 4]),
+        }
+    ),
+    options=st.fixed_dictionaries(
+        {},
+        optional={
+            "num_beams": st.integers(1, 4),
+            "length_penalty": st.sampled_from([0.0, 0.6, 1.0]),
+            "length_penalty_type": st.sampled_from(["wu", "power"]),
+            "early_stopping": st.sampled_from([True, False, "never"]),
+            "max_new_tokens": st.integers(1, 8),
+            "max_new_tokens_beyond_source": st.integers(0, 8),
+            "max_length": st.integers(2, 8),
+            "min_new_tokens": st.integers(0, 5),
+            "batch_size": st.integers(1, 4),
+            "do_sample": st.sampled_from([False, None]),
+            "top_k": st.just(7),
+        },
+    ),
+)
+def test_pipeline_translates_alike_with_the_engine(tiny_tokenizer, seed, fields, options):
+    model = tiny_model(seed, **fields)
+    expected = by_generate(model, tiny_tokenizer)(TEXTS, **options)
+    found = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
+    assert found(TEXTS, **options) == expected
+
+
+@pytest.mark.parametrize("number", [1, 5, 80])
+def test_pipeline_keeps_the_order_of_sentences_with_the_engine(tiny_model, tiny_tokenizer, translate, number):
+    texts = [" ".join(["dog", "a man", "grass"][index % 3 :]) + " a" * (index % 7) for index in range(number)]
+    assert translate(texts) == by_generate(tiny_model, tiny_tokenizer)(texts)
+    assert list(translate(iter(texts))) == translate(texts)
+
+
+def test_pipeline_returns_the_best_hypotheses_with_the_engine(tiny_model, tiny_tokenizer, translate):
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, num_return_sequences=3)
+    assert translate(TEXTS, num_return_sequences=3) == expected
+    assert [len(answers) for answers in expected] == [3] * len(TEXTS)
+
+
+def test_pipeline_follows_a_generation_config_with_the_engine(tiny_model, tiny_tokenizer, translate):
+    config = GenerationConfig(num_beams=2, max_new_tokens=3, length_penalty=0.0)
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, generation_config=config)
+    assert translate(TEXTS, generation_config=config) == expected != translate(TEXTS)
+
+
+def test_pipeline_follows_options_that_the_models_config_lacks(tiny_tokenizer):
+    model = tiny_model(seed=3)  # for which the type of the length penalty matters
+    special = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": 1}  # the start symbol too
+    model.generation_config = GenerationConfig(num_beams=3, max_new_tokens=8, **special)
+    options = {"length_penalty": 1.0, "max_new_tokens_beyond_source": 1}
+    translate = TranslationPipeline(model, tiny_tokenizer, precision="float32", compile=False)
+    expected = by_generate(model, tiny_tokenizer)(TEXTS, length_penalty_type="wu", **options)
+    assert translate(TEXTS, length_penalty_type="wu", **options) == expected != translate(TEXTS, **options)
+
+
+def test_pipeline_follows_a_limit_that_the_models_config_repeats(tiny_model, tiny_tokenizer, translate):
+    tiny_model.generation_config.max_length = 3  # beside `max_new_tokens_beyond_source`
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, max_length=3)
+    assert translate(TEXTS, max_length=3) == expected != translate(TEXTS)
+
+
+def test_pipeline_counts_each_sentence_with_the_engine(monkeypatch, translate):
+    bars = []
+    monkeypatch.setattr(
+        "vanilla_transformer.pipeline_vanilla_transformer.logging.tqdm", lambda **options: Bar(bars, options)
+    )
+    translate(["A man.", "Two dogs.", "grass"], progress_bar=True)
+    assert bars == [{"total": 3, "disable": False, "count": 3}]
+
+
+class Bar:
+    def __init__(self, bars, options):
+        self.state = {name: options[name] for name in ("total", "disable")} | {"count": 0}
+        bars.append(self.state)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def update(self, count):
+        self.state["count"] += count
+
+
+# --- When the engine decodes -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cache(monkeypatch, tmp_path):
+    """Return an empty cache of measurements and compiled steps."""
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_pipeline_uses_the_engine_by_default(engines, tiny_model, tiny_tokenizer):
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
+    assert TranslationPipeline(tiny_model, tiny_tokenizer)(TEXTS) == expected
+    assert pipeline("translation", model=tiny_model, tokenizer=tiny_tokenizer)(TEXTS) == expected
+    assert len(engines) == 2
+    assert EnginePool().find(tiny_model, options_of(tiny_model, {})).model is tiny_model
+
+
+def test_pipeline_falls_back_to_generate_without_a_precision(tiny_model, tiny_tokenizer):
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer)
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS, repetition_penalty=1.5)
+    assert translate(TEXTS, repetition_penalty=1.5) == expected != translate(TEXTS)
+
+
+def test_pipeline_compiles_on_request_only(monkeypatch, tiny_model, tiny_tokenizer):
+    found = []
+    monkeypatch.setattr(
+        compiled_steps.CompiledSteps, "find", lambda steps, _: found.append(steps._compile) or steps.step
+    )
+    expected = by_generate(tiny_model, tiny_tokenizer)(TEXTS)
+    assert not found
+    assert TranslationPipeline(tiny_model, tiny_tokenizer, compile=True)(TEXTS) == expected
+    assert set(found) == {True}
+
+
+@pytest.mark.parametrize(
+    ("sentences", "beams", "slots"), [(1, 4, 1), (2, 4, 2), (16, 1, 16), (17, 4, 24), (49, 1, 64), (80, 2, 32)]
+)
+def test_pipeline_uses_as_many_slots_as_the_sentences_need(
+    monkeypatch, tiny_model, tiny_tokenizer, sentences, beams, slots
+):
+    sizes, run = [], compiled_steps.CompiledSteps.run
+
+    def recorded(steps, count, state, memory):
+        sizes.append(len(state.done))
+        run(steps, count, state, memory)
+
+    monkeypatch.setattr(compiled_steps.CompiledSteps, "run", recorded)
+    texts = [f"a {'dog ' * (index % 5)}" for index in range(sentences)]
+    TranslationPipeline(tiny_model, tiny_tokenizer, precision="float32", compile=False)(texts, num_beams=beams)
+    assert max(sizes) == slots
+
+
+def test_pipeline_keeps_the_last_engines(engines, tiny_model):
+    pool = EnginePool("float32", compile=False)
+    found = [pool.find(tiny_model, options_of(tiny_model, {"num_beams": beams})) for beams in (1, 2, 3, 4)]
+    options = {"num_return_sequences": 1}
+    assert [
+        pool.find(tiny_model, options_of(tiny_model, {"num_beams": beams} | options)) for beams in (1, 2, 3, 4)
+    ] == found
+    assert len(engines) == 4
+    pool.find(tiny_model, options_of(tiny_model, {"num_beams": 5}))
+    assert pool.find(tiny_model, options_of(tiny_model, {"num_beams": 4})) is found[3]
+    assert pool.find(tiny_model, options_of(tiny_model, {"num_beams": 1})) is not found[0]
+
+
+# --- Weights that change ---------------------------------------------------------------------------------------------
+
+
+def by_optimizer(model):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.3)
+    model(input_ids=torch.tensor([[5, 6, 2]]), labels=torch.tensor([[7, 8, 2]])).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def by_data(model):
+    for weight in model.parameters():
+        weight.data.mul_(-0.7)
+
+
+def by_assignment(model):
+    for weight in model.parameters():
+        weight.data = weight.data * -0.7
+
+
+def by_row(model):
+    with torch.no_grad():
+        model.lm_head.weight[5:].mul_(-1.0)
+
+
+def by_loading(model):
+    model.load_state_dict(tiny_model(seed=5).state_dict())
+
+
+@pytest.mark.parametrize("change", [by_optimizer, by_data, by_assignment, by_row, by_loading])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_pipeline_follows_weights_that_change(tiny_tokenizer, change, precision):
+    model = tiny_model().train()
+    translate = TranslationPipeline(model, tiny_tokenizer, precision=precision, compile=False)
+    before = translate(TEXTS)
+    change(model)
+    after = TranslationPipeline(model, tiny_tokenizer, precision=precision, compile=False)(TEXTS)
+    assert translate(TEXTS) == after != before
+    assert model.training and model.dtype == torch.float32
+
+
+# --- Precision -------------------------------------------------------------------------------------------------------
+
+
+def test_pipeline_multiplies_in_the_chosen_precision(engines, tiny_model, tiny_tokenizer):
+    translate = TranslationPipeline(tiny_model, tiny_tokenizer, precision="bfloat16", compile=False)
+    assert len(translate(TEXTS)) == len(TEXTS)
+    assert [options["precision"] for _, options in engines] == ["bfloat16"]
+    assert (
+        EnginePool("bfloat16", compile=False).find(tiny_model, options_of(tiny_model, {})).model.dtype
+        == torch.bfloat16
+    )
+    assert tiny_model.dtype == torch.float32
+
+
+def test_pipeline_multiplies_in_the_precision_that_was_chosen_by_measurement(
+    engines, cache, tiny_tokenizer, monkeypatch, caplog
+):
+    monkeypatch.setattr(logging.get_logger("transformers"), "propagate", True)
+    model, other = tiny_model(), tiny_model(seed=1)
+    save_choice(model, "bfloat16", "1.90 times the speed of float32.")
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
+    for each in (model, other, model):
+        TranslationPipeline(each, tiny_tokenizer, precision="auto", compile=False)(TEXTS)
+    assert [options["precision"] for _, options in engines] == ["bfloat16", "float32", "bfloat16"]
+    messages = [record.getMessage() for record in caplog.records if record.name == precision.__name__]
+    messages = [each for each in messages if "emulates" not in each]
+    assert messages[0] == '`precision="auto"` is bfloat16: 1.90 times the speed of float32.'
+    assert messages[1].startswith('`precision="auto"` is float32: this device does not have')
+    assert len(messages) == 2
+
+
+def test_int8_without_torchao_names_the_extra_to_install(monkeypatch, folder, capsys):
+    monkeypatch.setitem(sys.modules, "torchao.quantization", None)
+    assert main(["translate", str(folder), "A man.", "--precision", "int8"]) != 0
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert '`precision="int8"` needs packages that are not installed' in line
+    assert "pip install 'vanilla-transformer[int8]'" in line
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", '{"precision": "int4", "reason": "x"}', '{"precision": []}'])
+def test_engine_ignores_a_damaged_choice(cache, tiny_model, content, monkeypatch):
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
+    save_choice(tiny_model, "bfloat16", "It is fast.")
+    assert Engine(tiny_model, precision="auto", compile=False).model.dtype == torch.bfloat16
+    (path,) = (cache / "choices" / "precision").iterdir()
+    path.write_text(content)
+    assert Engine(tiny_model, precision="auto", compile=False).model is tiny_model
+
+
+def test_pipeline_keeps_the_models_precision_without_one(tiny_model):
+    assert EnginePool(compile=True).find(tiny_model.bfloat16(), options_of(tiny_model, {})).model is tiny_model
+    assert EnginePool(compile=True).find(tiny_model.half(), options_of(tiny_model, {})) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ({"bad_words_ids": [[5]], "repetition_penalty": 1.2}, "`bad_words_ids`, `repetition_penalty`"),
+        ({"logits_processor": LogitsProcessorList()}, "`logits_processor`"),
+        ({"return_dict_in_generate": True}, "`return_dict_in_generate`"),
+        ({"num_beam": None}, "`num_beam`"),
+        ({"min_length": 3}, "`min_length`"),
+    ],
+)
+def test_pipeline_refuses_what_the_engine_cannot_do_with_a_precision(translate, options, names):
+    with pytest.raises(ValueError, match=f"With `precision`, greedy and beam search must do without {names}"):
+        translate(TEXTS, **options)
+
+
+def test_pipeline_refuses_lengths_that_the_engine_cannot_decode(tiny_model, tiny_tokenizer, translate):
+    tiny_model.generation_config.max_new_tokens_beyond_source = None
+    with pytest.raises(ValueError, match="a limit of the length, such as `max_new_tokens`"):
+        translate("A man.")
+    learned = tiny_model_of(tiny_tokenizer, position_embedding_type="learned", max_position_embeddings=16)
+    with pytest.raises(ValueError, match="must fit the model's 16 positions"):
+        learned("A man.", max_new_tokens=40)
+
+
+def tiny_model_of(tokenizer, **fields):
+    return TranslationPipeline(tiny_model(**fields), tokenizer, precision="float32", compile=False)
+
+
+@pytest.mark.parametrize("name", ["beams", "length_penalty_type", "num_return_sequences"])
+def test_pipeline_refuses_the_same_values_with_the_engine(tiny_model, tiny_tokenizer, translate, name):
+    options = {
+        "beams": {"num_beams": 0},
+        "length_penalty_type": {"length_penalty_type": "long"},
+        "num_return_sequences": {"num_beams": 2, "num_return_sequences": 3},
+    }[name]
+    for each in (translate, by_generate(tiny_model, tiny_tokenizer)):
+        with pytest.raises(ValueError, match="num_beams|long|num_return_sequences"):
+            each("A man.", **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"precision": "float16"}, "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'float16'"),
+        ({"compile": "yes"}, "`compile` must be True, False or 'auto', got 'yes'"),
+    ],
+)
+def test_pipeline_names_the_values_that_it_knows(tiny_model, tiny_tokenizer, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TranslationPipeline(tiny_model, tiny_tokenizer, **arguments)
+
+
+# --- Models ----------------------------------------------------------------------------------------------------------
+
+
+def marian():
+    sizes = {"vocab_size": 300, "d_model": 16, "encoder_layers": 1, "decoder_layers": 1}
+    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "pad_token_id": 0, "eos_token_id": 2}
+    return MarianMTModel(MarianConfig(**sizes, **heads, decoder_start_token_id=1)).eval()
+
+
+def transfo_xl():
+    return tiny_long_model(layer_types="transfo_xl_attention")
+
+
+def int8(folder):
+    return tiny_model().from_pretrained(folder, quantization_config=VanillaTransformerInt8Config())
+
+
+def test_engine_supports_models_that_it_decodes(tiny_model, tiny_tokenizer, tmp_path):
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    hooked = type(tiny_model)(tiny_model.config).eval()
+    hooked.model.decoder.layers[0].register_forward_hook(lambda *_: None)
+    others = [hooked, marian(), transfo_xl(), int8(tmp_path / "model"), torch.nn.Linear(1, 1), None]
+    assert Engine.supports(tiny_model) and Engine.supports(tiny_long_model())
+    assert [Engine.supports(other) for other in others] == [False] * 6
+    assert not Engine.supports(tiny_model.train())
+
+
+@pytest.mark.parametrize("make", [marian, transfo_xl])
+def test_pipeline_refuses_a_precision_for_other_models(tiny_tokenizer, make):
+    translate = TranslationPipeline(make(), tiny_tokenizer, precision="float32")
+    with pytest.raises(ValueError, match=f"must be an unchanged .*, got {type(translate.model).__name__}"):
+        translate("A man.")
+    assert TranslationPipeline(translate.model, tiny_tokenizer, compile=True)("A man.", max_new_tokens=2)
+
+
+@pytest.mark.parametrize("layer_types", ["linear_attention", "lsh_attention"])
+def test_pipeline_decodes_long_models_by_the_engine(engines, tiny_tokenizer, layer_types):
+    model = tiny_long_model(layer_types=layer_types, decoder_layers=2)
+    texts = ["A man is sleeping.", "Two dogs."]
+    expected = by_generate(model, tiny_tokenizer)(texts)
+    assert TranslationPipeline(model, tiny_tokenizer, compile=False)(texts) == expected
+    assert len(engines) == 1
+
+
+# --- Commands and the service ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tiny_model, tiny_tokenizer, tmp_path):
+    return str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_translate_decodes_with_a_precision(engines, folder, capsys, precision):
+    assert main(["translate", folder, "A man.", "Two dogs.", "--precision", precision]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert {options["precision"] for _, options in engines} == {precision}
+
+
+def test_evaluate_decodes_with_a_precision(engines, folder, tmp_path, capsys):
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("A man is sleeping.\nTwo dogs.\n")
+    files = ["--source", f"{tmp_path}/a.en", "--target", f"{tmp_path}/a.de"]
+    assert main(["evaluate", folder, *files, "--precision", "bfloat16"]) == 0
+    assert "BLEU" in capsys.readouterr().out
+    assert [options["precision"] for _, options in engines] == ["bfloat16"]
+    assert main(["evaluate", "nowhere", *files, "--precision", "half"]) == 2
+    assert "`precision` must be one of 'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["translate", "serve"])
+def test_commands_refuse_a_precision_in_one_line(folder, capsys, command):
+    flags = ["--port", "0"] if command == "serve" else []
+    words = [command, folder, *flags, "--precision"]
+    assert main([*words, "half"]) == 2
+    assert "'float32', 'bfloat16', 'int8', 'auto', got 'half'" in capsys.readouterr().err
+    path = Path(folder, "generation_config.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"repetition_penalty": 1.5}))
+    assert main([*words, "float32"]) == 2
+    error = capsys.readouterr().err.rpartition("error: ")[2]
+    assert re.fullmatch("With `precision`, .* must do without `repetition_penalty`\\. .*\n", error)
+
+
+def test_service_answers_like_the_pipeline_with_a_precision(folder):
+    translate = load_pipeline(folder, precision="bfloat16")
+    assert_service_answers_like(translate)

@@ -1,0 +1,48 @@
+"""Compiled steps of searches with features give the hypotheses of eager ones."""
+
+import pytest
+
+from tests.tiny import tiny_model
+from tests.tiny_engines import SOURCES
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords, WordContinuations
+
+PREFIXES = [[7, 9], [11], [], [5, 5, 5]]
+SEARCHES = {
+    "groups, coverage and bias": {
+        "num_beams": 4,
+        "num_beam_groups": 2,
+        "diversity_penalty": 0.5,
+        "coverage_penalty": 0.2,
+        "prefix_bias": 0.5,
+    },
+    "forced prefix": {"num_beams": 2},
+    "no repeated n-grams": {"num_beams": 3, "no_repeat_ngram_size": 2},
+    "greedy": {"num_beams": 1, "coverage_penalty": 0.2},
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_compiled_steps_search_as_eager_ones(search, tmp_path, monkeypatch):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
+    options = SEARCHES[search] | {"slots": 2, "max_new_tokens": 8, "prefixed": True}
+    compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
+    found, expected = (engine.translate_tokens(SOURCES, prefixes=PREFIXES) for engine in (compiled, eager))
+    assert compiled.steps.are_cached()
+    for (ours,), (theirs,) in zip(found, expected, strict=True):
+        assert ours.tokens == theirs.tokens
+        assert ours.score == pytest.approx(theirs.score, rel=1e-4)
+        assert ours.log_probability == pytest.approx(theirs.log_probability, rel=1e-4)
+
+
+def test_compiled_steps_follow_constraints_as_eager_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    model = tiny_model(vocab_size=40, init_std=0.4, decoder_layers=2)
+    options = {"slots": 2, "max_new_tokens": 8, "num_beams": 3, "constraint_tokens": 4}
+    options |= {"word_continuations": WordContinuations(range(10, 25))}
+    compiled, eager = (Engine(model, compile=compile, **options) for compile in (True, False))
+    phrases = [[WholeWords([7, 8])], [], [[9]], [WholeWords([11]), WholeWords([12])]]
+    found, expected = (engine.translate_tokens(SOURCES, phrases=phrases) for engine in (compiled, eager))
+    assert compiled.steps.are_cached()
+    assert [ours.tokens for (ours,) in found] == [theirs.tokens for (theirs,) in expected]

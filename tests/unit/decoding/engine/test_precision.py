@@ -1,0 +1,62 @@
+"""What `"auto"` is without a measurement, and the warning for a processor that emulates a precision."""
+
+import logging
+
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM
+
+from tests.tiny import tiny_model
+from vanilla_transformer import Engine, VanillaTransformerInt8Config
+from vanilla_transformer.decoding.engine import precision
+from vanilla_transformer.decoding.engine.precision import resolve_precision, warn_if_emulated
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    """Collect the warnings on a processor that multiplies float32 only."""
+    messages = []
+    monkeypatch.setattr(logging.Logger, "warning_once", lambda _, message: messages.append(message))
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: name == "float32")
+    return messages
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "int8"])
+def test_warn_if_emulated_names_precision(warnings, name):
+    warn_if_emulated(name, torch.device("cpu"))
+    [message] = warnings
+    assert message.startswith(f"This processor has no instructions for {name} and emulates it")
+
+
+def test_warn_if_emulated_is_silent_about_float32_and_gpus(warnings):
+    warn_if_emulated("float32", torch.device("cpu"))
+    warn_if_emulated("bfloat16", torch.device("cuda"))
+    assert not warnings
+
+
+def test_warn_if_emulated_is_silent_where_processor_multiplies(warnings, monkeypatch):
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: True)
+    warn_if_emulated("int8", torch.device("cpu"))
+    assert not warnings
+
+
+@pytest.mark.parametrize(("name", "count"), [("float32", 0), ("bfloat16", 1)])
+def test_engine_warns_of_emulated_precision(warnings, name, count):
+    Engine(tiny_model(), precision=name)
+    assert len(warnings) == count
+
+
+def test_int8_model_warns_where_it_is_emulated(warnings, tmp_path):
+    tiny_model().save_pretrained(tmp_path)
+    AutoModelForSeq2SeqLM.from_pretrained(tmp_path, quantization_config=VanillaTransformerInt8Config())
+    assert len(warnings) == 1 and "no instructions for int8" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("fast", "expected", "said"), [(True, "bfloat16", "has"), (False, "float32", "does not have")]
+)
+def test_auto_is_bfloat16_where_device_multiplies_it(warnings, monkeypatch, tmp_path, fast, expected, said):
+    monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path))
+    monkeypatch.setattr(precision, "multiplies", lambda name, device: fast)
+    assert resolve_precision(tiny_model(), "auto") == expected
+    assert warnings == [f'`precision="auto"` is {expected}: this device {said} instructions for bfloat16.']

@@ -1,0 +1,97 @@
+"""The engine's `no_repeat_ngram_size`: the tokens that it forbids, and steps of any size that do so."""
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from transformers import NoRepeatNGramLogitsProcessor
+
+from tests.tiny import tiny_causal_lm, tiny_model
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.repeated_ngrams import NoRepeatedNgrams
+from vanilla_transformer.decoding.engine.search_options import SearchOptions
+from vanilla_transformer.decoding.engine.search_state import SearchState
+from vanilla_transformer.decoding.engine.slot_buffers import SlotBuffers, SlotSize
+from vanilla_transformer.decoding.engine.static_decoder import StaticDecoder
+from vanilla_transformer.decoding.engine.static_search import SearchStep
+from vanilla_transformer.decoding.engine.step_package import export_step
+
+SLOTS, BEAMS, ROOM, VOCAB = 3, 2, 12, 5
+
+
+def random_state(seed):
+    """Return a state whose hypotheses of few tokens have random ancestors."""
+    generator, state = torch.Generator().manual_seed(seed), empty_state()
+    for tensor, bound in ((state.tokens, VOCAB), (state.last_tokens, VOCAB), (state.ancestors, BEAMS)):
+        tensor.copy_(torch.randint(bound, tensor.shape, generator=generator))
+    state.time.copy_(torch.randint(ROOM, state.time.shape, generator=generator))
+    return state
+
+
+def empty_state():
+    return SearchState.empty(SLOTS, ROOM, torch.device("cpu"), SearchOptions(BEAMS, (2,)))
+
+
+def tokens_of(state, slot, beam):
+    time, lines = int(state.time[slot]), state.ancestors[slot, beam]
+    written = [int(state.tokens[slot, place, lines[place]]) for place in range(time)]
+    return [*written, int(state.last_tokens[slot, beam])]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, ROOM + 3])
+@pytest.mark.parametrize("seed", range(8))
+def test_repeated_ngrams_are_forbidden_as_in_the_library(size, seed):
+    state, logits = random_state(seed), torch.randn(SLOTS, BEAMS, VOCAB + 1)  # of which one token is never written
+    found = NoRepeatedNgrams(size).change_logits(logits, logits.logsumexp(dim=2), state, ())
+    processor = NoRepeatNGramLogitsProcessor(size)
+    for slot in range(SLOTS):
+        for beam in range(BEAMS):
+            tokens = torch.tensor([tokens_of(state, slot, beam)])
+            assert torch.equal(found[slot, beam][None], processor(tokens, logits[slot, beam][None]))
+
+
+def test_forced_tokens_may_repeat_ngrams():
+    state, logits = empty_state(), torch.full((SLOTS, BEAMS, VOCAB), -torch.inf)
+    logits[:, :, 0] = 0.5  # the token that the hypotheses of an empty state have
+    assert torch.equal(NoRepeatedNgrams(1).change_logits(logits, logits[:, :, 0], state, ()), logits)
+
+
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_repeated_ngrams_are_forbidden_in_exported_steps_of_any_size(size, beams):
+    model, options = tiny_model(vocab_size=40), SearchOptions(beams, (2,), features=(NoRepeatedNgrams(size),))
+    buffers = SlotBuffers(model, options, SlotSize(2, 2))
+    step = SearchStep([StaticDecoder(model)], options).eval()
+    with torch.no_grad():
+        program = export_step(step, buffers.example(), buffers.dimensions()).module()
+        for slots, room in ((1, 2), (4, 16)):
+            buffers.resize(SlotSize(slots, room), [])
+            state, memory = buffers.arguments
+            state.start(
+                torch.arange(slots),
+                torch.full((slots,), room),
+                torch.ones(slots, dtype=torch.long),
+                torch.zeros(slots, dtype=torch.long),
+                1,
+            )
+            copies = [tensor.clone() for tensor in pytree.tree_leaves(buffers.arguments)]
+            for _ in range(room):
+                step(state, memory)
+                program(copies)
+            expected = pytree.tree_leaves(buffers.arguments)
+            assert state.done.all() and all(map(torch.allclose, copies, expected))
+
+
+def test_compiled_steps_are_named_by_the_size_of_ngrams():
+    names = {repr(SearchOptions(1, (2,), features=(NoRepeatedNgrams(size),))) for size in (1, 2)}
+    assert len(names) == 2
+
+
+def test_engine_refuses_to_count_ngrams_of_prompts():
+    with pytest.raises(ValueError, match="`no_repeat_ngram_size` needs a model with an encoder."):
+        Engine(tiny_causal_lm(), compile=False, max_new_tokens=8, no_repeat_ngram_size=2)
+
+
+@pytest.mark.parametrize("size", [-1, 2.0, True])
+def test_engine_refuses_sizes_of_ngrams_out_of_range(size):
+    with pytest.raises(ValueError, match="`no_repeat_ngram_size` must be an integer of 0 or more, got"):
+        Engine(tiny_model(), compile=False, max_new_tokens=8, no_repeat_ngram_size=size)

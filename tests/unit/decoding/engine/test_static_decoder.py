@@ -1,0 +1,45 @@
+"""Decoder steps of static shape with every attention: no looks at values, and memory that stays in its places."""
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from tests.host_reads import NoHostReads
+from tests.tiny import tiny_causal_lm, tiny_long_causal_lm, tiny_long_model
+from vanilla_transformer.decoding.engine.prefill import prefill
+from vanilla_transformer.decoding.engine.search_options import SearchOptions
+from vanilla_transformer.decoding.engine.slot_buffers import SlotBuffers, SlotSize
+from vanilla_transformer.decoding.engine.static_decoder import StaticDecoder
+from vanilla_transformer.decoding.engine.static_search import SearchStep
+
+LSH = {"layer_types": "lsh_attention", "num_hashes": 2, "num_buckets": 4}
+REVERSIBLE = {"reversible": True, "normalize_before": True}
+MODELS = {
+    "prompts": (tiny_causal_lm, {}),
+    "full": (tiny_long_model, {"layer_types": "full_attention"}),
+    "linear": (tiny_long_model, {"cross_attention_type": "linear_attention"}),
+    "linear-prompts": (tiny_long_causal_lm, REVERSIBLE),
+    "lsh": (tiny_long_model, LSH | REVERSIBLE),
+    "lsh-prompts": (tiny_long_causal_lm, LSH),
+}
+
+
+@pytest.mark.parametrize(("build", "fields"), MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("beams", [1, 3])
+@torch.inference_mode()
+def test_step_of_every_attention_never_looks_at_values_and_keeps_its_places(build, fields, beams):
+    model = build(vocab_size=40, decoder_layers=2, **fields)
+    step = SearchStep([StaticDecoder(model)], SearchOptions(beams, (2,), 0.6, "power", "never")).eval()
+    buffers, slots = SlotBuffers(model, SearchOptions(beams, (2,)), SlotSize(3, 16)), torch.arange(2)
+    buffers.enter(slots, prefill(model, [[7, 8, 9], [9, 5, 6]], [3, 3]), slots, torch.tensor([3, 3]))
+    buffers.state.start(slots, torch.tensor([9, 14]), torch.tensor([1, 1]), torch.tensor([0, 0]), 1)
+
+    def places():
+        return [(leaf.data_ptr(), leaf.shape, leaf.dtype) for leaf in pytree.tree_leaves(buffers.arguments)]
+
+    before = places()
+    with NoHostReads():
+        for _ in range(16):
+            step(*buffers.arguments)
+    assert places() == before
+    assert buffers.state.done.all() and buffers.state.finished_lengths[:2, 0].all()

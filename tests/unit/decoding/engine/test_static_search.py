@@ -1,0 +1,264 @@
+"""One step of the search: static shapes, no look at a value by the host, and results that stay."""
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from tests.host_reads import GPU, NoHostReads, gpu_stand_in
+from tests.tiny import tiny_model
+from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
+from vanilla_transformer.decoding.engine.known_features import kept_heads
+from vanilla_transformer.decoding.engine.phrase_constraints import PhraseConstraints
+from vanilla_transformer.decoding.engine.repeated_ngrams import NoRepeatedNgrams
+from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.sampling import SamplingOptions
+from vanilla_transformer.decoding.engine.search_options import SearchOptions
+from vanilla_transformer.decoding.engine.search_state import SearchState
+from vanilla_transformer.decoding.engine.static_decoder import SlotMemory, StaticDecoder
+from vanilla_transformer.decoding.engine.static_search import SearchStep
+from vanilla_transformer.decoding.engine.step_package import export_step
+from vanilla_transformer.decoding.engine.target_prefix import BiasedPrefix, TargetPrefix
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+
+SLOTS, ROOM, VOCAB, START, EOS = 3, 16, 40, 1, 2
+CPU = torch.device("cpu")
+OPTIONS = [
+    SearchOptions(1, (EOS,)),
+    SearchOptions(1, (EOS, 4), min_new_tokens=3),
+    SearchOptions(4, (EOS,), 0.6, "wu", "never"),
+    SearchOptions(3, (EOS, 4), 1.0, "power", True, min_new_tokens=2),
+    SearchOptions(1, (EOS,), sampling=SamplingOptions(temperature=0.9, top_k=30, top_p=0.95, epsilon_cutoff=1e-3)),
+    SearchOptions(3, (EOS,), features=(PhraseConstraints(4, 3, (EOS,)),)),
+    SearchOptions(3, (EOS,), features=(TargetPrefix(),)),
+    SearchOptions(3, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
+    SearchOptions(1, (EOS,), features=(BiasedPrefix(0.5), CoveragePenalty(0.3, ((1, 0), (1, 1)), 0.5))),
+    SearchOptions(4, (EOS,), num_beam_groups=2, diversity_penalty=0.5),
+    SearchOptions(1, (EOS,), features=(NoRepeatedNgrams(1),)),
+    SearchOptions(3, (EOS,), features=(TargetPrefix(), NoRepeatedNgrams(3))),
+]
+NAMES = ["greedy", "greedy-short", "beam", "beam-short", "sampling", "constraints", "prefix", "bias-coverage"]
+NAMES += ["greedy-bias-coverage", "groups", "greedy-ngrams", "prefix-ngrams"]
+every_search = pytest.mark.parametrize("options", OPTIONS, ids=NAMES)
+
+
+def step_of(options, **changes):
+    model = tiny_model(vocab_size=VOCAB, decoder_layers=2, init_std=0.3, **changes)
+    heads = kept_heads(options.features)
+    memory = SlotMemory.empty(model, SLOTS, options.num_beams, ROOM, heads)
+    return SearchStep([StaticDecoder(model, heads)], options).eval(), [memory]
+
+
+def started(options, memory, limits=(5, 9, 14)):
+    """Return the state of slots in which sentences have entered, with sources of random states."""
+    torch.manual_seed(0)
+    state, slots = SearchState.empty(SLOTS, ROOM, CPU, options), torch.arange(SLOTS)
+    state.start(
+        slots,
+        torch.tensor(limits),
+        torch.full((SLOTS,), options.num_beams),
+        torch.zeros(SLOTS, dtype=torch.long),
+        START,
+    )
+    phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
+    for feature, own in zip(options.features, state.features, strict=True):
+        each = zip(phrases, prefixes, strict=True)
+        feature.enter(own, slots, [Request(0, phrases=some, prefix=prefix) for some, prefix in each])
+    memory[0].source_lengths.copy_(torch.tensor([3, 16, 7]))
+    for layer in memory[0].layers:
+        layer.source.keys.normal_()
+        layer.source.values.normal_()
+    return state
+
+
+def same(tree, other):
+    pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
+    return all(torch.equal(first, second) for first, second in pairs)
+
+
+def close(tree, other):
+    """Tell whether states agree up to the rounding of packed and plain products."""
+    pairs = zip(pytree.tree_leaves(tree), pytree.tree_leaves(other), strict=True)
+    return all(torch.allclose(first, second, rtol=1e-5, atol=1e-6) for first, second in pairs)
+
+
+def copied(tree):
+    return pytree.tree_map(torch.clone, tree)
+
+
+@every_search
+def test_search_step_never_looks_at_values(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+    with torch.inference_mode(), NoHostReads():
+        for _ in range(ROOM):
+            step(state, memory)
+    assert state.done.all()
+
+
+@pytest.mark.parametrize("early_stopping", [True, False, "never"])
+@pytest.mark.parametrize("penalty", [("wu", 0.6), ("power", 1.0), ("power", -0.5), ("power", 0.0)], ids=str)
+@pytest.mark.parametrize("beams", [1, 4])
+@torch.inference_mode()
+def test_search_step_never_waits_for_a_gpu(beams, penalty, early_stopping):
+    kind, alpha = penalty
+    for min_new_tokens, eos in ((0, (EOS,)), (2, (EOS, 4))):
+        options = SearchOptions(beams, eos, alpha, kind, early_stopping, min_new_tokens)
+        step, memory = step_of(options)
+        arguments = pytree.tree_map(lambda tensor: tensor.to(GPU), (started(options, memory), memory))
+        step.to(GPU)
+        with gpu_stand_in() as copies:
+            step(*arguments)
+        assert not copies.arrived
+
+
+@pytest.mark.parametrize("options", OPTIONS[5:], ids=NAMES[5:])
+@torch.inference_mode()
+def test_search_step_with_features_never_waits_for_a_gpu(options):
+    step, memory = step_of(options)
+    arguments = pytree.tree_map(lambda tensor: tensor.to(GPU), (started(options, memory), memory))
+    step.to(GPU)
+    with gpu_stand_in() as copies:
+        step(*arguments)
+    assert not copies.arrived
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_updates_its_arguments_in_place(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+
+    def places():
+        return [(leaf.data_ptr(), leaf.shape, leaf.stride(), leaf.dtype) for leaf in leaves(state, memory)]
+
+    before, values = places(), copied((state, memory))
+    for _ in range(ROOM):
+        assert step(state, memory) == ()
+    assert places() == before
+    assert not same(state.finished_tokens, values[0].finished_tokens)
+    assert same(memory[0].layers[0].source.keys, values[1][0].layers[0].source.keys)
+
+
+STOPS = [
+    ((), [False, False, False]),
+    ((PhraseConstraints(4, 3, (EOS,)),), [True, True, False]),  # the phrases of two slots still need a token or two
+    ((CoveragePenalty(1e3, ((1, 0),), 0.5),), [True, True, True]),
+]
+
+
+@pytest.mark.parametrize("early_stopping", [False, "never"])
+@pytest.mark.parametrize(("features", "done"), STOPS, ids=str)
+@torch.inference_mode()
+def test_search_step_stops_if_no_hypothesis_would_be_better_if_it_ended_now(features, early_stopping, done):
+    step, memory = step_of(SearchOptions(3, (EOS,), early_stopping=early_stopping, features=features))
+    state = started(step.options, memory)
+    state.finished_scores.fill_(-100.0)
+    state.is_finished.fill_(True)
+    step(state, memory)
+    assert state.done.tolist() == done
+
+
+def leaves(*trees) -> Iterable[torch.Tensor]:
+    return pytree.tree_leaves(trees)
+
+
+def results_of(state, slot):
+    """Return everything that the engine reads of a slot that is done."""
+    length = state.finished_lengths[slot].max()
+    names = ("finished_tokens", "finished_lengths", "finished_scores", "is_finished", "time", "done")
+    return [state.tokens[slot, :length], state.finished_ancestors[slot, :, :length]] + [
+        getattr(state, name)[slot] for name in names
+    ]
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_keeps_results_of_done_slots(options):
+    step, memory = step_of(options)
+    state, kept = started(options, memory, limits=(5, 2, 14)), {}
+    for _ in range(2 * ROOM):
+        step(state, memory)
+        for slot in state.done.nonzero()[:, 0].tolist():
+            now = copied(results_of(state, slot))
+            assert same(now, kept.setdefault(slot, now))
+    assert len(kept) == SLOTS and all(int(values[1].shape[1]) for values in kept.values())
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_of_a_slot_does_not_depend_on_other_slots(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+    other_state, other_memory = copied((state, memory))
+    other_state.done[0] = True  # an empty slot
+    other_state.limits[1] = 2
+    for _ in range(ROOM):
+        step(state, memory)
+        step(other_state, other_memory)
+    assert same(results_of(state, 2)[0], results_of(other_state, 2)[0])
+    assert same(state.finished_tokens[2], other_state.finished_tokens[2])
+    assert state.finished_scores[2].tolist() == pytest.approx(other_state.finished_scores[2].tolist(), rel=1e-5)
+
+
+@every_search
+@torch.inference_mode()
+def test_search_step_leaves_empty_slots_alone(options):
+    step, memory = step_of(options)
+    state = SearchState.empty(SLOTS, ROOM, CPU, options)
+    before = copied(state)
+    for _ in range(ROOM):
+        step(state, memory)
+    assert same(state, before)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", OPTIONS[:5:2], ids=["greedy", "beam", "sampling"])
+def test_search_step_ends_hypotheses_at_limits(options):
+    step, memory = step_of(options, lm_head_bias=True)
+    step.decoders[0].lm_head.bias[EOS] = -100.0
+    state = started(options, memory, limits=(1, 9, 16))
+    for _ in range(ROOM):
+        step(state, memory)
+    assert state.done.all()
+    assert state.finished_lengths.tolist() == [[length] * options.num_beams for length in (1, 9, 16)]
+    assert not (state.finished_tokens == EOS).any()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("options", [OPTIONS[1], OPTIONS[3]], ids=["greedy", "beam"])
+def test_search_step_ends_no_hypothesis_before_min_new_tokens(options):
+    step, memory = step_of(options, lm_head_bias=True)
+    step.decoders[0].lm_head.bias[[EOS, 4]] = 100.0
+    state = started(options, memory)
+    for _ in range(ROOM):
+        step(state, memory)
+    assert (state.finished_lengths[:, 0] == options.min_new_tokens + 1).all()
+    assert torch.isin(state.finished_tokens[:, 0], torch.tensor([EOS, 4])).all()
+
+
+@pytest.mark.parametrize("kind", ["wu", "power"])
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 2.0])
+def test_search_options_divide_by_length_penalty(kind, alpha):
+    lengths = torch.tensor([1, 2, 7, 500])
+    expected = [[length_penalty(length, alpha, kind)] for length in lengths.tolist()]
+    torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
+
+
+@every_search
+def test_search_step_exports_as_one_graph(options):
+    step, memory = step_of(options)
+    state = started(options, memory)
+    with torch.no_grad():
+        program = export_step(step, (state, memory))
+        exported = program.module()
+        targets = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
+        operations = [target.removeprefix("aten.") for target in targets if target.startswith("aten.")]
+        assert set(targets) - {f"aten.{name}" for name in operations} <= {"<built-in function getitem>"}
+        assert operations and not [name for name in operations if name.startswith(NoHostReads.READS)]
+        shadow_state, shadow_memory = copied((state, memory))
+        for _ in range(ROOM):
+            step(state, memory)
+            exported(pytree.tree_leaves((shadow_state, shadow_memory)))
+    assert state.done.all() and close(shadow_state, state)

@@ -1,0 +1,21 @@
+"""The best continuations over a vocabulary, by its blocks."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vanilla_transformer.decoding.engine.top_k import argmax, top_continuations
+
+
+@settings(max_examples=100, deadline=None)
+@given(vocab_size=st.integers(8, 200), beams=st.integers(1, 4), seed=st.integers(0, 1000), suppressed=st.booleans())
+def test_top_continuations_match_topk_for_every_vocabulary_size(vocab_size, beams, seed, suppressed):
+    torch.manual_seed(seed)
+    scores, running = torch.randn(3, beams, vocab_size), torch.randn(3, beams)
+    if suppressed:
+        scores[:, :, vocab_size // 2 :] = -torch.inf
+    found, parents, tokens = top_continuations(scores, running, count=4)
+    expected, places = (scores + running[:, :, None]).flatten(1).topk(4)
+    assert torch.equal(found, expected)
+    assert torch.equal(parents * vocab_size + tokens, places)
+    assert torch.equal(argmax(scores[:, 0]), scores[:, 0].argmax(dim=-1))

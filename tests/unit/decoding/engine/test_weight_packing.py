@@ -1,0 +1,56 @@
+"""Linear layers packed for oneDNN while a model decodes on a CPU."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from tests.tiny import tiny_model
+from vanilla_transformer.decoding.engine.weight_packing import PackedLinear, packed_copy
+
+needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
+
+
+def kinds(model):
+    return {type(layer) for layer in model.modules() if isinstance(layer, nn.Linear)}
+
+
+def test_packed_copy_shares_the_parameters_and_leaves_the_model():
+    model = tiny_model()
+    packed = packed_copy(model)
+    assert kinds(packed) == {PackedLinear} and kinds(model) == {nn.Linear}
+    for name, parameter in packed.named_parameters():
+        assert parameter is model.get_parameter(name)
+    assert packed.lm_head.weight is packed.model.decoder.embed_tokens.weight
+
+
+@needs_onednn
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packed_copy_gives_the_outputs_of_plain_layers(dtype):
+    model = tiny_model(attention_bias=True, decoder_layers=2).to(dtype)
+    source, target = torch.randint(3, 48, (7, 9)), torch.randint(3, 48, (7, 5))
+    with torch.no_grad():
+        plain, packed = (each(source, decoder_input_ids=target).logits for each in (model, packed_copy(model)))
+    torch.testing.assert_close(packed, plain, atol=1e-5 if dtype == torch.float32 else 0.1, rtol=1e-2)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_packed_linear_joins_layers_of_one_input(bias):
+    layers, states = [nn.Linear(4, 3, bias), nn.Linear(4, 5, bias)], torch.randn(2, 6, 4)
+    joined = PackedLinear(*layers)
+    with torch.no_grad():
+        torch.testing.assert_close(joined(states), torch.cat([layer(states) for layer in layers], dim=-1))
+    assert joined.out_features == 8 and (joined.bias is not None) == bias
+
+
+@needs_onednn
+def test_packed_linear_can_be_copied_after_it_has_packed_its_weight():
+    layer, states = PackedLinear(nn.Linear(4, 3)), torch.randn(2, 4)
+    with torch.no_grad():
+        assert torch.equal(copy.deepcopy(layer)(states), layer(states)) and layer.packed().is_mkldnn
+
+
+def test_packed_linear_multiplies_plainly_what_onednn_does_not():
+    layer, states = nn.Linear(4, 3).double(), torch.randn(2, 4, dtype=torch.float64)
+    assert torch.equal(PackedLinear(layer)(states), layer(states)) and PackedLinear(layer).packed() is layer.weight

@@ -1,0 +1,89 @@
+"""Attention between tokens becomes links between words, in characters and as pairs of Moses."""
+
+import pytest
+import torch
+
+from vanilla_transformer.decoding.alignments import link_units, moses_pairs, token_spans
+from vanilla_transformer.text.units import split_units
+
+
+def words(text):
+    return [text[start:end] for start, end in split_units(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("Hello, world!", ["Hello", ",", "world", "!"]),
+        ("a_1  e-mail\n", ["a_1", "e", "-", "mail"]),
+        ("猫がabc。", ["猫", "が", "abc", "。"]),
+        ("हिन्दी भाषा", ["हिन्दी", "भाषा"]),
+        ("e\u0301te\u0301 🐕", ["e\u0301te\u0301", "🐕"]),
+        (" \t", []),
+        ("", []),
+    ],
+)
+def test_split_units_keeps_words_and_parts_punctuation(text, units):
+    assert words(text) == units
+
+
+def test_link_units_sums_attention_over_tokens_of_the_source_and_averages_it_over_target_tokens():
+    # Tokens: "He", "llo", "," and "wor", "ld", EOS of the source; "Hal", "lo", ", Welt", EOS of the target.
+    source_spans = [(0, 2), (2, 5), (5, 6), (6, 10), (10, 12), (12, 12)]
+    target_spans = [(0, 3), (3, 5), (5, 11), (11, 11)]
+    attention = torch.tensor(
+        [
+            [0.5, 0.3, 0.0, 0.1, 0.0, 0.1],
+            [0.1, 0.5, 0.2, 0.0, 0.0, 0.2],
+            [0.0, 0.0, 0.1, 0.4, 0.5, 0.0],
+            [0.0, 0.0, 0.0, 0.0, 0.0, 1.0],
+        ]
+    )
+    found = link_units("Hello, world", source_spans, "Hallo, Welt", target_spans, attention)
+    assert [link[:4] for link in found] == [(0, 5, 0, 5), (7, 12, 5, 6), (7, 12, 7, 11)]
+    assert [link.weight for link in found] == pytest.approx([0.7, 0.9, 0.9])
+
+
+def test_link_units_leaves_words_without_a_counterpart_unlinked():
+    spread = torch.full((1, 6), 1 / 6)
+    letters = [(place, place + 1) for place in range(0, 12, 2)]
+    assert link_units("a b c d e f", letters, "x", [(0, 1)], spread) == []
+    to_eos = torch.tensor([[0.1, 0.9]])
+    assert link_units("a", [(0, 1), (1, 1)], "x", [(0, 1)], to_eos) == []
+    assert link_units("", [(0, 0)], "x", [(0, 1)], torch.ones(1, 1)) == []
+
+
+def test_link_units_links_a_word_to_all_that_share_its_attention():
+    shared = torch.tensor([[0.5, 0.3, 0.2]])
+    found = link_units("a b c", [(0, 1), (2, 3), (4, 5)], "x", [(0, 1)], shared)
+    assert [link.source_start for link in found] == [0, 2]
+
+
+def test_moses_pairs_count_words_between_white_space():
+    links = [(0, 3, 0, 3, 0.9), (4, 7, 8, 11, 0.9), (8, 11, 4, 7, 0.9)]
+    assert moses_pairs("one two three", "aaa bbb ccc", links) == "0-0 1-2 2-1"
+    assert moses_pairs("one", "aaa", []) == ""
+
+
+def test_moses_pairs_leave_out_punctuation_at_a_word():
+    source, target = "He has one.", "Er hat eins ."
+    linked = [(0, 2, 0, 2, 1.0), (7, 10, 7, 11, 1.0), (10, 11, 12, 13, 1.0)]
+    assert moses_pairs(source, target, linked) == "0-0 2-2"
+    assert moses_pairs("One .", target, [(4, 5, 12, 13, 1.0)]) == "1-3"
+
+
+def test_token_spans_cover_the_text(tiny_tokenizer):
+    texts = ["Ein Mann schläft.", "", "a 🐕 b"]
+    for text, spans in zip(texts, token_spans(tiny_tokenizer, texts), strict=True):
+        ids = tiny_tokenizer(text)["input_ids"]
+        assert len(spans) == len(ids) and spans[-1] == (len(text), len(text))
+        covered = {place for start, end in spans for place in range(start, end)}
+        assert covered == {*range(len(text))}
+
+
+def test_token_spans_need_a_fast_tokenizer():
+    class SlowTokenizer:
+        is_fast = False
+
+    with pytest.raises(ValueError, match="Alignments need a fast tokenizer, got SlowTokenizer"):
+        token_spans(SlowTokenizer(), ["a"])

@@ -1,0 +1,167 @@
+"""A corpus is worked on shard by shard; finished shards are skipped, and lines keep their order and number."""
+
+import json
+import os
+
+import pytest
+
+from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard, split_lines
+
+LINES = [f"line {number}" for number in range(7)]
+ORIGIN = {"input": "1", "model": "2", "options": {"num_beams": 4}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "shards"
+
+
+def opened(folder, resume=True, shard_lines=3, **changes):
+    shards = CorpusShards(folder, ORIGIN | changes, shard_lines)
+    shards.open(resume)
+    return shards
+
+
+def work(shards, lines=LINES, most=None):
+    """Write the lines in capitals, and return the numbers of the shards that were written."""
+    written = []
+    for shard in shards.unfinished(lines):
+        if len(written) == most:
+            break
+        shards.write(shard, [line.upper() for line in shard.lines])
+        written.append(shard.number)
+    return written
+
+
+def test_split_lines_numbers_shards():
+    assert [*split_lines(LINES[:5], 3)] == [Shard(0, 0, LINES[:3]), Shard(1, 3, LINES[3:5])]
+    assert [*split_lines([], 3)] == []
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, None])
+def test_corpus_shards_skip_finished_ones(folder, most):
+    first = work(opened(folder), most=most)
+    again = opened(folder)
+    assert again.finished_lines == min(3 * len(first), len(LINES))
+    assert [*first, *work(again)] == [0, 1, 2]
+    assert "".join(again.results(7)) == "".join(f"{line.upper()}\n" for line in LINES)
+    again.delete()
+    assert not folder.exists()
+
+
+def test_corpus_shards_may_be_written_in_any_order(folder):
+    shards = opened(folder)
+    for shard in reversed([*shards.unfinished(LINES)]):
+        shards.write(shard, shard.lines)
+    assert "".join(shards.results(7)).split() == " ".join(LINES).split()
+
+
+def test_corpus_shards_keep_results_of_several_lines(folder):
+    shards = opened(folder)
+    for shard in shards.unfinished(LINES):
+        shards.write(shard, [f"{line}\r\n\u2028second" for line in shard.lines])
+    assert "".join(shards.results(7)).split("\n") == [
+        *(["line 0\r", "\u2028second"][i % 2].replace("0", str(i // 2)) for i in range(14)),
+        "",
+    ]
+
+
+def test_corpus_shards_keep_the_size_that_they_began_with(folder):
+    work(opened(folder), most=1)
+    assert work(opened(folder, shard_lines=2)) == [1, 2]
+
+
+@pytest.mark.parametrize("content", ["", "LINE 3\nLINE 4\nLINE 6\n", None])
+def test_corpus_shards_make_damaged_results_again(folder, content, caplog):
+    work(opened(folder))
+    path = folder / "000001.txt"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(ValueError, match="must have the results of 3 lines as shard 1"):
+        [*opened(folder).results(7)]
+    shards = opened(folder)
+    assert work(shards) == [1] and shards.finished_lines == 7
+    assert "The result of shard 1 in" in caplog.text
+
+
+def test_corpus_shards_forget_a_result_without_record(folder):
+    work(opened(folder))
+    (folder / "000002.json").unlink()  # the writer was killed before its last step
+    (folder / ".000002.json.17").write_text("{")
+    shards = opened(folder)
+    assert shards.finished_lines == 6 and work(shards) == [2]
+    shards.delete()
+    assert not folder.exists()
+
+
+def test_corpus_shards_must_be_complete(folder):
+    work(opened(folder), most=2)
+    shards = opened(folder)
+    with pytest.raises(ValueError, match="must have the results of 1 lines as shard 2"):
+        [*shards.results(7)]
+    with pytest.raises(ValueError, match="must have the results of 2 lines as shard 1"):
+        [*shards.results(5)]
+
+
+@pytest.mark.parametrize("results", [["A", "B"], ["A", "B", "C", "D"], []])
+def test_corpus_shards_refuse_another_number_of_results(folder, results):
+    shards = opened(folder)
+    with pytest.raises(ValueError, match=rf"^Lines 1 to 3 must have one result each, got {len(results)}\.$"):
+        shards.write(next(shards.unfinished(LINES)), results)
+    assert os.listdir(folder) == ["manifest.json"]
+
+
+@pytest.mark.parametrize("lines", [["line 0", "line 1", "line Z", *LINES[3:]], LINES[:2]])
+def test_corpus_shards_refuse_other_lines(folder, lines):
+    work(opened(folder), most=1)
+    with pytest.raises(ValueError, match="must be the ones from which .* was made, but they differ. Delete"):
+        work(opened(folder), lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input": "9"}, "same input as .*, but the input is another one. Delete .* to start again."),
+        ({"model": "9"}, "same model as .*, but the model is another one."),
+        ({"options": {"num_beams": 5}}, "same options as .*, but `num_beams` was 4 and is 5."),
+        ({"options": {"num_beams": 4, "top_k": 1}}, "but `top_k` was None and is 1."),
+    ],
+)
+def test_corpus_shards_refuse_another_origin(folder, change, message):
+    opened(folder, **change)
+    work(opened(folder), most=1)  # nothing was finished before
+    with pytest.raises(ValueError, match=message):
+        opened(folder, **change)
+
+
+def test_corpus_shards_start_again_after_they_are_deleted(folder):
+    work(opened(folder))
+    shards = CorpusShards(folder, ORIGIN | {"input": "9"}, 3)
+    with pytest.raises(ValueError, match="the input is another one"):
+        shards.open(resume=True)
+    shards.delete()
+    shards.open(resume=True)
+    assert shards.finished_lines == 0 and work(shards) == [0, 1, 2]
+
+
+def test_corpus_shards_continue_only_if_wanted(folder):
+    work(opened(folder), most=1)
+    with pytest.raises(ValueError, match="has 3 sentences of an interrupted run. Add --resume to continue it. Delete"):
+        opened(folder, resume=False)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "000000.json"])
+@pytest.mark.parametrize("content", ["", "[]", "{}", json.dumps({"lines": "3", "origin": 1})])
+def test_corpus_shards_name_a_damaged_file(folder, name, content):
+    work(opened(folder), most=1)
+    (folder / name).write_text(content)
+    with pytest.raises(ValueError, match=f"{name} must describe .*, but it is damaged. Delete .* to start again."):
+        opened(folder)
+
+
+def test_corpus_shards_leave_files_of_others(folder):
+    folder.mkdir()
+    (folder / "notes.md").write_text("mine")
+    shards = opened(folder)
+    work(shards)
+    shards.delete()
+    assert os.listdir(folder) == ["notes.md"]

@@ -1,0 +1,71 @@
+"""Minimum Bayes risk, against its definition with sacrebleu's sentence scores."""
+
+import math
+
+import pytest
+from sacrebleu.metrics import BLEU, CHRF
+
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.minimum_bayes_risk import choose, expected_utilities, risk_candidates
+from vanilla_transformer.decoding.options import TranslationOptions
+
+METRICS = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}
+TEXTS = [
+    "Ein Mann schläft.",
+    "Ein Mann, der schläft",
+    "Der Mann schlief.",
+    "Ein Mann schläft.",
+    "",
+    "a",
+    " b  b b b b",
+]
+WEIGHTS = [0.0, -1.0, -2.5, 0.3, -0.7, -9.0, 0.1]
+
+
+def literal(utility, weights):
+    total = sum(map(math.exp, weights))
+    pairs = zip(TEXTS, weights, strict=True)
+    references = [(text, math.exp(weight) / total) for text, weight in pairs]
+    score = METRICS[utility].sentence_score
+    return [sum(share * score(text, [other]).score for other, share in references) for text in TEXTS]
+
+
+@pytest.mark.parametrize("utility", METRICS)
+@pytest.mark.parametrize("weights", [[0.0] * len(TEXTS), WEIGHTS], ids=["samples", "n-best"])
+def test_expected_utilities_are_sacrebleus(utility, weights):
+    assert expected_utilities(TEXTS, weights, utility).tolist() == pytest.approx(literal(utility, weights), abs=1e-9)
+
+
+@pytest.mark.parametrize("utility", METRICS)
+def test_choose_takes_the_highest_expected_utility(utility):
+    expected = literal(utility, [0.0] * len(TEXTS))
+    assert (
+        choose([*map(Translation, TEXTS)], utility, by_probability=False).text == TEXTS[expected.index(max(expected))]
+    )
+    translations = [Translation(text, 1.0, weight, [], [], []) for text, weight in zip(TEXTS, WEIGHTS, strict=True)]
+    expected = literal(utility, WEIGHTS)
+    best = choose(translations, utility, by_probability=True)
+    assert best.text == TEXTS[expected.index(max(expected))]
+    assert best.score == pytest.approx(max(expected))
+    assert best.log_probability in WEIGHTS
+
+
+@pytest.mark.parametrize("texts", [["a b", "c d"], ["c d", "a b"]])
+def test_choose_takes_the_first_of_a_tie(texts):
+    assert choose([*map(Translation, texts)], "chrf", by_probability=False).text == texts[0]
+
+
+@pytest.mark.parametrize(
+    ("risk", "options", "text"),
+    [
+        ({"mbr": "comet"}, {}, "`mbr` must be one of 'chrf', 'bleu', got 'comet'"),
+        ({"mbr": "chrf", "mbr_samples": 1}, {}, "`mbr_samples` must be an integer of 2 or more, got 1"),
+        ({"mbr_samples": 4}, {}, "`mbr_samples` needs `mbr`"),
+        ({"mbr": "chrf"}, {"num_beams": 1}, "`mbr` needs 2 or more candidates, got `num_beams=1`"),
+        ({"mbr": "chrf", "mbr_samples": 4}, {"num_beams": 4}, "`num_beams` .* or `mbr_samples`, not both"),
+        ({"mbr": "chrf"}, {"num_return_sequences": 2}, "With `mbr` there is one translation"),
+    ],
+)
+def test_risk_options_name_mistakes(risk, options, text):
+    with pytest.raises(ValueError, match=text):
+        risk_candidates(TranslationOptions.resolve(risk | options))

@@ -1,0 +1,160 @@
+"""The options of a request: their resolution from four levels, their checks, and their flags and JSON schema."""
+
+from dataclasses import dataclass
+
+import pytest
+from pydantic import ValidationError
+from transformers import GenerationConfig
+
+from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.decoding.options import (
+    OptionError,
+    TranslationOptions,
+    check_option,
+    declared_options,
+    flags_of,
+    given_flags,
+    json_options,
+    request_model,
+)
+
+PAPER = GenerationConfig(num_beams=4, max_new_tokens_beyond_source=50, length_penalty=0.6, eos_token_id=2)
+
+
+def resolve(call=None, defaults=None, config=PAPER):
+    return TranslationOptions.resolve(call or {}, defaults or {}, config)
+
+
+def test_resolve_takes_the_value_closest_to_the_call():
+    given = GenerationConfig(num_beams=3, length_penalty=0.5)
+    assert resolve().num_beams == 4
+    assert resolve({}, {"num_beams": 5}).num_beams == 5
+    assert resolve({"num_beams": 2}, {"num_beams": 5}).num_beams == 2
+    assert resolve({"num_beams": None}, {"num_beams": 5}).num_beams == 5
+    replaced = resolve({"generation_config": given}, {"num_beams": 5, "seed": 3})
+    assert (replaced.num_beams, replaced.length_penalty, replaced.seed) == (3, 0.5, None)
+    assert resolve({"num_beams": 2, "generation_config": given}).num_beams == 2
+    assert resolve({}, {"generation_config": given}).num_beams == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "limits"),
+    [
+        ({}, (50, None)),
+        ({"max_new_tokens": 5}, (None, 5)),
+        ({"max_new_tokens": 5, "max_new_tokens_beyond_source": 3}, (None, 5)),
+        ({"max_new_tokens_beyond_source": 0}, (0, None)),
+        ({"max_length": 7}, (None, None)),
+        ({"max_length": 7, "max_new_tokens_beyond_source": 3}, (3, None)),
+    ],
+    ids=str,
+)
+def test_resolve_lets_the_closest_limit_of_the_length_decide(call, limits):
+    options = resolve(call)
+    assert (options.max_new_tokens_beyond_source, options.max_new_tokens) == limits
+    assert options.max_length == call.get("max_length", PAPER.max_length)
+
+
+def test_resolve_gives_sampling_the_defaults_of_generate():
+    assert resolve().top_k is None
+    assert resolve({"do_sample": True}).top_k == 50
+    assert resolve({"do_sample": True, "top_k": 0}).top_k == 0
+    assert resolve().override(do_sample=True).top_k == 50
+
+
+def test_resolve_leaves_other_options_to_the_library():
+    assert resolve().library == {}
+    assert resolve({"repetition_penalty": 1.0, "num_return_sequences": 2}).library == {}
+    assert resolve({"repetition_penalty": 1.2, "nonsense": 0}).library == {"repetition_penalty": 1.2, "nonsense": 0}
+    assert resolve(config=GenerationConfig(repetition_penalty=1.2)).library == {"repetition_penalty": 1.2}
+    assert resolve({"num_beam": None}).library == {"num_beam": None}
+    assert resolve({"use_cache": False}).library == {"use_cache": False}
+    config = GenerationConfig(typical_p=0.5)
+    assert resolve(config=config).library == {}
+    assert resolve({"do_sample": True}, config=config).library == {"typical_p": 0.5}
+
+
+def test_generate_kwargs_hold_what_the_call_gives_generate():
+    config = GenerationConfig()
+    given = {"num_beams": 2, "seed": 3, "return_scores": True, "min_length": 4, "generation_config": config}
+    assert resolve(given).generate_kwargs == {"num_beams": 2, "min_length": 4, "generation_config": config}
+    changed = resolve(given).override(num_return_sequences=2, return_tokens=True)
+    assert changed.generate_kwargs == resolve(given).generate_kwargs | {"num_return_sequences": 2}
+    assert changed.return_tokens and changed.num_return_sequences == 2
+
+
+def test_search_names_an_option_that_only_the_engine_follows():
+    assert resolve().search is None
+    assert resolve({"num_beam_groups": 1}).search == "num_beam_groups"
+    assert resolve(config=GenerationConfig(coverage_penalty=0)).search is None
+    assert resolve(config=GenerationConfig(coverage_penalty=0.2)).search == "coverage_penalty"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"num_beams": 0}, "`num_beams` must be an integer of 1 or more, got 0."),
+        ({"num_beams": True}, "`num_beams` must be an integer of 1 or more, got True."),
+        ({"return_scores": "yes"}, "`return_scores` must be True or False, got 'yes'."),
+        ({"mbr": "comet"}, "`mbr` must be one of 'chrf', 'bleu', got 'comet'."),
+        ({"mbr": "chrf", "mbr_samples": 1}, "`mbr_samples` must be an integer of 2 or more, got 1."),
+        ({"mbr_samples": 4}, "`mbr_samples` needs `mbr`, one of 'chrf', 'bleu'."),
+        ({"length_penalty": float("inf")}, "`length_penalty` must be a finite number, got inf."),
+        ({"length_penalty_type": "x"}, "`length_penalty_type` must be 'power' or 'wu', got 'x'."),
+        ({"no_repeat_ngram_size": -1}, "`no_repeat_ngram_size` must be an integer of 0 or more, got -1."),
+        ({"diversity_penalty": -1}, "`diversity_penalty` must be a number of 0 or more, got -1."),
+        ({"prefix_bias": 1.0}, "`prefix_bias` must be a number between 0 and 1, got 1.0."),
+        ({"rerank_length_weight": float("nan")}, "`rerank_length_weight` must be a finite number, got nan."),
+        ({"sentence_splitter": 3}, "`sentence_splitter` must be a function or the name of one, got int."),
+        ({"term_mode": "soft"}, "`term_mode` must be given with a `glossary`, got 'soft' without one."),
+        ({"alternatives": 2, "seed": 1}, "`alternatives` are completed by one search each. Leave `seed` out."),
+        (
+            {"max_new_tokens_beyond_source": -1},
+            "`max_new_tokens_beyond_source` must be an integer of 0 or more, or None, got -1.",
+        ),
+    ],
+    ids=str,
+)
+def test_resolve_refuses_values_out_of_range(call, message):
+    with pytest.raises(OptionError) as error:
+        resolve(call)
+    assert str(error.value) == message
+
+
+def test_every_option_has_help():
+    assert all(each.help.endswith(".") for each in declared_options().values())
+
+
+@dataclass
+class Flags(flags_of()):
+    """All flags of a request."""
+
+
+def test_flags_of_makes_flags_that_parse_and_return_the_options():
+    words = "--num_beams 3 --do_sample --top_p 0.5 --glossary a.tsv --constraint Hund Katze --constraint Maus"
+    _, parsed = parse(Flags, words.split(), "test")
+    assert given_flags(parsed) == {
+        "num_beams": 3,
+        "do_sample": True,
+        "top_p": 0.5,
+        "glossary": "a.tsv",
+        "constraints": ["Hund", "Katze", "Maus"],
+    }
+    assert given_flags(parsed, ["num_beams", "seed"]) == {"num_beams": 3}
+    with pytest.raises(ValueError, match="num_beams"):
+        parse(Flags, ["--num_beam", "3"], "test")
+
+
+def test_request_model_checks_entries_with_the_same_words():
+    body = request_model(text=(str, ...))
+    assert body(text="A", mbr="chrf", return_scores=True).mbr == "chrf"
+    assert set(json_options()) == set(body.model_json_schema()["properties"]) - {"text"}
+    assert body.model_json_schema()["properties"]["mbr"]["enum"] == ["chrf", "bleu"]
+    for name, value in [("mbr", "comet"), ("num_return_sequences", 0), ("return_tokens", 1)]:
+        with pytest.raises(ValidationError) as error:
+            body(text="A", **{name: value})
+        with pytest.raises(OptionError) as expected:
+            check_option(name, value)
+        assert str(error.value.errors()[0]["ctx"]["error"]) == str(expected.value)
+    with pytest.raises(ValidationError, match="num_beams"):
+        body(text="A", num_beams=4)

@@ -1,0 +1,43 @@
+"""Fast decoding, quantization and other runtimes, registered with the Hub modules when the package is imported.
+
+The engine and the translation pipeline are imported when something is decoded.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
+from vanilla_transformer.import_utils import lazy_names
+from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
+
+from .quantization import VanillaTransformerInt8Config
+from .transformers_internals import restore_translation_task
+
+if TYPE_CHECKING:
+    from .engine.engine import Engine
+    from .translation_pipeline import TranslationPipeline
+else:
+    _LAZY = {"Engine": ".engine.engine", "TranslationPipeline": ".translation_pipeline"}
+    __getattr__, __dir__ = lazy_names(__name__, _LAZY)
+
+
+def register() -> None:
+    """Let the engine search for `generate()`, and the task `"translation"` its pipeline."""
+    PaperGenerationMixin.fast_search = staticmethod(_find_search)
+    VanillaTransformerForCausalLM.fast_search = staticmethod(_find_prompt_search)
+    restore_translation_task()
+
+
+def _find_search(*arguments: Any) -> Callable | None:
+    from .engine.custom_generate import find_search
+
+    return find_search(*arguments)
+
+
+def _find_prompt_search(*arguments: Any) -> Callable | None:
+    from .engine.custom_generate import find_prompt_search
+
+    return find_prompt_search(*arguments)
+
+
+__all__ = ["Engine", "TranslationPipeline", "VanillaTransformerInt8Config", "register"]

@@ -1,0 +1,109 @@
+"""The tokens of words and phrases that translations must contain, and the tokens that may not follow them."""
+
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import regex
+
+from vanilla_transformer.text.protection import WORD_CHARACTER
+
+from .engine.lexical_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
+
+_LEAST_ROOM, _MOST_ROOM = 8, 256  # tokens of a text's phrases
+_STEM = "*"  # at the end of a word that may be continued
+_IN_WORD = regex.compile(WORD_CHARACTER, regex.V1)
+_WORD = "a"
+_known = WeakKeyDictionary[Any, tuple[int, WordContinuations]]()
+
+
+def tokenize_constraint(tokenizer: Any, phrase: Any) -> Sequence[int]:
+    """
+    Return the tokens of a constraint: [`WholeWords`], unless further letters may follow.
+
+    Raises:
+        ConstraintError: See [`tokenize_phrase`].
+    """
+    text = phrase.strip() if isinstance(phrase, str) else phrase
+    if isinstance(text, str) and text.endswith(_STEM) and ends_in_word(text.removesuffix(_STEM)):
+        return tokenize_phrase(tokenizer, text.removesuffix(_STEM))
+    tokens = tokenize_phrase(tokenizer, phrase)
+    return WholeWords(tokens) if ends_in_word(text) else tokens
+
+
+def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
+    """
+    Return the tokens of a phrase, as in running text.
+
+    Raises:
+        ConstraintError: It is not a string, is empty, or has unknown or special tokens.
+    """
+    if not isinstance(phrase, str):
+        raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")
+    words = phrase.split()
+    if not words:
+        raise ConstraintError(f"A constraint must have a word, got {phrase!r}.")
+    tokens = tokenizer(text_target=[" ".join(words)], add_special_tokens=False)["input_ids"][0]
+    wrong = [token for token in tokens if token in tokenizer.all_special_ids]
+    if wrong or not tokens:
+        found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
+        raise ConstraintError(f"A constraint must be in the model's vocabulary, but {phrase!r} gives {found}.")
+    return list(tokens)
+
+
+def room_for_phrases(phrases: Sequence[Phrases]) -> int:
+    """Return room for the tokens of each sentence's phrases, a power of two, so that few engines are built.
+
+    Raises:
+        ConstraintError: There are too many tokens.
+    """
+    most = max(sum(map(len, each)) for each in phrases)
+    if most > _MOST_ROOM:
+        raise ConstraintError(f"The constraints of a text may have at most {_MOST_ROOM} tokens, got {most}.")
+    return max(_LEAST_ROOM, 1 << (most - 1).bit_length())
+
+
+def check_token_ids(phrases: Any) -> Phrases:
+    """Check `force_words_ids`.
+
+    Raises:
+        ConstraintError: It is not a list with lists of token ids.
+    """
+    if phrases is None:
+        return []
+    lists = phrases if isinstance(phrases, list | tuple) else [phrases]
+    for each in lists:
+        if not isinstance(each, list | tuple) or not each or any(type(token) is not int for token in each):
+            hint = " Alternatives are not supported." if isinstance(each, list | tuple) and each else ""
+            raise ConstraintError(
+                f"`force_words_ids` must be a list with a list of token ids each, got {each!r}.{hint}"
+            )
+    return [list(each) for each in lists]
+
+
+def word_continuations(tokenizer: Any) -> WordContinuations:
+    """Return the tokens that begin with a letter or digit and continue a word, as far as the decoder tells.
+
+    Scripts that write no spaces between words have none, nor do tokens that are parts of a character.
+    """
+    size = len(tokenizer)
+    if tokenizer not in _known or _known[tokenizer][0] != size:
+        _known[tokenizer] = size, WordContinuations(_find(tokenizer, size))
+    return _known[tokenizer][1]
+
+
+def ends_in_word(text: str) -> bool:
+    """Return whether further letters after a text would continue its last word."""
+    return _IN_WORD.match(text[-1:]) is not None
+
+
+def _find(tokenizer: Any, size: int) -> Sequence[int]:
+    before = tokenizer(text_target=[_WORD], add_special_tokens=False)["input_ids"][0]
+    tokens = sorted({*range(size)} - {*tokenizer.all_special_ids})
+    texts = tokenizer.batch_decode([[*before, token] for token in tokens])
+    start = len(tokenizer.decode(before))
+    return [token for token, text in zip(tokens, texts, strict=True) if _IN_WORD.match(text, start)]
+
+
+__all__ = ["check_token_ids", "ends_in_word", "room_for_phrases", "tokenize_constraint", "tokenize_phrase"]
+__all__ += ["word_continuations"]

@@ -1,0 +1,28 @@
+"""
+Compile a step of the engine for another process, which decodes meanwhile.
+
+    python -m vanilla_transformer.decoding.engine.compile_worker NAME KIND < STEP
+
+Reads the step, arguments for it, their dimensions that may vary and the number of threads as bytes of `torch.save`.
+Writes the entry NAME of the cache. KIND is of [`compile_step`].
+"""
+
+import io
+import sys
+
+import torch
+
+from vanilla_transformer.file_utils import cached_folder
+
+from .compiled_steps import cache_folder
+from .step_package import compile_step
+
+
+def main(name: str, kind: str) -> None:
+    step, arguments, dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
+    torch.set_num_threads(threads)
+    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new, kind))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

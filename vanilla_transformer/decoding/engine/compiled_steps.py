@@ -1,0 +1,242 @@
+"""
+Compiled steps of the engine, kept on disk.
+
+An engine decodes eagerly at first. Once that has taken a few seconds, another process of low priority compiles its
+step into a package, see [`step_package`], and the engine uses it from then on. Packages are machine code. So they are
+kept in a cache folder of the user, `VANILLA_TRANSFORMER_CACHE` or `$HF_HOME/vanilla_transformer`, and never in a model
+folder, which someone else may have written. The name of a package is a hash of all that it depends on: a package of
+another architecture, another version of torch or another processor is not found, and one that is damaged is compiled
+again.
+"""
+
+import io
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.utils import logging
+
+from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.file_utils import cached_folder, find_damage
+
+from .machine_cache import cache_root, find_foreign, identity_of, shape_of
+from .slot_buffers import SlotBuffers
+from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, compile_step, kinds_of
+
+logger = logging.get_logger(__name__)
+Step = Callable[..., Any]
+EAGER_SECONDS = 3.0  # of eager steps until they are compiled
+_NICENESS = "10"  # of the process that compiles
+_one_at_a_time = threading.Lock()  # of compilations in the background
+
+
+class _Form:
+    """One compiled form of a step, and the seconds for which the engine has had to do without it."""
+
+    def __init__(self) -> None:
+        self.step: Step | None = None
+        self.is_sought = True  # until the cache has been searched
+        self.missed_seconds = 0.0
+        self.began = False  # compiling in another process, which may have failed
+
+
+class CompiledSteps:
+    """
+    The step of an engine and its compiled forms, which serve any number of slots and of positions.
+
+    There are two forms, for few and for many rows; see [`kinds_of`].
+
+    Args:
+        step: Maps `(state, memory)` to nothing and updates them.
+        compile: See [`Engine`].
+        buffers: The tensors of the slots.
+
+    Raises:
+        ValueError: `compile` is not one of the three values.
+    """
+
+    def __init__(self, step: nn.Module, compile: bool | str, buffers: SlotBuffers):
+        check_compile(compile)
+        self.step = step
+        self._compile, self._buffers = compile, buffers
+        self._forms = {kind: _Form() for kind in kinds_of(step)}
+        self._leaves_core = False
+
+    def run(self, count: int, *arguments: Any) -> None:
+        """Run the step `count` times. With `"auto"`, compile it in the background if its form is missing for long.
+
+        Args:
+            arguments: The state and the memory, which are updated.
+        """
+        step, start = self.find(arguments), time.perf_counter()
+        for _ in range(count):
+            step(*arguments)
+        kind = self._kind(arguments)
+        form = self._forms[kind]
+        if step is not form.step and self._compile == "auto" and not form.began:
+            form.missed_seconds += time.perf_counter() - start
+            if form.missed_seconds > EAGER_SECONDS:
+                form.began = True
+                if _has_compiler():
+                    threading.Thread(target=self._compile_elsewhere, args=(kind,), daemon=True).start()
+
+    @contextmanager
+    def sharing_cores(self) -> Iterator[None]:
+        """Leave a core to a process that compiles: threads that wait for each other are slow on a shared one."""
+        threads = torch.get_num_threads()
+        if not self._leaves_core:
+            yield
+            return
+        torch.set_num_threads(threads - 1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+    def find(self, arguments: Any) -> Step:
+        """Return the step: a compiled one, if there is one or it is to be made now. Few rows also use that of many."""
+        if not self._compile:
+            return self.step
+        if self._compile is True:
+            for kind in self._forms:
+                self._compiled(kind)
+        return self._compiled(self._kind(arguments)) or self._compiled(MANY_ROWS) or self.step
+
+    def are_cached(self) -> bool:
+        """Tell whether the cache has the compiled forms of this step."""
+        return bool(self._compile) and all(self._folder(kind).is_dir() for kind in self._forms)
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of all that the compiled forms depend on, with which the names of their folders begin."""
+        options = getattr(self.step, "options", None)
+        settings = torch.get_num_threads(), options, str(self.step), os.environ.get("CXX")
+        return identity_of(*shape_of(self.step), _SOURCES, *settings)
+
+    def _folder(self, kind: str) -> Path:
+        return cache_folder() / f"{self.identity}_{kind}"
+
+    def _kind(self, arguments: Any) -> str:
+        is_few = FEW_ROWS in self._forms and arguments[0].last_tokens.numel() <= MOST_FEW_ROWS
+        return FEW_ROWS if is_few else MANY_ROWS
+
+    def _compiled(self, kind: str) -> Step | None:
+        form = self._forms[kind]
+        if form.is_sought:
+            form.is_sought = False
+            form.step = self._load(kind)
+        return form.step
+
+    def _load(self, kind: str) -> Step | None:
+        folder = self._folder(kind)
+        if not folder.is_dir() or find_damage(folder) is not None:
+            if self._compile is not True or not _has_compiler():
+                return None
+            write_package(self.step, self._buffers, folder.name, kind)
+        other = find_foreign(folder)
+        if other is not None:
+            logger.warning_once(f"Compiled steps must be in folders that only you can write, so {other} is not used.")
+            return None
+        try:
+            return CompiledStep(folder, self.step)
+        except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            logger.warning_once(f"The compiled step {folder} cannot be loaded, so decoding is not compiled: {reason}.")
+            return None
+
+    def _compile_elsewhere(self, kind: str) -> None:
+        """Compile a form in another process, of low priority, and use it from then on."""
+        with _one_at_a_time:
+            self._leaves_core = torch.get_num_threads() >= usable_cores() > 1
+            try:
+                error = _run_worker(self.step, self._buffers, self._folder(kind).name, kind)
+            finally:
+                self._leaves_core = False
+            compiled = None if error else self._load(kind)
+        if compiled is None:
+            logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
+        else:
+            self._forms[kind].step = compiled
+
+
+def check_compile(compile: bool | str) -> None:
+    """Check a value of `compile`.
+
+    Raises:
+        ValueError: It is not one of the three values.
+    """
+    if compile not in (True, False, "auto"):
+        raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
+
+
+def find_compiler() -> str | None:
+    """Return the path of the C++ compiler, or None if there is none."""
+    return shutil.which(os.environ.get("CXX", "g++"))
+
+
+def _has_compiler() -> bool:
+    if find_compiler() is None:
+        logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
+        return False
+    return True
+
+
+def cache_folder() -> Path:
+    """Return the folder of compiled steps."""
+    return cache_root() / "compiled_steps"
+
+
+def write_package(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> None:
+    """Compile a step into an entry of the cache, as [`compile_step`] does."""
+    arguments, dimensions = buffers.example(), buffers.dimensions()
+    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new, kind))
+
+
+def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> str | None:
+    """Compile a step in another process, and wait for it. Return None, or the last line of its errors.
+
+    The process outlives this one, so that the next one finds the package.
+    """
+    content = io.BytesIO()
+    torch.save((step, buffers.example(), buffers.dimensions(), torch.get_num_threads()), content)
+    nice = shutil.which("nice")  # also while the worker imports torch
+    process = subprocess.Popen(
+        [
+            *([nice, "-n", _NICENESS] if nice else []),
+            sys.executable,
+            "-m",
+            f"{__package__}.compile_worker",
+            name,
+            kind,
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
+        start_new_session=True,
+    )
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(process.pid, {max(os.sched_getaffinity(0))})  # one core, also for the compilers it starts
+    errors = process.communicate(content.getvalue())[1].decode(errors="replace").strip()
+    return (errors.splitlines() or ["it was killed"])[-1] if process.returncode else None
+
+
+def _read_sources() -> str:
+    """Return the code on which steps depend. An installation may replace it while the process runs."""
+    root = Path(__file__).parents[2]
+    folders = root, root / "decoding" / "engine"
+    return "".join(path.read_text(encoding="utf-8") for folder in folders for path in sorted(folder.glob("*.py")))
+
+
+_SOURCES = _read_sources()
+__all__ = ["CompiledSteps", "cache_folder", "check_compile", "find_compiler", "write_package"]

@@ -1,0 +1,148 @@
+"""
+The engines of a translation pipeline, and the requests that they serve.
+
+An engine decodes all that it can. Other requests are left to the library's own loop.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from vanilla_transformer.decoding.options import ENGINE_ONLY, FILTERS, TranslationOptions, declared_options
+
+from .compiled_steps import check_compile
+from .device_copies import HostCopy
+from .device_profile import usual_slots
+from .engine import Engine
+from .precision import cast, check_precision, precision_of, resolve_precision
+from .supported_models import SUPPORTED, fits_positions, kind_of
+
+logger = logging.get_logger(__name__)
+_MOST_ENGINES = 4
+_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
+
+
+class EnginePool:
+    """
+    Find an engine for a request, and keep the last ones for requests with the same options.
+
+    Args:
+        precision: See [`Engine`]; None for the model's own.
+        compile: See [`Engine`].
+
+    Raises:
+        ValueError: The precision or `compile` is unknown.
+    """
+
+    def __init__(self, precision: str | None = None, compile: bool | str = "auto"):
+        check_compile(compile)
+        if precision is not None:
+            check_precision(precision)
+        self.precision, self.compile = precision, compile
+        self._engines = OrderedDict[Any, Engine]()
+        self._places: Any = None  # of the weights in memory, with their versions
+        self._first: list[torch.Tensor] = []  # views of their first values
+        self._values: list[float] | None = None
+        self._precision = "float32"
+        self._model: Any = None
+        self._lock = threading.Lock()
+
+    def find(
+        self, model: Any, options: TranslationOptions, required_by: str | None = None, **own: Any
+    ) -> Engine | None:
+        """Return an engine for a request, or None if `generate()` decodes it.
+
+        Args:
+            required_by: The name of an option that only an engine follows, if there is one.
+            own: `alignments`, `constraint_tokens`, `word_continuations` and `prefixed`, see [`Engine`].
+
+        Raises:
+            ValueError: No engine can decode the request, and there is a precision or an engine is required.
+        """
+        problem = find_problem(model, options)
+        precision = self.precision or precision_of(model)
+        if problem is None and precision is not None:
+            with self._lock:
+                return self._find(model, precision, engine_options(options) | own)
+        if required_by is not None:
+            problem = problem or f"the weights must be float32 or bfloat16, got {model.dtype}."
+            raise ValueError(f"With `{required_by}`, {problem} Leave `{required_by}` out to decode by `generate()`.")
+        if self.precision is not None:
+            raise ValueError(f"With `precision`, {problem} Leave `precision` out to decode by `generate()`.")
+        if self.compile is True:
+            logger.warning_once("`generate()` decodes without compiled steps what the engine does not support.")
+        return None
+
+    def find_for(self, model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
+        """Return an engine for a call of `generate()`, given the options of each level, closest to the call first.
+
+        Raises:
+            ValueError: See [`find`].
+        """
+        return self.find(model, TranslationOptions.from_levels(levels))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EnginePool, (self.precision, self.compile)  # copies of a model have separate engines
+
+    def _find(self, model: Any, precision: str, options: dict[str, Any]) -> Engine:
+        self._follow(model, precision)
+        key = repr(options)
+        if key not in self._engines:
+            slots = usual_slots(options["num_beams"], model.device)
+            engine = Engine(self._model, slots, precision=self._precision, compile=self.compile, **options)
+            self._engines[key] = engine
+        self._engines.move_to_end(key)
+        while len(self._engines) > _MOST_ENGINES:
+            self._engines.popitem(last=False)
+        return self._engines[key]
+
+    def _follow(self, model: Any, precision: str) -> None:
+        """Forget the engines of other weights, since engines copy some or all of them."""
+        weights = list(model.parameters())
+        places = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
+        if (model, places) != self._places:
+            self._places, self._values = (model, places), None
+            self._first = [weight.detach().flatten()[:1] for weight in weights]
+        # Optimizers raise the version of a weight, or at least change its first value.
+        (values,) = HostCopy(torch.cat(self._first)).wait()
+        if values != self._values:
+            self._engines.clear()
+            self._values, self._precision = values, resolve_precision(model, precision)
+            self._model = cast(model, self._precision)
+
+
+def find_problem(model: Any, options: TranslationOptions) -> str | None:
+    """Return why no engine decodes a request, as the end of a sentence, or None if one does."""
+    if not Engine.supports(model):
+        return f"the model must be {SUPPORTED}, got {kind_of(model)}."
+    others = [*options.library, *(["eos_token_id"] if options.eos_token_id is None else [])]
+    if others:
+        search = "sampling" if options.do_sample else "greedy and beam search"
+        return f"{search} must do without {', '.join(f'`{name}`' for name in sorted(others))}."
+    if options.do_sample and options.num_beams not in (None, 1):
+        return f"sampling needs `num_beams=1`, got {options.num_beams}."
+    if not model.config.is_encoder_decoder and options.forced_bos_token_id is not None:
+        return "prompts must do without `forced_bos_token_id`."
+    if not model.config.is_encoder_decoder and options.no_repeat_ngram_size:  # of prompts, too
+        return "prompts must do without `no_repeat_ngram_size`."
+    starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
+    if not starts or all(getattr(options, name) is None for name in _LIMITS):
+        return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
+    if options.max_new_tokens_beyond_source is None and not fits_positions(model.config, [engine_options(options)]):
+        return f"the limit of the length must fit the model's {model.config.max_position_embeddings} positions."
+    return None
+
+
+def engine_options(options: TranslationOptions) -> dict[str, Any]:
+    """Return the options of an [`Engine`] that decodes a request as `generate()` does, by their declarations."""
+    unused = {name for name in ENGINE_ONLY if not options.asks_for(name)} | {"num_return_sequences"}
+    unused |= set() if options.do_sample else {*FILTERS}
+    names = [name for name, each in declared_options().items() if each.in_config and name not in unused]
+    return {name: getattr(options, name) for name in names} | {"num_beams": options.num_beams or 1}
+
+
+__all__ = ["EnginePool", "engine_options", "find_problem"]

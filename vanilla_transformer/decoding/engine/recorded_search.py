@@ -1,0 +1,124 @@
+"""
+A search of one source that records every hypothesis that it compares, as a feature of the engine's search.
+
+The feature looks at values, so its steps run eagerly.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from torch import Tensor
+from transformers import GenerationConfig
+
+from vanilla_transformer.decoding.options import OptionError, TranslationOptions
+from vanilla_transformer.generation_vanilla_transformer import length_penalty
+
+from .engine import Engine
+from .engine_pool import engine_options, find_problem
+from .search_features import SearchFeature
+from .search_options import SearchOptions, search_options
+from .top_k import UNLIKELY, top_continuations
+
+_NEVER = UNLIKELY / 2  # the scores of hypotheses that must not be chosen are lower
+
+
+class Candidate(NamedTuple):
+    """
+    A hypothesis that was compared with others in one step of the search.
+
+    Attributes:
+        tokens: The generated tokens.
+        log_probability: Of all of them, in nats.
+        state: `"kept"` if the search continued it, `"finished"`, `"dropped"`, or `"unfinished"` if the search ended
+            before.
+        score: `log_probability` divided by the length penalty.
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    state: str
+    score: float
+
+
+class RecordedSearch(NamedTuple):
+    """
+    A search, step by step.
+
+    Attributes:
+        steps: The candidates of each step, best first.
+        best: The finished candidates that the search returns, best first.
+    """
+
+    steps: list[list[Candidate]]
+    best: list[Candidate]
+
+
+def record_search(model: Any, source: Sequence[int], **options: Any) -> RecordedSearch:
+    """
+    Translate one source as `generate()` does, and return all hypotheses that greedy or beam search compares.
+
+    Args:
+        model: A sequence-to-sequence model that an [`Engine`] decodes.
+        source: Token ids, as the model was trained: usually with EOS at the end.
+        options: Keyword arguments of `generate()`.
+
+    Raises:
+        ValueError: The options ask for sampling, or for what no engine decodes.
+    """
+    resolved = TranslationOptions.from_levels([options, vars(model.generation_config)])
+    if resolved.do_sample:
+        raise ValueError("Only greedy and beam search can be recorded, but the options ask for `do_sample`.")
+    problem = find_problem(model, resolved)
+    if problem is not None:
+        raise OptionError(f"To record a search, {problem}")
+    kwargs = engine_options(resolved)
+    recorder = _Recorder(search_options(GenerationConfig(**kwargs)))
+    engine = Engine(model, 1, compile=False, features=(recorder,), **kwargs)
+    ((*found,),) = engine.translate_tokens([source], kwargs["num_beams"])
+    finished = {each.tokens: each for step in recorder.steps for each in step if each.state == "finished"}
+    returned = [tuple(hypothesis.tokens) for hypothesis in found]
+    return RecordedSearch(recorder.steps, [finished[tokens] for tokens in returned if tokens in finished])
+
+
+class _Recorder(SearchFeature):
+    """
+    Record the candidates of each step of a search with one slot.
+
+    Args:
+        options: Of the search, without this feature.
+    """
+
+    def __init__(self, options: SearchOptions):
+        self.steps: list[list[Candidate]] = []
+        self._options, self._is_done = options, False
+        self._running: list[tuple[int, ...]] = [()] * options.num_beams
+        self._compared: list[tuple[float, int, int]] = []  # score, beam and token
+
+    def observe(self, logits: Tensor, log_scale: Tensor, state: Any) -> None:
+        best = top_continuations(logits, log_scale, self._options.candidates(self._options.num_beams))
+        self._compared = [*zip(*(each[0].tolist() for each in best), strict=True)]
+
+    def follow(self, state: Any, memory: Any, parents: Tensor, tokens: Tensor) -> None:
+        if self._is_done:
+            return
+        self._is_done = bool(state.done[0])
+        at_limit = len(self._running[0]) + 1 >= int(state.limits[0])
+        chosen = zip(parents[0].tolist(), tokens[0].tolist(), strict=True)
+        kept = [(*self._running[parent], token) for parent, token in chosen]
+        step = []
+        for rank, (score, parent, token) in enumerate(self._compared):
+            hypothesis = (*self._running[parent], token)
+            if score < _NEVER:
+                continue
+            state_of = "dropped"
+            if token in self._options.eos_token_ids or at_limit:
+                state_of = "finished" if rank < self._options.num_beams else "dropped"
+            elif hypothesis in kept:
+                state_of = "unfinished" if self._is_done else "kept"
+            divisor = length_penalty(len(hypothesis), self._options.length_penalty, self._options.length_penalty_type)
+            step.append(Candidate(hypothesis, score, state_of, score / divisor))
+        self.steps.append(step)
+        self._running = kept
+
+
+__all__ = ["Candidate", "RecordedSearch", "record_search"]

@@ -1,0 +1,144 @@
+"""
+The tensors of the engine's search, for all slots at once.
+
+Letters in shapes: B slots, N beams, R room for target positions.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .search_options import SearchOptions
+from .top_k import UNLIKELY
+
+
+class Finished(NamedTuple):
+    """Finished hypotheses of some slots, `(slots, count, …)`; see [`SearchState`]."""
+
+    ancestors: Tensor
+    tokens: Tensor
+    lengths: Tensor
+    scores: Tensor
+    model_scores: list[Tensor]
+
+
+class SearchState(NamedTuple):
+    """
+    The search of all slots, updated in place.
+
+    Attributes:
+        done: Whether a slot is done, or empty: `(B,)`.
+        time: Position of the last tokens, `(B,)`; the start symbol is at 0.
+        limits: Tokens that a hypothesis may have at most, `(B,)`.
+        counts: Hypotheses that are returned, `(B,)`.
+        seeds: Of the samples, `(B,)`.
+        last_tokens, scores: Of the running hypotheses, `(B, N)`; scores are log-probabilities.
+        tokens: What each beam has written at each step, `(B, R, N)`.
+        log_probabilities: Of the running hypotheses up to these tokens, `(B, R, N)`.
+        ancestors: The beam of each step that a running hypothesis descends from, `(B, N, R)`.
+        finished_ancestors: The same of the best finished hypotheses, `(B, N, R)`.
+        finished_tokens, finished_lengths, finished_scores, is_finished: Their last tokens, numbers of tokens, scores
+            with the length penalty, and whether there are so many, each `(B, N)`.
+        model_scores: Log-probabilities of the running and of the finished hypotheses, `(B, N)` each, if `scores` are
+            not log-probabilities; otherwise none.
+        group_done: Whether each group of beams is done, `(B, groups)`, if there are several; otherwise none.
+        features: What each [`SearchFeature`] has allocated.
+    """
+
+    done: Tensor
+    time: Tensor
+    limits: Tensor
+    counts: Tensor
+    seeds: Tensor
+    last_tokens: Tensor
+    scores: Tensor
+    tokens: Tensor
+    log_probabilities: Tensor
+    ancestors: Tensor
+    finished_ancestors: Tensor
+    finished_tokens: Tensor
+    finished_lengths: Tensor
+    finished_scores: Tensor
+    is_finished: Tensor
+    model_scores: list[Tensor]
+    group_done: list[Tensor]
+    features: list[Any]
+
+    @classmethod
+    def empty(cls, slots: int, room: int, device: torch.device, options: SearchOptions) -> "SearchState":
+        """Return a state in which all slots are empty."""
+        beams, groups = options.num_beams, options.num_beam_groups
+
+        def full(value: Any, *shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+            return torch.full((slots, *shape), value, dtype=dtype, device=device)
+
+        return cls(
+            done=full(True, dtype=torch.bool),
+            time=full(0),
+            limits=full(1),
+            counts=full(1),
+            seeds=full(0),
+            last_tokens=full(0, beams),
+            scores=full(0.0, beams, dtype=torch.float32),
+            tokens=full(0, room, beams),
+            log_probabilities=full(0.0, room, beams, dtype=torch.float32),
+            ancestors=full(0, beams, room),
+            finished_ancestors=full(0, beams, room),
+            finished_tokens=full(0, beams),
+            finished_lengths=full(0, beams),
+            finished_scores=full(UNLIKELY, beams, dtype=torch.float32),
+            is_finished=full(False, beams, dtype=torch.bool),
+            model_scores=[full(0.0, beams, dtype=torch.float32) for _ in range(2 * options.changes_scores)],
+            group_done=[full(True, groups, dtype=torch.bool)] if groups > 1 else [],
+            features=[feature.allocate(slots, beams, room, device) for feature in options.features],
+        )
+
+    def start(self, slots: Tensor, limits: Tensor, counts: Tensor, seeds: Tensor, start_token: int) -> None:
+        """Start the search of new sentences in the given slots, which are at time 0."""
+        groups = self.group_done[0].shape[1] if self.group_done else 1
+        self.done[slots] = False
+        self.limits[slots] = limits
+        self.counts[slots] = counts
+        self.seeds[slots] = seeds
+        self.last_tokens[slots] = start_token
+        self.scores[slots] = UNLIKELY
+        self.scores[slots, :: self.scores.shape[1] // groups] = 0.0  # at first all beams of a group are the same
+        self.finished_scores[slots] = UNLIKELY
+        self.finished_lengths[slots] = 0
+        self.is_finished[slots] = False
+        for scores in self.model_scores:
+            scores[slots] = 0.0
+        for each in self.group_done:
+            each[slots] = False
+
+    def of_group(self, group: int) -> "SearchState":
+        """Return views of what one group of beams has. Its `done` is a copy."""
+        size = self.scores.shape[1] // self.group_done[0].shape[1]
+        beams = slice(group * size, (group + 1) * size)
+        names = ("scores", "last_tokens", "ancestors", "finished_ancestors", "finished_tokens", "finished_lengths")
+        own = {name: getattr(self, name)[:, beams] for name in (*names, "finished_scores", "is_finished")}
+        model_scores = [each[:, beams] for each in self.model_scores]
+        return self._replace(done=self.done | self.group_done[0][:, group], model_scores=model_scores, **own)
+
+    def finished(self, slots: Tensor, count: int) -> "Finished":
+        """Return the `count` best finished hypotheses of each given slot, best first."""
+        best = torch.arange(count, device=slots.device)[None]
+        if self.group_done:  # each group has its own ones in order
+            best = self.finished_scores[slots].topk(count)[1]
+        rows, last = slots[:, None], self.model_scores[1:]
+        return Finished(
+            self.finished_ancestors[rows, best],
+            self.finished_tokens[rows, best],
+            self.finished_lengths[rows, best],
+            self.finished_scores[rows, best],
+            [each[rows, best] for each in last],
+        )
+
+    def stop(self, slots: Tensor | slice) -> None:
+        """Empty the given slots. They return to time 0, which any room can hold."""
+        self.done[slots] = True
+        self.time[slots] = 0
+
+
+__all__ = ["SearchState"]

@@ -1,0 +1,175 @@
+"""The tensors of an engine's slots, of few sizes, so that few steps are compiled."""
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from .device_copies import to_device
+from .device_profile import spare_memory
+from .ensemble import members_of
+from .prefill import Prefilled
+from .requests import Request
+from .search_options import SearchOptions
+from .search_state import SearchState
+from .static_decoder import AlignmentHeads, SlotMemory
+from .step_package import Dimensions
+
+Memory = list[SlotMemory]  # of each model
+
+
+class SlotSize(NamedTuple):
+    """Numbers of slots and of positions of the source or the target."""
+
+    slots: int
+    room: int
+
+
+_EXAMPLE = SlotSize(7, 11)
+
+
+class SlotBuffers:
+    """
+    Hold the state and the memory of all slots, in the size that is used now.
+
+    Tensors of other sizes are kept as long as there is memory: allocating takes longer than copying, and on a GPU the
+    step must be captured again for other tensors.
+
+    Args:
+        model: The model that decodes.
+        options: Of the search.
+        size: The first size.
+        alignment_heads: Heads of cross-attention whose queries are kept, of the first model of an ensemble.
+    """
+
+    def __init__(self, model: Any, options: SearchOptions, size: SlotSize, alignment_heads: AlignmentHeads = ()):
+        self._model, self._options, self._alignment_heads = model, options, alignment_heads
+        self._sizes = OrderedDict[SlotSize, tuple[SearchState, Memory]]()
+        self.size = size
+        self.state, self.memory = self._tensors_of(size)
+
+    @property
+    def arguments(self) -> tuple[SearchState, Memory]:
+        """The arguments of a step, which updates them."""
+        return self.state, self.memory
+
+    def example(self) -> tuple[SearchState, Memory]:
+        """Return tensors of a size at which no two dimensions are equal by chance, to compile a step for any size."""
+        return self._allocate(_EXAMPLE)
+
+    def dimensions(self) -> Dimensions:
+        """Return the dimensions of each tensor that vary with the slots or the room, and how fast they grow."""
+        sizes = SlotSize(2, 2), SlotSize(3, 2), SlotSize(2, 3)
+        some, slots, room = ([leaf.shape for leaf in pytree.tree_leaves(self._allocate(size))] for size in sizes)
+        return [
+            {
+                dim: (name, longer[dim] - first[dim])
+                for name, longer in (("slots", of_slots), ("room", of_room))
+                for dim in range(len(first))
+                if longer[dim] > first[dim]
+            }
+            for first, of_slots, of_room in zip(some, slots, room, strict=True)
+        ]
+
+    def resize(self, size: SlotSize, kept: Sequence[int]) -> None:
+        """Change the size. The given slots become the first ones; the others are empty."""
+        old, new = self.arguments, self._tensors_of(size)
+        are_first = [*kept] == [*range(len(kept))]
+        rows: Any = slice(len(kept)) if are_first else to_device(kept, self._model.device)
+        for source, target in zip(_rows(*old), _rows(*new), strict=True):
+            _copy_rows(source, rows, target, slice(len(kept)))
+        self.size, (self.state, self.memory) = size, new
+        self.free(slice(len(kept), None))
+
+    def kept_room(self, size: SlotSize) -> int:
+        """Return the least room of kept tensors for as many slots that can be used for a size, or its own room.
+
+        Up to twice the room that is needed costs less than to capture another step.
+        """
+        rooms = [each.room for each in self._sizes if each.slots == size.slots]
+        return min((room for room in rooms if size.room <= room <= 2 * size.room), default=size.room)
+
+    def enter(self, slots: Tensor, prefilled: Prefilled, rows: Tensor, lengths: Tensor) -> None:
+        """Copy rows of a batch of sources or prompts of these lengths to the given slots."""
+        targets = (tensor for memory in self.memory for tensor in memory.prefilled())
+        for source, target in zip(prefilled, targets, strict=True):
+            _copy_rows(source, rows, target, slots)
+        self._set_source_lengths(slots, lengths)
+
+    def start(
+        self,
+        slots: Tensor,
+        limits: Tensor,
+        counts: Tensor,
+        seeds: Tensor,
+        requests: Sequence[Request],
+        start_token: int,
+    ) -> None:
+        """Start the search of new sentences in the given slots."""
+        self.state.start(slots, limits, counts, seeds, start_token)
+        for feature, own in zip(self._options.features, self.state.features, strict=True):
+            feature.enter(own, slots, requests)
+
+    def free(self, slots: Tensor | slice) -> None:
+        """Empty the given slots. They return to positions that any room can hold."""
+        self.state.stop(slots)
+        self._set_source_lengths(slots, 1)
+
+    def copy_rows(self, slot: int) -> list[Tensor]:
+        """Return a copy of all that a slot holds."""
+        return [tensor[slot : slot + 1].clone() for tensor in _rows(*self.arguments)]
+
+    def restore_rows(self, slot: int, rows: Sequence[Tensor]) -> None:
+        """Put what [`copy_rows`] returned, for any number of positions, into a slot."""
+        for target, source in zip(_rows(*self.arguments), rows, strict=True):
+            _copy_rows(source, slice(None), target, slice(slot, slot + 1))
+
+    def _tensors_of(self, size: SlotSize) -> tuple[SearchState, Memory]:
+        if size not in self._sizes:
+            self._drop_sizes(spare_memory(self._model.device, self._spare()))
+            try:
+                self._sizes[size] = self._allocate(size)
+            except torch.OutOfMemoryError:
+                self._drop_sizes(0)
+                self._sizes[size] = self._allocate(size)
+        self._sizes.move_to_end(size)
+        return self._sizes[size]
+
+    def _drop_sizes(self, most: float) -> None:
+        """Drop the tensors that were used least recently until the others take at most so many bytes."""
+        while self._spare() > most:
+            self._sizes.popitem(last=False)
+
+    def _spare(self) -> int:
+        """Return the bytes of the tensors of all sizes."""
+        return sum(leaf.nbytes for leaf in pytree.tree_leaves([*self._sizes.values()]))
+
+    def _set_source_lengths(self, slots: Tensor | slice, lengths: Tensor | int) -> None:
+        """Store how many tokens the sources or prompts in the given slots have."""
+        for memory in self.memory:
+            memory.source_lengths[slots] = lengths
+
+    def _allocate(self, size: SlotSize) -> tuple[SearchState, Memory]:
+        state = SearchState.empty(size.slots, size.room, self._model.device, self._options)
+        sizes, (first, *others) = (size.slots, self._options.num_beams, size.room), members_of(self._model)
+        memory = SlotMemory.empty(first, *sizes, self._alignment_heads)
+        return state, [memory, *(SlotMemory.empty(other, *sizes) for other in others)]
+
+
+def _rows(state: SearchState, memory: Memory) -> Iterator[Tensor]:
+    """Yield the tensors that have a row for each slot."""
+    yield from pytree.tree_leaves(state)
+    for each in memory:
+        yield from each.rows()
+
+
+def _copy_rows(source: Tensor, rows: Any, target: Tensor, places: Any) -> None:
+    """Copy rows of a tensor to the given places of another one, as far as their other sizes go."""
+    common = tuple(slice(min(sizes)) for sizes in zip(source.shape[1:], target.shape[1:], strict=True))
+    target[(places, *common)] = source[(rows, *common)]
+
+
+__all__ = ["SlotBuffers", "SlotSize"]

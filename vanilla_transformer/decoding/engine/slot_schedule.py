@@ -1,0 +1,204 @@
+"""
+Which sentences are in the slots of an engine.
+
+Sentences enter free slots while others are decoded. The slots become fewer for the last sentences of a stream. A long
+sentence waits aside while shorter ones enter, because all slots compute attention over the same room.
+"""
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from .device_copies import to_device
+from .device_profile import profile_of
+from .prefill import room_for
+from .requests import Request
+from .search_options import SearchOptions
+from .slot_buffers import SlotBuffers, SlotSize
+from .source_queue import PrefilledSource, SourceQueue
+from .static_decoder import AlignmentHeads
+
+_PATIENCE = 1024  # steps that a long sentence may be set aside while others enter
+
+
+class Entry(NamedTuple):
+    """
+    A sentence in a slot: its request, the length of its source, and the steps that had been run when it entered.
+
+    `stays` is True if it was set aside before.
+    """
+
+    request: Request
+    length: int
+    entered: int
+    stays: bool = False
+
+    def positions(self, end: int) -> int:
+        """Return the positions for which its slot needs room when `end` steps have been run."""
+        return max(_positions(self.length, self.request), end - self.entered)
+
+
+class _Aside(NamedTuple):
+    """A long sentence that waits for a slot: its entry, what its slot held, and the steps that had been run."""
+
+    entry: Entry
+    rows: list[Tensor]
+    since: int
+
+
+class SlotSchedule:
+    """
+    Assign sentences to slots.
+
+    Args:
+        model: The model that decodes.
+        slots: Sentences that are decoded at once, at most.
+        options: Of the search.
+        start_token: The first token of each target.
+        alignment_heads: See [`SlotBuffers`].
+
+    Attributes:
+        buffers: The tensors of the slots.
+        sizes: The numbers of slots that are used.
+        steps_run: The steps so far.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        slots: int,
+        options: SearchOptions,
+        start_token: int,
+        alignment_heads: AlignmentHeads = (),
+    ):
+        self._slots, self._start_token, self._device = slots, start_token, model.device
+        profile = profile_of(model.device)
+        self._keeps_rooms = profile.captures_steps
+        self.sizes = [*(few for few in profile.few_slots if few < slots), slots]
+        first = SlotSize(self.sizes[0], room_for(1))
+        self.buffers = SlotBuffers(model, options, first, alignment_heads)
+        self.steps_run = 0
+        self._entries: list[Entry | None] = [None] * self.sizes[0]  # the sentence in each slot
+        self._aside: deque[_Aside] = deque()
+        self._aside_returns = False
+        self._settled_until = 0  # steps for which nothing is to be done, unless sentences enter or leave
+
+    def __len__(self) -> int:
+        """Return the number of sentences in slots and aside."""
+        return len(self._aside) + len(self.occupied())
+
+    def occupied(self) -> dict[int, Entry]:
+        """Return the sentence in each slot that has one."""
+        return {slot: entry for slot, entry in enumerate(self._entries) if entry is not None}
+
+    def fill(self, queue: SourceQueue, steps: int) -> None:
+        """Choose the size of the buffers for the next `steps`, and let sentences enter free slots."""
+        if not queue and self.steps_run + steps <= self._settled_until:
+            return
+        present = len(self) + queue.requests
+        slots = next((few for few in self.sizes if present <= few), self._slots)
+        self._set_aside([*self.occupied()][slots:])
+        self._resize(SlotSize(slots, self.buffers.size.room))
+        self._fill_slots(queue, steps)
+        while self._set_long_ones_aside(queue, steps):
+            self._fill_slots(queue, steps)
+        self._resize(SlotSize(slots, self._room(steps)))
+        first = min((entry.entered for entry in self.occupied().values()), default=0)
+        self._settled_until = 0 if self._aside else first + self.buffers.size.room
+
+    def free(self, slots: list[int]) -> None:
+        """Empty the given slots."""
+        if slots:
+            self.buffers.free(to_device(slots, self._device))
+        for slot in slots:
+            self._entries[slot] = None
+        self._settled_until = 0
+
+    def clear(self) -> None:
+        """Forget all sentences."""
+        self._aside.clear()
+        self.free([*self.occupied()])
+
+    def _room(self, steps: int) -> int:
+        """Return the room that the sentences in slots need for the next steps."""
+        return room_for(max(entry.positions(self.steps_run + steps) for entry in self._entries if entry is not None))
+
+    def _set_long_ones_aside(self, queue: SourceQueue, steps: int) -> bool:
+        """
+        Free the slots of the few sentences that need more room than the others, if new ones can enter instead.
+
+        The long ones return together. Return whether there were any.
+        """
+        if self._aside_returns or not queue:
+            return False
+        end, present = self.steps_run + steps, self.occupied()
+        needs = {slot: entry.positions(end) for slot, entry in present.items()}
+        usual = room_for(sorted(needs.values())[len(needs) * 3 // 4])
+        long = [slot for slot, need in needs.items() if need > 2 * usual and not present[slot].stays]
+        self._set_aside(long)
+        return bool(long)
+
+    def _set_aside(self, slots: list[int]) -> None:
+        """Keep the sentences of some slots for later, and free the slots."""
+        entries = self.occupied()
+        for slot in slots:
+            self._aside.append(_Aside(entries[slot], self.buffers.copy_rows(slot), self.steps_run))
+        self.free(slots)
+
+    def _fill_slots(self, queue: SourceQueue, steps: int) -> None:
+        """Let sentences enter free slots, once enough slots are free to pay for it."""
+        free = [slot for slot, entry in enumerate(self._entries) if entry is None]
+        self._return_long_ones(free, queue, steps)
+        while len(free) >= max(1, len(self._entries) // 16) and queue:
+            together = queue.take(len(free))
+            self._enter(free[: len(together)], together)
+            del free[: len(together)]
+
+    def _return_long_ones(self, free: list[int], queue: SourceQueue, steps: int) -> None:
+        """Let sentences that were set aside return to free slots, which are removed from the list, if it is time."""
+        if not self._aside:
+            self._aside_returns = False
+            return
+        many = len(self._aside) >= self._slots
+        late = self.steps_run - self._aside[0].since > _PATIENCE
+        self._aside_returns = self._aside_returns or many or late or not queue
+        while self._aside_returns and self._aside and free:
+            entry, rows, since = self._aside.popleft()
+            entered = entry.entered + self.steps_run - since
+            self._entries[free[0]] = entry._replace(entered=entered, stays=True)
+            self._resize(SlotSize(len(self._entries), self._room(steps)))
+            self.buffers.restore_rows(free.pop(0), rows)
+
+    def _enter(self, slots: list[int], sources: list[PrefilledSource]) -> None:
+        """Start the search of sources of one batch in the given slots."""
+        lengths, requests = [source.length for source in sources], [source.request for source in sources]
+        rooms, size = [*map(_positions, lengths, requests)], self.buffers.size
+        self._resize(SlotSize(size.slots, max(size.room, room_for(max(rooms)))))
+        columns = zip(*((each.row, each.length, each.limit) for each in sources), strict=True)
+        index, rows, sizes, limits, counts, seeds = to_device(
+            [slots, *map(list, columns), [each.hypotheses for each in requests], [each.seed for each in requests]],
+            self._device,
+        )
+        self.buffers.enter(index, sources[0].batch, rows, sizes)
+        self.buffers.start(index, limits, counts, seeds, requests, self._start_token)
+        for slot, source in zip(slots, sources, strict=True):
+            self._entries[slot] = Entry(source.request, source.length, self.steps_run)
+
+    def _resize(self, size: SlotSize) -> None:
+        """Change the numbers of slots and of positions. With fewer slots, those in use become the first ones."""
+        if self._keeps_rooms:
+            size = size._replace(room=self.buffers.kept_room(size))
+        if size == self.buffers.size:
+            return
+        kept = [*self.occupied()] if size.slots < len(self._entries) else [*range(len(self._entries))]
+        self.buffers.resize(size, kept)
+        self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
+
+
+def _positions(source_length: int, request: Request) -> int:
+    """Return the positions for which a slot needs room from the start."""
+    return max(source_length, len(request.prefix))
+
+
+__all__ = ["Entry", "SlotSchedule"]

@@ -1,0 +1,104 @@
+"""The sources or prompts that an engine may read, the tokens that attention sees, and the limits of their targets."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import GenerationConfig
+
+from vanilla_transformer.generation_vanilla_transformer import check_parameters
+
+from .lexical_constraints import ConstraintError, Phrases, check_phrases
+from .phrase_constraints import PhraseConstraints
+from .search_options import SearchOptions
+
+
+class SourceRules:
+    """
+    Check sources of a model, and derive how many tokens may be generated for each.
+
+    Args:
+        model: The model that reads them.
+        config: The options of the search.
+        margin: See [`closest_margin`].
+        options: Of the search.
+
+    Raises:
+        ValueError: A parameter is out of range, or there is no limit for the length.
+    """
+
+    def __init__(self, model: Any, config: GenerationConfig, margin: int | None, options: SearchOptions):
+        check_parameters(getattr(config, "length_penalty_type", None) or "power", margin, config.num_beams)
+        self.has_encoder = model.config.is_encoder_decoder
+        if margin is not None and not self.has_encoder:
+            raise ValueError("`max_new_tokens_beyond_source` needs a model with an encoder. Give `max_new_tokens`.")
+        if margin is None and config.max_new_tokens is None and config.max_length is None:
+            limits = "`max_new_tokens`, `max_new_tokens_beyond_source` or `max_length`"
+            raise ValueError(f"One of {limits} must limit the number of new tokens. Give one of them.")
+        self._model, self._config, self._margin, self._eos = model.config, config, margin, options.eos_token_ids
+        self._target_tokens = {*range(len(model.get_output_embeddings().weight))} - {*self._eos}
+        self._phrase_room = max([0, *(each.room for each in options.features if isinstance(each, PhraseConstraints))])
+
+    def check(self, position: int, source: Sequence[int]) -> None:
+        """Check a source.
+
+        Raises:
+            ValueError: The model cannot read it.
+        """
+        entries, name = self._model.vocab_size, "source" if self.has_encoder else "prompt"
+        wrong = [token for token in source if not 0 <= token < entries]
+        if wrong:
+            raise ValueError(f"Token ids must be from 0 to {entries - 1}, got {wrong[0]} in {name} {position}.")
+        longest, reason = len(source), ""
+        if self._model.position_embedding_type == "learned":
+            longest, reason = self._model.max_position_embeddings, ", as many as learned positions"
+        if not self.has_encoder and self._config.max_new_tokens is None and self._config.max_length <= longest:
+            longest, reason = self._config.max_length - 1, " before `max_length`"
+        length = len(source if self.has_encoder else self.seen(source))
+        if not 1 <= length <= max(1, longest):
+            rule = "at least 1 token" if not source else f"at most {longest} tokens{reason}"
+            raise ValueError(f"A {name} must have {rule}, got {length} in {name} {position}.")
+
+    def check_target(self, position: int, source: Sequence[int], prefix: Sequence[int], phrases: Phrases) -> None:
+        """Check what the target of a source must begin with, and what it must contain.
+
+        Raises:
+            ValueError: No hypothesis does so.
+        """
+        limit = self.limit(len(self.seen(source)))
+        last = {*prefix[-1:]} & {*self._eos}  # with which a target may be complete
+        wrong = [token for token in prefix if token not in self._target_tokens and token not in last]
+        if wrong or len(last & {*prefix[:-1]}):
+            rule = "token ids of the vocabulary, and EOS only at its end"
+            raise ConstraintError(f"A target prefix must have {rule}, got {[*prefix]} for source {position}.")
+        if len(prefix) - len(last) >= limit:
+            found = f"{len(prefix)} tokens for source {position}"
+            raise ConstraintError(
+                f"A target prefix must be shorter than the {limit} tokens of the limit, got {found}."
+            )
+        check_phrases(phrases, self._phrase_room, limit - len(prefix), self._target_tokens)
+
+    def seen(self, source: Sequence[int]) -> list[int]:
+        """Return the tokens that attention may see."""
+        if not self.has_encoder:
+            return list(source[:-1] if len(source) > 1 and source[-1] in self._eos else source)
+        if self._model.source_eos:
+            return list(source)
+        eos = self._model.eos_token_id
+        return [token for token in source if token not in (eos if isinstance(eos, list) else [eos])]
+
+    def limit(self, source_length: int) -> int:
+        """Return how many tokens may be generated for a source."""
+        config, prompt_length = self._config, 1 if self.has_encoder else source_length
+        if self._margin is not None:
+            limit = source_length + self._margin
+        elif config.max_new_tokens is not None:
+            limit = config.max_new_tokens
+        else:
+            limit = config.max_length - prompt_length
+        if self._model.position_embedding_type == "learned":
+            longest = self._model.max_position_embeddings  # the last token of a text has no position
+            limit = min(limit, longest - 1 if self.has_encoder else longest + 1 - prompt_length)
+        return max(1, limit)
+
+
+__all__ = ["SourceRules"]

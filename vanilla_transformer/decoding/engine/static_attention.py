@@ -1,0 +1,192 @@
+"""
+Softmax attention in a decoder step of static shape, and what the static forms of all attentions share.
+
+A static form computes one of the model's attentions for one token of each beam. It takes that attention
+as an argument, for its projections and settings, and keeps two kinds of memory:
+
+- its own, of the target. The beams of a slot are positions of one sequence: the key of beam n at step t stays where it
+  was written, every beam scores the keys of all beams, and a mask hides the keys that are not of its hypothesis. So no
+  key or value ever moves or is copied.
+- of the source, the same for all beams: the encoder's output for cross-attention, or the prompt for the
+  self-attention of a model without an encoder.
+
+Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in a batch, S their
+positions, D d_model, H heads, K head width.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .weight_packing import PackedLinear, inputs_of
+
+_UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
+
+
+class Moment(NamedTuple):
+    """
+    What all layers share in a step.
+
+    Attributes:
+        slots: The numbers of the slots, `(B,)`.
+        time: Position of the tokens in the target, `(B,)`.
+        done: Slots whose sentences are done, `(B,)`.
+        ancestors: The beam of each step that a hypothesis descends from, `(B, N, R)`; at this step, itself.
+        past: Mask to add to the scores of what all beams have written, `(B, 1, N, R * N)`.
+        source: Mask to add to the scores of positions of the source, `(B, 1, 1, R)`.
+    """
+
+    slots: Tensor
+    time: Tensor
+    done: Tensor
+    ancestors: Tensor
+    past: Tensor
+    source: Tensor
+
+
+class KeysAndValues(NamedTuple):
+    """Keys and values of one layer: of the target, `(B, H, R, N, K)`, or of the source, `(B, H, R, K)`."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class StaticSelfAttention(nn.Module):
+    """The static form of softmax self-attention: the projections of one input are one product."""
+
+    def __init__(self, attention: Any):
+        super().__init__()
+        self.qkv_proj = PackedLinear(*self.inputs_of(attention))
+
+    @staticmethod
+    def inputs_of(attention: Any) -> list[Any]:
+        """Return the projections that become one product."""
+        return inputs_of(attention)
+
+    @staticmethod
+    def own_memory(attention: Any, slots: int, beams: int, room: int) -> KeysAndValues:
+        return KeysAndValues(*(zeros_like_heads(attention, slots, room, beams) for _ in range(2)))
+
+    @staticmethod
+    def prompt_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
+        return KeysAndValues(*(zeros_like_heads(attention, slots, room) for _ in range(2)))
+
+    @staticmethod
+    def read_prompt(cache: Any) -> KeysAndValues:
+        """Return the keys and values of prompts in the cache of a layer, `(W, H, S, K)`."""
+        return KeysAndValues(cache.keys, cache.values)
+
+    def forward(
+        self, attention: Any, states: Tensor, moment: Moment, own: KeysAndValues, prompt: KeysAndValues | None
+    ) -> Tensor:
+        """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
+        query, *key_and_value = split_heads(attention, self.qkv_proj(states), 3)  # (B, H, N, K) each
+        for memory, entry in zip(own, key_and_value, strict=True):
+            memory[moment.slots, :, moment.time] = entry
+        keys, values = own.keys.flatten(2, 3), own.values.flatten(2, 3)  # (B, H, R * N, K)
+        if prompt is None:
+            output = attend(query, keys, values, moment.past, attention.scaling)
+        else:
+            query = query * attention.scaling
+            of_prompt = product(query, prompt.keys.transpose(-1, -2)) + moment.source
+            of_target = product(query, keys.transpose(-1, -2)) + moment.past
+            output = join_heads(mix(of_target, values, of_prompt, prompt.values))
+        return attention.out_proj(output)
+
+
+class StaticCrossAttention(nn.Module):
+    """
+    The static form of softmax cross-attention.
+
+    Args:
+        kept_heads: Heads whose queries are kept, from which [`read_attention`] computes their attention.
+    """
+
+    def __init__(self, kept_heads: Sequence[int] = ()):
+        super().__init__()
+        self.kept_heads = tuple(kept_heads)
+
+    @staticmethod
+    def source_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
+        return KeysAndValues(*(zeros_like_heads(attention, slots, room) for _ in range(2)))
+
+    @staticmethod
+    def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
+        """Return keys and values of states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, S, K)`."""
+        return KeysAndValues(*attention.project(states))
+
+    def forward(
+        self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues, queries: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Map `(B, N, D)` to `(B, N, D)`. Write the queries of the kept heads into `queries`, `(B, R, N, K)` each."""
+        (query,) = split_heads(attention, attention.q_proj(states), 1)  # (B, H, N, K)
+        for head, memory in zip(self.kept_heads, queries, strict=True):
+            kept = torch.where(moment.done[:, None, None], memory[moment.slots, moment.time], query[:, head])
+            memory.index_put_((moment.slots, moment.time), kept)
+        output = attend(query, source.keys, source.values, moment.source, attention.scaling)
+        return attention.out_proj(output)
+
+    def extra_repr(self) -> str:
+        return f"kept_heads={self.kept_heads}" if self.kept_heads else ""  # in the identity of a compiled step
+
+
+def split_heads(attention: Any, states: Tensor, parts: int) -> Sequence[Tensor]:
+    """Split states `(B, N, parts * D)` into parts with their heads, `(B, H, N, K)` each."""
+    slots, beams = states.shape[:2]
+    return states.view(slots, beams, parts, -1, attention.head_dim).permute(2, 0, 3, 1, 4).unbind()
+
+
+def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> Tensor:
+    """Return a tensor `(slots, H, *sizes, K)` of the type and on the device of an attention's weights."""
+    weight, width = attention.out_proj.weight, attention.head_dim
+    heads = attention.out_proj.in_features // width
+    return torch.zeros(slots, heads, *sizes, width, dtype=weight.dtype, device=weight.device)
+
+
+def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:
+    """Return `softmax(Q Kᵀ · scaling + mask) V` with heads joined, `(B, N, D)`."""
+    if query.device.type == "cpu" and (query.shape[2] == 1 or torch.compiler.is_compiling()):
+        scores = product(query * scaling, keys.transpose(-1, -2)) + mask
+        return join_heads(product(nn.functional.softmax(scores, dim=-1), values))
+    attended = nn.functional.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scaling)
+    return join_heads(attended)
+
+
+def product(first: Tensor, second: Tensor) -> Tensor:
+    """Multiply batches of matrices `(…, N, K)` and `(…, K, M)` with few rows N.
+
+    Compiled for a CPU, it is a sum that is fused with what comes before and after, instead of many calls of BLAS.
+    """
+    if first.device.type == "cpu" and torch.compiler.is_compiling():
+        return (first[..., None] * second[..., None, :, :]).sum(dim=-2)
+    return first @ second
+
+
+def mix(of_target: Tensor, target: Tensor, of_prompt: Tensor, prompt: Tensor) -> Tensor:
+    """
+    Return the mean of all values, weighted by the softmax of their scores: `(B, H, N, K)`.
+
+    Args:
+        of_target, of_prompt: Scores `(B, H, N, R * N)` and `(B, H, N, R)`.
+        target, prompt: Values `(B, H, R * N, K)` and `(B, H, R, K)`.
+    """
+    scores = torch.cat([of_prompt, of_target], dim=-1).float()
+    probabilities = nn.functional.softmax(scores, dim=-1).to(target.dtype)
+    for_prompt, for_target = probabilities.split([of_prompt.shape[-1], of_target.shape[-1]], dim=-1)
+    return product(for_prompt, prompt) + product(for_target, target)
+
+
+def join_heads(states: Tensor) -> Tensor:
+    """Map `(B, H, N, K)` to `(B, N, D)`."""
+    return states.transpose(1, 2).flatten(2)
+
+
+def additive(seen: Tensor) -> Tensor:
+    """Return a mask to add to scores from one that is True where a position may be seen."""
+    return torch.where(seen, 0.0, _UNSEEN)
+
+
+__all__ = ["KeysAndValues", "Moment", "StaticCrossAttention", "StaticSelfAttention", "additive", "attend"]
+__all__ += ["join_heads", "mix", "product", "split_heads", "zeros_like_heads"]

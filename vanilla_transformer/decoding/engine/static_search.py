@@ -1,0 +1,276 @@
+"""
+One step of greedy search, sampling or beam search of static shape, for all slots of the engine at once.
+
+Beam search is section 6.1 of the paper.
+
+Follows the library's rules: when a hypothesis is finished, which finished ones are kept, and when a sentence is done.
+Differs from Tensor2Tensor, as the library does: a hypothesis that the length limit cuts off competes as if it were
+finished; there it counts only if no hypothesis has ended. A slot that is done stays as it is until a new sentence
+enters.
+
+Letters in shapes: B slots, N beams, C candidates, R room for target positions, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .ensemble import log_mean_probabilities
+from .lexical_constraints import Candidates
+from .sampling import sample
+from .search_options import SearchOptions
+from .search_state import SearchState
+from .static_decoder import SlotMemory, StaticDecoder
+from .top_k import UNLIKELY, argmax, pick, top_continuations
+
+
+class _Options(NamedTuple):
+    """
+    The tokens from which a search chooses.
+
+    Attributes:
+        logits: By which it chooses, `(B, N, V)`.
+        own_logits: Of the model, `(B, N, V)`.
+        log_scale, own_log_scale: Added to logits, they give the scores and the log-probabilities of hypotheses with
+            one more token, `(B, N)`.
+        bonus: Added to final scores, `(B, N)`, or None.
+    """
+
+    logits: Tensor
+    own_logits: Tensor
+    log_scale: Tensor
+    own_log_scale: Tensor
+    bonus: Tensor | None = None
+
+    def of_beams(self, beams: slice) -> "_Options":
+        """Return the tokens of some beams."""
+        return _Options(*(None if each is None else each[:, beams] for each in self))  # type: ignore[arg-type]
+
+    def final(self, scores: Tensor, parents: Tensor) -> Tensor:
+        """Return the final scores of hypotheses, given those with the length penalty and their beams, `(B, C)`."""
+        return scores if self.bonus is None else scores + self.bonus.gather(1, parents)
+
+    def model_scores(self, parents: Tensor, tokens: Tensor) -> Tensor:
+        """Return the log-probabilities of the given beams with one more token, `(B, C)`."""
+        slots = torch.arange(parents.shape[0], device=parents.device)[:, None]
+        return self.own_logits[slots, parents, tokens] + self.own_log_scale.gather(1, parents)
+
+
+class SearchStep(nn.Module):
+    """
+    Advance every slot by one token: `state` and `memory` are updated in place, and nothing is returned.
+
+    Args:
+        decoders: The decoder of each model.
+        options: The search.
+        weights: Of the models of an ensemble.
+    """
+
+    eos: Tensor
+
+    def __init__(self, decoders: Sequence[StaticDecoder], options: SearchOptions, weights: Sequence[float] = (1.0,)):
+        super().__init__()
+        self.decoders, self._weights = nn.ModuleList(decoders), tuple(weights)
+        self.options, self.beams = options, options.num_beams
+        never_heuristic = options.early_stopping == "never" or options.length_penalty <= 0.0
+        self._is_bounded = never_heuristic and not options.features and options.num_beam_groups == 1
+        self._ranks = any(feature.ranks_candidates for feature in options.features)
+        self._filters = [] if options.sampling is None else options.sampling.filters()
+        self.register_buffer("eos", torch.tensor(options.eos_token_ids), persistent=False)
+
+    def forward(self, state: SearchState, memory: Sequence[SlotMemory]) -> tuple[()]:
+        sizes = state.ancestors.shape  # (B, N, R)
+        slots, beams, steps = (torch.arange(size, device=self.eos.device) for size in sizes)
+        ancestors = state.ancestors
+        if self.beams > 1:
+            here = steps == state.time[:, None, None]  # (B, 1, R)
+            ancestors = torch.where(here, beams[:, None], ancestors)  # (B, N, R)
+        state.tokens.index_put_((slots, state.time), state.last_tokens)
+        running = state.model_scores[0] if state.model_scores else state.scores
+        state.log_probabilities.index_put_((slots, state.time), running)
+        logits = self._logits(state, ancestors, memory)  # (B, N, V)
+        options = self._options(logits, state, memory)
+        for feature in self.options.features:
+            feature.observe(options.logits, options.log_scale, state)
+        parents, tokens = self._advance(state, options, ancestors)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            feature.follow(state, own, parents, tokens)
+        state.time.copy_(torch.where(state.done, state.time, state.time + 1))
+        return ()
+
+    def extra_repr(self) -> str:
+        return f"weights={self._weights}"  # compiled steps depend on them
+
+    def _logits(self, state: SearchState, ancestors: Tensor, memory: Sequence[SlotMemory]) -> Tensor:
+        """Return the logits of the model, or of an ensemble the logarithms of its probabilities."""
+        inputs = state.last_tokens, state.time, state.done, ancestors
+        logits = [decoder(*inputs, own) for decoder, own in zip(self.decoders, memory, strict=True)]
+        return logits[0] if len(logits) == 1 else log_mean_probabilities(logits, self._weights)
+
+    def _options(self, logits: Tensor, state: SearchState, memory: Sequence[SlotMemory]) -> "_Options":
+        """Return the tokens from which the search chooses, given the model's logits."""
+        changed, log_norms, bonus = logits, logits.logsumexp(dim=-1), None  # (B, N)
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            changed = feature.change_logits(changed, log_norms, state, own)
+            added = feature.bonus(state, own, memory)
+            if added is not None:
+                bonus = added if bonus is None else bonus + added
+        if self.options.min_new_tokens:
+            is_eos = _one_of(torch.arange(logits.shape[2], device=logits.device), self.eos)
+            too_short = (state.time < self.options.min_new_tokens)[:, None, None]
+            changed = torch.where(too_short & is_eos, -torch.inf, changed)
+        # From logits to log-probabilities of hypotheses.
+        log_scales = [scores - log_norms for scores in (state.scores, *state.model_scores[:1])]
+        return _Options(changed, logits, log_scales[0], log_scales[-1], bonus)
+
+    def _advance(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose the next tokens. Return the beams and the tokens of the running hypotheses, `(B, N)` each."""
+        if self.options.num_beam_groups > 1:
+            return self._advance_groups(state, options, ancestors)
+        return (self._advance_one if self.beams == 1 else self._advance_beams)(state, options, ancestors)
+
+    def _advance_one(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+        length = state.time + 1
+        tokens = self._choose(options.logits[:, 0], state)[:, None]  # (B, 1)
+        scores = options.logits[:, 0].gather(1, tokens) + options.log_scale
+        ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
+        parents = torch.zeros_like(tokens) if self.options.features else tokens  # which only features read
+        model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
+        _store(
+            state,
+            state.done[:, None] | ~ends,
+            finished_ancestors=ancestors,
+            finished_tokens=tokens,
+            finished_lengths=length[:, None],
+            finished_scores=options.final(scores / self.options.divisor(length), parents),
+        )
+        _store_each(state.model_scores[1:], state.done[:, None] | ~ends, model_scores)
+        state.done.logical_or_(ends[:, 0])
+        _store(state, state.done[:, None], scores=scores, last_tokens=tokens)
+        _store_each(state.model_scores[:1], state.done[:, None], model_scores)
+        return parents, tokens
+
+    def _choose(self, logits: Tensor, state: SearchState) -> Tensor:
+        """Return the most likely tokens of `logits` `(B, V)`, or samples."""
+        if self.options.sampling is None:
+            return argmax(logits)
+        for each in self._filters:
+            logits = each(None, logits)
+        return sample(logits, state.seeds, state.time)
+
+    def _advance_groups(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+        """Advance each group of beams, with a penalty for the tokens that earlier groups have just chosen."""
+        size, group_done = self.options.beams_per_group, state.group_done[0]
+        parents, tokens, penalties = list[Tensor](), list[Tensor](), list[Tensor]()
+        for group in range(self.options.num_beam_groups):
+            beams, own = slice(group * size, (group + 1) * size), state.of_group(group)
+            of_group = options.of_beams(beams)
+            if tokens:
+                earlier = [torch.cat(each, dim=1)[:, None].expand(-1, size, -1) for each in (tokens, penalties)]
+                of_group = of_group._replace(logits=of_group.logits.scatter_add(2, *earlier))
+            its_parents, its_tokens = self._advance_beams(own, of_group, ancestors[:, beams])
+            group_done[:, group] = own.done
+            is_running = ~own.done[:, None] & (own.scores > UNLIKELY / 2)
+            parents.append(its_parents + group * size)
+            tokens.append(its_tokens)
+            penalties.append(-self.options.diversity_penalty * is_running)
+        state.done.copy_(group_done.all(dim=1))
+        return torch.cat(parents, dim=1), torch.cat(tokens, dim=1)
+
+    def _advance_beams(self, state: SearchState, options: "_Options", ancestors: Tensor) -> tuple[Tensor, Tensor]:
+        length, beams = state.time + 1, state.scores.shape[1]
+        candidates = self.options.candidates(beams)
+        best = Candidates(*top_continuations(options.logits, options.log_scale, candidates))
+        for feature, own in zip(self.options.features, state.features, strict=True):
+            best = feature.rank(best, options.logits, options.log_scale, state, own)
+        scores, parents, tokens = best
+        ends = _one_of(tokens, self.eos) | (length >= state.limits)[:, None]
+        model_scores = options.model_scores(parents, tokens) if state.model_scores else scores
+
+        # Candidates that end, of the best N, replace worse finished hypotheses.
+        order = torch.arange(candidates, device=ends.device)
+        finishes = ends & (order < beams)
+        if self.options.features:
+            finishes = finishes & (scores > UNLIKELY / 2)  # the others have a forbidden token
+        final = options.final(scores / self.options.divisor(length), parents) + ~finishes * UNLIKELY
+        finished_scores, kept = torch.cat([state.finished_scores, final], dim=1).topk(beams)
+        is_finished = torch.cat([state.is_finished, finishes], dim=1).gather(1, kept)
+        lengths = torch.cat([state.finished_lengths, length[:, None].expand_as(ends)], dim=1)
+        last_tokens = torch.cat([state.finished_tokens, tokens], dim=1)
+        lines = torch.cat([order[:beams].expand_as(state.scores), parents + beams], dim=1).gather(1, kept)
+        _store(
+            state,
+            state.done[:, None],
+            finished_ancestors=pick(torch.cat([state.finished_ancestors, ancestors], dim=1), lines),
+            finished_tokens=last_tokens.gather(1, kept),
+            finished_lengths=lengths.gather(1, kept),
+            finished_scores=finished_scores,
+            is_finished=is_finished,
+        )
+        for finished in state.model_scores[1:]:
+            both = torch.cat([finished, model_scores], dim=1).gather(1, kept)
+            _store_each([finished], state.done[:, None], both)
+
+        # The others continue, unless the sentence is done.
+        running, chosen = self._running(scores + ends * UNLIKELY, ends, beams)
+        parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
+        best_possible = self._best_possible(Candidates(running, parents, tokens), state, options)
+        to_beat = torch.where(is_finished, finished_scores, UNLIKELY)
+        if self._is_bounded:  # nothing better can come, so that only the hypotheses that are returned count
+            to_beat = to_beat.gather(1, (state.counts - 1)[:, None])
+        now_done = ~(best_possible > to_beat.amin(dim=1, keepdim=True)).any(dim=1) | ends.all(dim=1)
+        if self.options.early_stopping is True:
+            now_done = now_done | is_finished.all(dim=1)
+        state.done.logical_or_(now_done)
+        _store(state, state.done[:, None], ancestors=pick(ancestors, parents), scores=running, last_tokens=tokens)
+        _store_each(state.model_scores[:1], state.done[:, None], model_scores.gather(1, chosen))
+        return parents, tokens
+
+    def _running(self, scores: Tensor, ends: Tensor, beams: int) -> tuple[Tensor, Tensor]:
+        """Return the scores and the places of the candidates that continue, in order."""
+        if not self._ranks:
+            return scores.topk(beams)
+        order = torch.arange(scores.shape[1], device=scores.device)
+        chosen = (-(order + ends * len(order))).topk(beams)[1]
+        return scores.gather(1, chosen), chosen
+
+    def _best_possible(self, running: Candidates, state: SearchState, options: "_Options") -> Tensor:
+        """Return the best final score of the running hypotheses if they ended now, `(B, 1)`.
+
+        With `early_stopping="never"`, return a bound of the final scores that they can reach, unless a feature says
+        otherwise.
+        """
+        lengths, features = state.time + 1, list(zip(self.options.features, state.features, strict=True))
+        if self.options.early_stopping == "never" and self.options.length_penalty > 0.0:
+            now = [each for each in (feature.ends_now(own) for feature, own in features) if each is not None]
+            lengths = torch.where(torch.stack(now).any(dim=0), lengths, state.limits) if now else state.limits
+        divisor = self.options.divisor(lengths)
+        if not features:
+            return running.scores[:, :1] / divisor
+        final = options.final(running.scores / divisor, running.parents)
+        for feature, own in features:
+            may_end = feature.may_end(own, running)
+            if may_end is not None:  # the others still count as hypotheses that run
+                final = torch.where(may_end, final, final.clamp(max=UNLIKELY / 2))
+        return final.amax(dim=1, keepdim=True)
+
+
+def _store(state: SearchState, unless: Tensor, **values: Tensor) -> None:
+    """Update the named tensors of a state in place, except in slots where `unless`, `(B, 1)`, is True."""
+    for name, value in values.items():
+        _store_each([getattr(state, name)], unless, value)
+
+
+def _store_each(tensors: Sequence[Tensor], unless: Tensor, value: Tensor) -> None:
+    """Update tensors, of which there may be none, to a value in place, except in slots where `unless` is True."""
+    for old in tensors:
+        old.copy_(torch.where(unless if old.dim() == 2 else unless[:, None], old, value))
+
+
+def _one_of(tokens: Tensor, choices: Tensor) -> Tensor:
+    return (tokens[..., None] == choices).any(dim=-1)
+
+
+__all__ = ["SearchStep"]

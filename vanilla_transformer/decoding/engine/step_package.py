@@ -1,0 +1,246 @@
+"""
+Packages of compiled steps: machine code without weights, which serves every model of one shape.
+
+A step is compiled ahead of time by `torch.export` and AOTInductor, for any number of slots and of positions, once with
+the products of oneDNN and once with inductor's own; see [`kinds_of`]. Weights are constants of the compiled code,
+in linear layers in the memory layout that the products read.
+They are not stored: `constants.json` names the parameter that each constant is, and loading takes it from the model.
+Tensors of the search's options are stored in `constants.safetensors`. Quantized weights stay in the package.
+"""
+
+import copy
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from .weight_packing import PackedLinear, pack
+
+_PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safetensors"
+_PREFIX = "step."  # of names in a `_FlatStep`
+FEW_ROWS, MANY_ROWS = "few_rows", "many_rows"
+MOST_FEW_ROWS = 4
+# The dimensions of each tensor that vary with the slots or with the room for positions, and how fast they grow.
+Dimensions = Sequence[dict[int, tuple[str, int]]]
+
+
+class CompiledStep:
+    """
+    A step from a package, with the weights of a model.
+
+    Args:
+        folder: Of the package, see [`compile_step`].
+        step: The step that was compiled, or one of the same shape with other weights, which must not change.
+
+    Raises:
+        RuntimeError: The package cannot be loaded.
+    """
+
+    def __init__(self, folder: Path, step: nn.Module):
+        # Calling the package itself would read its signature from JSON each time, for a tenth of a small step.
+        self._loader = _load(folder)
+        constants = json.loads((folder / _CONSTANTS).read_text(encoding="utf-8"))
+        self._weights = None if constants is None else _read_constants(folder, step, constants)
+        if self._weights is not None:  # which the package uses where they are
+            self._loader.load_constants(self._weights, False, True, True)
+        self._arguments: tuple[Any, ...] = ()
+        self._leaves: list[Tensor] = []
+
+    def __call__(self, *arguments: Any) -> None:
+        if [*map(id, arguments)] != [*map(id, self._arguments)]:
+            self._arguments, self._leaves = arguments, pytree.tree_leaves(arguments)
+        self._loader.boxed_run(list(self._leaves))  # which empties the list
+
+
+def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder: Path, kind: str = MANY_ROWS) -> None:
+    """Compile a step into a package, given arguments of which some dimensions may vary.
+
+    Args:
+        kind: `FEW_ROWS` or `MANY_ROWS`; see [`kinds_of`].
+    """
+    is_quantized = _is_quantized(step)
+    if not is_quantized:
+        step = _with_distinct_weights(step)
+    program = export_step(step, arguments, dimensions)
+    settings = {
+        "freezing": True,
+        "aot_inductor.compile_wrapper_opt_level": "O0",
+        "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
+        "aot_inductor.package_constants_in_so": is_quantized,
+        "_post_fusion_custom_pass": _record_constants,
+    }
+    if kind == FEW_ROWS:
+        settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"}
+    _constants.clear()
+    with tracing(step):
+        torch._inductor.aoti_compile_and_package(
+            program, package_path=str(folder / _PACKAGE), inductor_configs=settings
+        )
+    names = _load(folder).get_constant_fqns()
+    constants = None if is_quantized else {name: _source_of(name, step, program) for name in names}
+    values = {name: _constants[name].clone() for name, source in (constants or {}).items() if source is None}
+    if values:
+        save_file(values, folder / _VALUES)
+    (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
+
+
+def kinds_of(step: nn.Module) -> tuple[str, ...]:
+    """Return the kinds of packages that a step has: for few rows, which are slots times beams, and for many rows.
+
+    oneDNN multiplies many rows fastest, but each of its calls takes about 20 µs besides. For few rows, products that
+    inductor generates take a quarter of the time of a step. It generates none for quantized weights, nor the batched
+    ones of LSH attention.
+    """
+    is_batched = any(getattr(module, "has_batched_products", False) for module in step.modules())
+    return (MANY_ROWS,) if is_batched or _is_quantized(step) else (FEW_ROWS, MANY_ROWS)
+
+
+def _is_quantized(step: nn.Module) -> bool:
+    return any(map(is_traceable_wrapper_subclass, step.parameters()))
+
+
+def _load(folder: Path) -> Any:
+    """Return the loader of a package, which `torch._inductor.aoti_load_package` wraps after seconds of imports."""
+    return torch._C._aoti.AOTIModelPackageLoader(str(folder / _PACKAGE), "model", False, 1, -1)
+
+
+def export_step(step: nn.Module, arguments: Any, dimensions: Dimensions | None = None) -> torch.export.ExportedProgram:
+    """Export a step as a program whose one argument is the list of the tensors of its arguments.
+
+    Args:
+        dimensions: Those that may vary; by default none.
+    """
+    with tracing(step):
+        leaves, structure = pytree.tree_flatten(pytree.tree_map(torch.clone, arguments))
+        sizes = {"slots": torch.export.Dim("slots", min=1), "room": torch.export.Dim("room", min=2)}
+        shapes = None
+        if dimensions is not None:
+            shapes = ([{dim: growth * sizes[name] for dim, (name, growth) in each.items()} for each in dimensions],)
+        return torch.export.export(_FlatStep(step, structure), (leaves,), strict=False, dynamic_shapes=shapes)
+
+
+@contextmanager
+def tracing(step: nn.Module) -> Iterator[None]:
+    """Turn autograd off in the way in which the step can be traced."""
+    # Quantized weights cannot be traced in inference mode, and weights made in it cannot be traced outside of it.
+    with torch.inference_mode(next(step.parameters()).is_inference()), torch.no_grad():
+        yield
+
+
+class _FlatStep(nn.Module):
+    """A step whose argument is one list of tensors: packages know no other types."""
+
+    def __init__(self, step: nn.Module, structure: Any):
+        super().__init__()
+        self.step, self.structure = step, structure
+
+    def forward(self, leaves: list[Tensor]) -> tuple[()]:
+        return self.step(*pytree.tree_unflatten(leaves, self.structure))
+
+
+_constants: dict[str, Tensor] = {}
+
+
+def _record_constants(nodes: Any) -> Any:
+    """Record the constants that inductor has made of weights, as its pass after fusion."""
+    graph = torch._inductor.virtualized.V.graph
+    for name, own in graph.allocated_constant_name.items():
+        if not own.startswith(_PREFIX):
+            graph.allocated_constant_name[name] = name  # packed weights of several layers get the same name
+    _constants.update(graph.constants)
+    return nodes
+
+
+def _with_distinct_weights(step: nn.Module) -> nn.Module:
+    """Return a copy of a step with random weights, by which constants are recognized."""
+    step, generator = copy.deepcopy(step), torch.Generator().manual_seed(0)
+    with torch.inference_mode(next(step.parameters()).is_inference()), torch.no_grad():
+        for weight in step.parameters():
+            weight.copy_(torch.rand(weight.shape, generator=generator))
+    return step
+
+
+def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram) -> dict[str, Any] | None:
+    """Return how a constant is made: of which tensor of the step, and the arguments of [`_in_layout`].
+
+    None is for tensors of the search's options, on whose values the identity of the step depends.
+    """
+    tensors = _tensors_of(step)
+    if name.removeprefix(_PREFIX) in tensors:
+        return {"tensor": name.removeprefix(_PREFIX)}
+    constant = _constants[name]
+    packed = {"packed": True} if constant.is_mkldnn else {}
+    values = constant.to_dense() if constant.is_mkldnn else constant
+    for own, tensor in tensors.items():
+        if tensor.shape == values.shape and torch.equal(tensor, values):
+            return {"tensor": own, **packed}
+        if tensor.dim() == 2 and tensor.t().shape == values.shape and torch.equal(tensor.t(), values):
+            return {"tensor": own, "transposed": True, **packed}
+        if tensor.dim() == 2 and values.dim() == 3 and values.shape[1] == tensor.shape[1]:
+            for pairs in (False, True):
+                blocked = _in_layout(tensor, block=values.shape[2], pairs=pairs)
+                if blocked.shape == values.shape and torch.equal(blocked, values):
+                    return {"tensor": own, "block": values.shape[2], "pairs": pairs}
+        if tensor.numel() == values.numel() and torch.equal(tensor.flatten(), values.flatten()):
+            return {"tensor": own, "shape": [*values.shape]}
+    for tensor in program.tensor_constants.values():
+        if tensor.shape == values.shape and torch.equal(tensor.to(values.dtype), values):
+            return None
+    raise RuntimeError(f"The constant {name} of the compiled step, {tuple(values.shape)}, is no tensor of the step.")
+
+
+def _in_layout(
+    tensor: Tensor,
+    transposed: bool = False,
+    packed: bool = False,
+    block: int = 0,
+    pairs: bool = False,
+    shape: Sequence[int] | None = None,
+) -> Tensor:
+    """Return a tensor of a step in the layout in which compiled code reads it.
+
+    Args:
+        shape: Of the same values in the same order, if it is another one.
+        packed: As oneDNN reads weights.
+        block: Weights `(N, K)` become `(N / block, K, block)`, as inductor reads them, with zeros at the end.
+        pairs: With the inputs of a block in pairs, as instructions for bfloat16 read them.
+    """
+    tensor = tensor.detach() if shape is None else tensor.detach().reshape(shape)
+    if block:
+        columns = nn.functional.pad(tensor.t(), (0, -len(tensor) % block))
+        blocks = columns.unflatten(1, (-1, block)).transpose(0, 1)
+        return (blocks.unflatten(1, (-1, 2)).transpose(2, 3).reshape(blocks.shape) if pairs else blocks).contiguous()
+    tensor = tensor.t().contiguous() if transposed else tensor
+    return pack(tensor) if packed else tensor
+
+
+def _read_constants(folder: Path, step: nn.Module, constants: dict[str, dict[str, Any] | None]) -> dict[str, Tensor]:
+    """Return the constants of a package, made of the tensors of a step or stored; see [`_source_of`]."""
+    tensors = _tensors_of(step)
+    packed = {id(each.weight): each for each in step.modules() if isinstance(each, PackedLinear)}
+
+    def make(tensor: str, **layout: Any) -> Tensor:
+        if layout == {"packed": True} and id(tensors[tensor]) in packed:
+            return packed[id(tensors[tensor])].packed()  # which eager steps use, too
+        return _in_layout(tensors[tensor], **layout)
+
+    stored = load_file(folder / _VALUES) if None in constants.values() else {}
+    with torch.inference_mode():
+        made = {name: make(**each) for name, each in constants.items() if each is not None}
+    return stored | made
+
+
+def _tensors_of(step: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a step by name."""
+    return {**dict(step.named_parameters(remove_duplicate=False)), **dict(step.named_buffers(remove_duplicate=False))}
+
+
+__all__ = ["FEW_ROWS", "MANY_ROWS", "MOST_FEW_ROWS", "CompiledStep", "Dimensions", "compile_step", "export_step"]
+__all__ += ["kinds_of", "tracing"]

@@ -1,0 +1,217 @@
+"""
+The log-probabilities of given translations: forced decoding, a pass of the decoder over each batch of pairs.
+
+Letters in shapes: B pairs in a batch, S source length, T target length, V vocabulary.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutput
+
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
+
+from .engine.device_copies import HostCopy, to_device
+from .engine.ensemble import members_of, weights_of
+from .engine.option_error import OptionError
+from .engine.prefill import reads_padding
+
+_MOST_TOKENS = 4096  # in a batch of prefixes
+
+
+@torch.inference_mode()
+def score_tokens(
+    model: Any, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], max_tokens: int = 2048
+) -> list[list[float]]:
+    """
+    Return the log-probability of each target token in nats, given its source and the target tokens before it.
+
+    Where decoding finds a target, these are the [`Hypothesis.token_log_probabilities`] of it.
+
+    Args:
+        model: A sequence-to-sequence model in evaluation mode, of this package or of transformers, or an [`Ensemble`].
+        sources, targets: Token ids of each pair, as the model was trained: usually with EOS at the end.
+        max_tokens: Upper bound of the padded tokens of a batch on either side. A longer pair is a batch by itself.
+
+    Raises:
+        ValueError: The model has no `decoder_start_token_id`, or a text is longer than its positions.
+    """
+    start = model.generation_config.decoder_start_token_id
+    if start is None:
+        raise ValueError("The model's generation config must have a `decoder_start_token_id`, got none.")
+    _check_positions(model.config, [*sources, *targets])
+    results = dict[int, list[float]]()
+    sizes = [(len(source), len(target)) for source, target in zip(sources, targets, strict=True)]
+    for batch in plan_batches(sizes, max_tokens, same_source_length=reads_padding(model)):
+        ids, labels = _pad([sources[index] for index in batch]), _pad([targets[index] for index in batch])
+        seen = torch.arange(ids.shape[1]) < torch.tensor([sizes[index][0] for index in batch])[:, None]
+        inputs = (to_device(each, model.device) for each in (ids, seen, labels))
+        (rows,) = HostCopy(_score_batch(model, start, *inputs)).wait()
+        results |= {index: row[: sizes[index][1]] for index, row in zip(batch, rows, strict=True)}
+    return [results[index] for index in range(len(sizes))]
+
+
+def encode_as_trained(
+    model: Any,
+    tokenizer: Any,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    direction: Direction = NO_DIRECTION,
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Return the token ids of sources and targets, as the model was trained with them.
+
+    Raises:
+        ValueError: The model has several languages, and not the ones of `direction`.
+    """
+    languages = find_languages(tokenizer)
+    if languages is None and direction != NO_DIRECTION:
+        raise ValueError("The model translates from one language to one other. Leave the languages out.")
+    tokens = DirectionTokens() if languages is None else languages.tokens(direction)
+    if not sources:
+        return [], []
+    if hasattr(model.config, "source_eos"):
+        ids, labels = encode_sentences(tokenizer, sources), encode_sentences(tokenizer, targets, as_target=True)
+    else:
+        ids, labels = tokenizer(list(sources))["input_ids"], tokenizer(text_target=list(targets))["input_ids"]
+    if languages is None:
+        return ids, labels
+    return languages.begin(ids, tokens.source), languages.begin(labels, tokens.target)
+
+
+@torch.inference_mode()
+def cross_attentions(
+    model: Any,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    heads: Sequence[tuple[int, int]],
+) -> Iterator[Tensor]:
+    """
+    Yield the attention of heads, each a layer and a number, to a source when each target token is predicted.
+
+    The attention of each pair is `(heads, T, S)`, over the tokens that the model may see. Pairs are computed one by
+    one. The model's attention implementation becomes `"eager"`, since no other one returns weights.
+
+    Raises:
+        ValueError: A text is longer than the learned positions.
+    """
+    _check_positions(model.config, [*sources, *targets])
+    model.set_attn_implementation("eager")
+    start, device = model.generation_config.decoder_start_token_id, model.device
+    for source, target in zip(sources, targets, strict=True):
+        ids, previous = (torch.tensor([row], device=device) for row in (source, [start, *target[:-1]]))
+        outputs = model(input_ids=ids, decoder_input_ids=previous, use_cache=False, output_attentions=True)
+        yield torch.stack([outputs.cross_attentions[layer][0, head] for layer, head in heads]).float().cpu()
+
+
+@torch.inference_mode()
+def next_tokens(
+    model: Any, sources: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]], count: int, special: Sequence[int]
+) -> list[list[int]]:
+    """Return the most likely tokens after the prefix of each source, most likely first.
+
+    Args:
+        special: Tokens that no translation has. EOS is not among them.
+
+    Raises:
+        ValueError: The vocabulary has fewer tokens.
+    """
+    start, device = model.generation_config.decoder_start_token_id, model.device
+    entries = model.get_output_embeddings().weight.shape[0] - len({*special})
+    if count > entries:
+        raise OptionError(f"`alternatives` must be at most {entries}, as many as there are tokens, got {count}.")
+    found = dict[int, list[int]]()
+    sizes = [(len(source), len(prefix) + 1) for source, prefix in zip(sources, prefixes, strict=True)]
+    for batch in plan_batches(sizes, _MOST_TOKENS, reads_padding(model)):
+        ids, seen = _padded([sources[index] for index in batch], device)
+        previous, written = _padded([[start, *prefixes[index]] for index in batch], device)
+        logits = decoder_logits(model, ids, seen, previous).float()
+        last = logits[torch.arange(len(batch), device=device), written.sum(dim=1) - 1]  # (B, V)
+        last[:, list(special)] = -torch.inf
+        found |= zip(batch, last.topk(count)[1].tolist(), strict=True)
+    return [found[index] for index in range(len(sizes))]
+
+
+def plan_batches(
+    sizes: Sequence[tuple[int, int]], max_tokens: int, same_source_length: bool = False
+) -> Iterator[list[int]]:
+    """
+    Yield batches of similar pairs, by their places. The longest ones come first.
+
+    Args:
+        sizes: Source and target tokens of each pair.
+        max_tokens: See [`score_tokens`].
+        same_source_length: All sources of a batch have the same length.
+    """
+    key = (lambda index: sizes[index]) if same_source_length else (lambda index: (max(sizes[index]), *sizes[index]))
+    order = sorted(range(len(sizes)), key=key, reverse=True)
+    start = 0
+    while start < len(order):
+        source_length, target_length = sizes[order[start]]
+        most = max(1, max_tokens // max(source_length, target_length, 1))
+        batch = order[start : start + most]
+        if same_source_length:
+            batch = [index for index in batch if sizes[index][0] == source_length]
+        yield batch
+        start += len(batch)
+
+
+def _score_batch(model: Any, start: int, ids: Tensor, seen: Tensor, labels: Tensor) -> Tensor:
+    """Return the log-probability of each label, `(B, T)`, given `(B, S)`, `(B, S)` and `(B, T)`."""
+    previous = torch.cat([torch.full_like(labels[:, :1], start), labels[:, :-1]], dim=1)
+    terms = []
+    for member, weight in zip(members_of(model), weights_of(model), strict=True):
+        logits = decoder_logits(member, ids, seen.long(), previous).float()  # (B, T, V)
+        terms.append(logits.gather(2, labels[:, :, None])[:, :, 0] - logits.logsumexp(dim=2) + math.log(weight))
+    return torch.stack(terms).logsumexp(dim=0)
+
+
+def decoder_logits(
+    model: Any, ids: Tensor, mask: Tensor | None, previous: Tensor, encoded: BaseModelOutput | None = None
+) -> Tensor:
+    """Return the decoder's logits `(B, T, V)` after each of the previous tokens, `(B, T)`, as in decoding.
+
+    Args:
+        encoded: The outputs of the encoder, if it has read the sources before.
+    """
+    source = {"input_ids": ids, "attention_mask": mask, "encoder_outputs": encoded}
+    if not reads_padding(model):
+        return model(**source, decoder_input_ids=previous, use_cache=False).logits
+    # LSH attention restricts itself to chunks in a pass without a cache, but not where it decodes step by step.
+    first = model(**source, decoder_input_ids=previous[:, :1], use_cache=True)
+    if previous.shape[1] == 1:
+        return first.logits
+    encoded, cache = BaseModelOutput(first.encoder_last_hidden_state), first.past_key_values
+    rest = model(
+        input_ids=ids,
+        attention_mask=mask,
+        decoder_input_ids=previous[:, 1:],
+        encoder_outputs=encoded,
+        past_key_values=cache,
+    )
+    return torch.cat([first.logits, rest.logits], dim=1)
+
+
+def _check_positions(config: Any, texts: Sequence[Sequence[int]]) -> None:
+    most, longest = getattr(config, "max_position_embeddings", None), max(map(len, texts), default=0)
+    is_limited = getattr(config, "position_embedding_type", "learned") == "learned"  # as in models of transformers
+    if is_limited and most is not None and longest > most:
+        raise ValueError(f"A text must have at most {most} tokens, as many as the model has positions, got {longest}.")
+
+
+def _padded(rows: Sequence[Sequence[int]], device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return token ids, padded on the right, and a mask with 1 for tokens, `(B, length)` each."""
+    pad = torch.nn.utils.rnn.pad_sequence
+    ids = pad([torch.tensor(row) for row in rows], batch_first=True)
+    return ids.to(device), pad([torch.ones(len(row), dtype=torch.long) for row in rows], batch_first=True).to(device)
+
+
+def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Pad rows of token ids on the right, where no token sees the padding."""
+    return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
+
+
+__all__ = ["cross_attentions", "decoder_logits", "encode_as_trained", "next_tokens", "plan_batches", "score_tokens"]

@@ -1,0 +1,278 @@
+"""
+The sentences of a request: its texts, split and encoded once, each with what it has for itself.
+
+Constraints, target prefixes and seeds are given for all texts or for each one. Here they become token ids and numbers
+of each sentence, so that later steps see only sentences.
+"""
+
+from collections.abc import Callable, Iterator, Sequence, Sized
+from itertools import islice, repeat
+from typing import Any, NamedTuple
+
+from vanilla_transformer.pipeline_vanilla_transformer import Segment, encode_segments, split_lines
+from vanilla_transformer.text.inline_terms import AnnotatedText
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
+
+from .constraints import check_token_ids, tokenize_constraint
+from .engine.lexical_constraints import ConstraintError, Phrases
+from .engine.requests import SentenceSeeds
+from .options import OptionError, TranslationOptions, declared_options
+from .sentence_splitter import SentenceSplitter, find_splitter, split_line
+
+Encode = Callable[[list[str]], list[list[int]]]  # returns the token ids of each text
+_CONSTRAINTS_RULE = declared_options()["constraints"].requirement
+_PREFIX_RULE = declared_options()["target_prefix"].requirement
+
+
+class Sentence(NamedTuple):
+    """
+    A line or sentence that is decoded by itself.
+
+    Attributes:
+        separator: The white space before the next sentence of the text.
+        tokens: Token ids, which may begin with tokens of languages.
+        seed: Of its samples, if the request has a seed.
+        phrases: Token ids of the phrases that its translation must contain.
+        prefix: Token ids with which its translation must begin; None if the request has no prefixes.
+        annotation: The text with inline terms, if `tokens` are the ids of that.
+    """
+
+    text: str
+    separator: str
+    tokens: Sequence[int]
+    seed: int | None = None
+    phrases: Phrases = ()
+    prefix: Sequence[int] | None = None
+    annotation: AnnotatedText | None = None
+
+
+class SentenceReader:
+    """
+    Read the sentences of a request, whose texts come in order, all at once or in windows.
+
+    Args:
+        options: Of the request.
+        tokenizer: Of the model.
+        encode: Returns the token ids of sources.
+        longest: Tokens of the longest source in training, `config.max_source_length`, or None.
+        count: The number of texts, if it is known.
+
+    Raises:
+        OptionError: A language is unknown, or the values do not fit the texts or the vocabulary.
+    """
+
+    def __init__(
+        self, options: TranslationOptions, tokenizer: Any, encode: Encode, longest: int | None, count: int | None
+    ):
+        self._encode, self._longest = encode, longest
+        self._is_alone = options.alternatives is not None
+        self._splitter = splitter_of(options)
+        seed = options.seed
+        self._seed = SentenceSeeds(seed) if type(seed) is int else seed
+        self._phrases = self._prefixes = None
+        if options.constraints is not None or options.force_words_ids is not None:
+            self._phrases = TextConstraints(options.constraints, options.force_words_ids, tokenizer, count)
+        if options.is_prefixed:
+            given = "" if options.target_prefix is None else options.target_prefix
+            self._prefixes = TextPrefixes(given, tokenizer, count)
+        check_languages(tokenizer, Direction(options.src_lang, options.tgt_lang))
+
+    def read(self, texts: Sequence[str]) -> list[list[Sentence]]:
+        """Return the sentences of each text; none for blank text.
+
+        Raises:
+            OptionError: A text has constraints, alternatives or a prefix that do not fit its sentences.
+        """
+        segments = self._split(texts)
+        counts = [len(each) for each in segments]
+        phrases = repeat(()) if self._phrases is None else iter(self._phrases.of_segments(counts))
+        prefixes = repeat(None) if self._prefixes is None else iter(self._prefixes.of_segments(counts))
+        if self._is_alone and max(counts, default=0) > 1:
+            raise OptionError(f"A text with alternatives must be one line or sentence, got one of {max(counts)}.")
+        if self._seed is None and self._phrases is None and self._prefixes is None:
+            return [[Sentence(*segment) for segment in each] for each in segments]
+        return [
+            [Sentence(*segment, self._next_seed(segment.text), next(phrases), next(prefixes)) for segment in each]
+            for each in segments
+        ]
+
+    def _split(self, texts: Sequence[str]) -> list[list[Segment]]:
+        lines = [split_lines(text) for text in texts]
+        if self._splitter is None:
+            return encode_segments(lines, self._encode, self._longest)
+        parts = [[part for line in each for part in split_line(line, self._splitter)] for each in lines]
+        return encode_segments(parts, self._encode, None)
+
+    def _next_seed(self, text: str) -> int | None:
+        return None if self._seed is None else self._seed(text)
+
+
+def splitter_of(options: TranslationOptions) -> SentenceSplitter | None:
+    """Return the function that splits lines, or None if they stay whole."""
+    splitter, wanted = options.sentence_splitter, options.split_sentences
+    if wanted is False or (wanted is None and splitter is None):
+        return None
+    if isinstance(splitter, str | None):
+        return find_splitter("abbreviations" if splitter is None else splitter, options.source_language)
+    return splitter
+
+
+# --- Languages ------------------------------------------------------------------------------------------------------
+
+
+def check_languages(tokenizer: Any, direction: Direction) -> None:
+    """Refuse languages that a tokenizer does not know.
+
+    Raises:
+        OptionError: It does not know one, or has no languages.
+    """
+    if direction == NO_DIRECTION:
+        return
+    languages = find_languages(tokenizer)
+    if languages is None:
+        raise OptionError("The model translates from one language to one other. Leave the languages out.")
+    try:
+        languages.resolve(*direction)
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+
+
+def begin_with_languages(tokenizer: Any, sources: Sequence[Sequence[int]], direction: Direction) -> list[list[int]]:
+    """Return the token ids of sources with the tokens of the languages, unless they begin with a tag.
+
+    Raises:
+        OptionError: A language is missing or unknown.
+    """
+    languages = find_languages(tokenizer)
+    if languages is None or (languages.is_forced and direction == NO_DIRECTION):  # by the state of its tokenizer
+        return list(sources)  # type: ignore[arg-type]
+    if all(map(languages.begins_with_tag, sources)):
+        return [list(source) for source in sources]
+    try:
+        tokens = languages.tokens(direction).source
+    except ValueError as error:
+        raise OptionError(str(error)) from error
+    begun = languages.begin(sources, tokens)
+    return [
+        list(source) if languages.begins_with_tag(source) else longer
+        for source, longer in zip(sources, begun, strict=True)
+    ]
+
+
+def forced_language(tokenizer: Any, direction: Direction) -> dict[str, Any]:
+    """Return the options of decoding that make a translation begin with its language, as M2M-100 and NLLB need."""
+    languages = find_languages(tokenizer)
+    if languages is None or not languages.is_forced or direction == NO_DIRECTION:
+        return {}
+    (token,) = languages.tokens(direction).target
+    return {"forced_bos_token_id": token}
+
+
+# --- What each text has for itself ----------------------------------------------------------------------------------
+
+
+class TextConstraints:
+    """
+    Tokenize the phrases of each text of a request, in the order of the texts.
+
+    Args:
+        given: A list of phrases that each translation must contain, or an iterable of such a list for each text, or
+            None. The last word of a phrase may be continued by further letters only if the phrase ends with `*`.
+        force_words_ids: A list of phrases as token ids, for all texts; as in `generate()` of transformers 4.
+        tokenizer: Of the translations.
+        count: The number of texts, if it is known.
+
+    Raises:
+        ConstraintError: A phrase is not a string, is empty, or has unknown tokens.
+    """
+
+    def __init__(self, given: Any, force_words_ids: Any, tokenizer: Any, count: int | None = None):
+        self._tokenizer = tokenizer
+        self._forced = check_token_ids(force_words_ids)
+        if given is None:
+            given = []
+        self._are_shared = isinstance(given, Sequence) and (not given or isinstance(given[0], str))
+        if not self._are_shared and isinstance(given, Sized) and count not in (None, len(given)):
+            raise ConstraintError(f"{_CONSTRAINTS_RULE}, but there are {len(given)} lists for {count} texts.")
+        self._each: Iterator[Phrases] = (
+            repeat(self._tokenize(given)) if self._are_shared else map(self._tokenize, given)
+        )
+
+    def of_segments(self, counts: Sequence[int]) -> list[Phrases]:
+        """Return the phrases of each segment of the next texts, which have so many segments.
+
+        Phrases for all texts are not for blank ones, which have no segment.
+
+        Raises:
+            ConstraintError: A text has no list of phrases, or has phrases and is not one segment.
+        """
+        phrases = list(islice(self._each, len(counts)))
+        if len(phrases) < len(counts):
+            raise ConstraintError(
+                f"{_CONSTRAINTS_RULE}, but there are lists for {len(phrases)} of {len(counts)} texts."
+            )
+        for own, count in zip(phrases, counts, strict=True):
+            if own and count != 1 and not (count == 0 and self._are_shared):
+                found = "a blank one" if count == 0 else f"one of {count}"
+                raise ConstraintError(f"A text with constraints must be one line or sentence, got {found}.")
+        return [own for own, count in zip(phrases, counts, strict=True) for _ in range(count)]
+
+    def _tokenize(self, phrases: Any) -> Phrases:
+        if isinstance(phrases, str) or not isinstance(phrases, Sequence):
+            raise ConstraintError(f"{_CONSTRAINTS_RULE}, got {phrases!r} for a text.")
+        return [*(tokenize_constraint(self._tokenizer, phrase) for phrase in phrases), *self._forced]
+
+
+class TextPrefixes:
+    """
+    Tokenize the prefix of each text of a request, in the order of the texts.
+
+    Args:
+        given: A string for all texts, or an iterable with the string of each one.
+        tokenizer: Of the translations.
+        count: The number of texts, if it is known.
+
+    Raises:
+        ConstraintError: A prefix is not a string, or has unknown tokens.
+    """
+
+    def __init__(self, given: Any, tokenizer: Any, count: int | None = None):
+        self._tokenizer, self._is_shared = tokenizer, isinstance(given, str)
+        if not self._is_shared and isinstance(given, Sized) and count not in (None, len(given)):
+            raise ConstraintError(f"{_PREFIX_RULE}, but there are {len(given)} for {count} texts.")
+        self._each: Iterator[list[int]] = (
+            repeat(self._tokenize(given)) if self._is_shared else map(self._tokenize, given)
+        )
+
+    def of_segments(self, counts: Sequence[int]) -> list[list[int]]:
+        """Return the prefix of each segment of the next texts, which have so many segments: of the first one only.
+
+        Raises:
+            ConstraintError: A text has no string, or is blank and has its own prefix.
+        """
+        prefixes = list(islice(self._each, len(counts)))
+        if len(prefixes) < len(counts):
+            raise ConstraintError(f"{_PREFIX_RULE}, but there are {len(prefixes)} for {len(counts)} texts.")
+        if not self._is_shared and any(own and not count for own, count in zip(prefixes, counts, strict=True)):
+            raise ConstraintError("A blank text must not have a target prefix, got one.")
+        none: list[int] = []
+        return [
+            own if place == 0 else none for own, count in zip(prefixes, counts, strict=True) for place in range(count)
+        ]
+
+    def _tokenize(self, prefix: Any) -> list[int]:
+        if not isinstance(prefix, str):
+            raise ConstraintError(f"{_PREFIX_RULE}, got {prefix!r}.")
+        words = " ".join(prefix.split())
+        if not words:
+            return []
+        tokens = self._tokenizer(text_target=[words], add_special_tokens=False)["input_ids"][0]
+        wrong = [token for token in tokens if token in self._tokenizer.all_special_ids]
+        if wrong or not tokens:
+            found = self._tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"
+            raise ConstraintError(f"A target prefix must be in the model's vocabulary, but {prefix!r} gives {found}.")
+        return list(tokens)
+
+
+__all__ = ["Encode", "Sentence", "SentenceReader", "begin_with_languages", "check_languages", "forced_language"]
+__all__ += ["splitter_of"]

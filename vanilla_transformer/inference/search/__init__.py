@@ -1,1 +1,0 @@
-"""Parts of searches: the most likely tokens, samples and constraints."""

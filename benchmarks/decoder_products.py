@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from vanilla_transformer.decoding.engine.weight_packing import PackedLinear
+from vanilla_transformer.decoding.weight_packing import PackedLinear
 
 _ROUNDS = 20
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords
+from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vanilla_transformer.text.units import Span, split_units
 
-from .engine.hypothesis import Hypothesis
+from .engine.search_state import Hypothesis
 from .token_texts import token_texts
 
 _LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS

@@ -9,7 +9,7 @@ from vanilla_transformer.text.translation_warnings import WarningLimits, find_wa
 
 from .alignments import Link, align, token_spans
 from .confidence import Calibration, measure_features
-from .engine.hypothesis import Hypothesis
+from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
 from .token_texts import token_entries

@@ -8,7 +8,7 @@ import regex
 
 from vanilla_transformer.text.protection import WORD_CHARACTER
 
-from .engine.lexical_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
+from .engine.phrase_constraints import ConstraintError, Phrases, WholeWords, WordContinuations
 
 _LEAST_ROOM, _MOST_ROOM = 8, 256  # tokens of a text's phrases
 _STEM = "*"  # at the end of a word that may be continued

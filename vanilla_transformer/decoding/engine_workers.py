@@ -26,8 +26,7 @@ from vanilla_transformer.device_utils import usable_cores
 
 from .answers import Translation
 from .engine import compiled_steps
-from .engine.machine_cache import identity_of, values_of
-from .engine.measured_choices import load_choice, store_choice
+from .engine.machine_cache import identity_of, load_choice, store_choice, values_of
 from .engine.precision import AUTO, precision_of, resolve_precision
 from .loading import load_pipeline
 from .options import TranslationOptions

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from vanilla_transformer.device_utils import HostCopy, to_device
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, DirectionTokens, find_languages
 
-from .engine.device_copies import HostCopy, to_device
 from .engine.ensemble import members_of, weights_of
-from .engine.option_error import OptionError
 from .engine.prefill import reads_padding
+from .options import OptionError
 
 _MOST_TOKENS = 4096  # in a batch of prefixes
 

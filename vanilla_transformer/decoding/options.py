@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from .engine.option_error import OptionError
-
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs
 TERM_MODES = ("soft", "hard", "exact")
@@ -24,6 +22,10 @@ _USUAL_TOP_K = 50  # of `generate()`
 _LONGEST_CODE = 40  # characters of the code of a language
 
 # --- Declarations ---------------------------------------------------------------------------------------------------
+
+
+class OptionError(ValueError):
+    """Raised for options of a request that are out of range, or that do not fit each other or the model."""
 
 
 class Rule(NamedTuple):
@@ -642,6 +644,6 @@ def _flag(each: Option) -> tuple[str, Any, Any]:
     return each.flag_name, kind, field(default=default, metadata={"help": each.help, **each.flag_keywords})
 
 
-__all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERM_MODES", "UTILITIES", "Option", "OptionError"]
-__all__ += ["Rule", "TranslationOptions", "check_filters", "check_option", "declared_options", "flags_of"]
-__all__ += ["given_flags", "json_options", "option", "request_model"]
+__all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERM_MODES", "UTILITIES", "Option", "OptionError", "Rule"]
+__all__ += ["TranslationOptions", "check_filters", "check_option", "declared_options", "flags_of", "given_flags"]
+__all__ += ["json_options", "option", "request_model"]

@@ -13,7 +13,7 @@ from torch import nn
 from transformers.quantizers import HfQuantizer, register_quantization_config, register_quantizer
 from transformers.utils.quantization_config import QuantizationConfigMixin
 
-from .engine.weight_packing import decoder_self_attentions, inputs_of, join_biases
+from .weight_packing import decoder_self_attentions, inputs_of, join_biases
 
 _Model = TypeVar("_Model", bound=nn.Module)
 _METHOD = "vanilla_transformer_int8"

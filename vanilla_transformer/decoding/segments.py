@@ -14,7 +14,7 @@ from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .constraints import check_token_ids, tokenize_constraint
-from .engine.lexical_constraints import ConstraintError, Phrases
+from .engine.phrase_constraints import ConstraintError, Phrases
 from .engine.requests import SentenceSeeds
 from .options import OptionError, TranslationOptions, declared_options
 from .sentence_splitter import SentenceSplitter, find_splitter, split_line

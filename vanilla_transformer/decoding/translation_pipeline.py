@@ -18,7 +18,7 @@ from .constraints import room_for_phrases, word_continuations
 from .ctranslate2 import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
-from .engine.hypothesis import Hypothesis
+from .engine.search_state import Hypothesis
 from .forced_decoding import next_tokens
 from .minimum_bayes_risk import choose_by_risk, risk_candidates
 from .options import OptionError, TranslationOptions

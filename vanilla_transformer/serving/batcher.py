@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from vanilla_transformer.decoding.engine.option_error import OptionError
+from vanilla_transformer.decoding.options import OptionError
 
 from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
 from .limits import LONGEST_REASON, Limits, Refusal

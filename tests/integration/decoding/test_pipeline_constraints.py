@@ -7,7 +7,7 @@ import pytest
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.constraints import tokenize_constraint, tokenize_phrase
-from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords
+from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords
 
 TEXTS = ["A man is sleeping.", "Two dogs run.", "A man is sleeping."]
 BEAMS = {"num_beams": 3, "max_new_tokens": 20}

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from vanilla_transformer.device_utils import HostCopy
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerAttention
 
-from .device_copies import HostCopy
-from .hypothesis import Hypothesis
-from .search_state import SearchState
+from .search_state import Hypothesis, SearchState
 from .static_attention import additive, product
 from .static_decoder import AlignmentHeads, SlotMemory, heads_of_layer
 

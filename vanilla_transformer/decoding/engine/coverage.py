@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from vanilla_transformer.decoding.options import OptionError
+
 from .alignment_heads import alignment_heads_of, attention_weights, check_cross_attention
-from .option_error import OptionError
 from .search_features import SearchFeature
 from .static_decoder import AlignmentHeads, heads_of_layer
 from .top_k import pick

@@ -17,12 +17,11 @@ from vanilla_transformer.generation_vanilla_transformer import (
 )
 
 from .engine import Engine, Hypothesis
-from .engine_pool import EnginePool
+from .engine_pool import LENGTH_LIMITS, EnginePool
 from .prefill import reads_padding
 from .supported_models import fits_positions
 
 _INPUTS = {"input_ids", "inputs_embeds", "encoder_outputs", "attention_mask"}
-_LIMITS = {"max_new_tokens_beyond_source", "max_new_tokens", "max_length"}
 
 
 def find_search(
@@ -73,7 +72,9 @@ def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | Non
         return None  # the library samples by the generator of torch
     pool = vars(model).setdefault("_engines", EnginePool())
     # The limits of the sentences differ, and the engine receives them with the sentences.
-    call = {name: value for name, value in levels[0].items() if name not in _INPUTS | _LIMITS} | {"max_new_tokens": 1}
+    call = {name: value for name, value in levels[0].items() if name not in _INPUTS.union(LENGTH_LIMITS)} | {
+        "max_new_tokens": 1
+    }
     if getattr(call.get("past_key_values"), "is_of_call", False):
         del call["past_key_values"]
     return pool.find_for(model, [call, *levels[1:]])

@@ -14,30 +14,28 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vanilla_transformer.decoding.weight_packing import packed_copy
+from vanilla_transformer.device_utils import HostCopy, to_device
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
 
 from .alignment_heads import alignment_heads_of, read_attention, with_attention
-from .device_copies import HostCopy, to_device
 from .device_profile import profile_of
 from .ensemble import members_of, weights_of
 from .graphed_steps import steps_for
-from .hypothesis import Hypothesis, read_hypotheses
 from .known_features import features_of, kept_heads
-from .lexical_constraints import NO_CONTINUATIONS, Phrases, WordContinuations
-from .phrase_constraints import PhraseConstraints, check_complete
+from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, Phrases, WordContinuations, check_complete
 from .precision import INT8, cast, resolve_precision, round_to_int8, warn_if_emulated
 from .prefill import Prefilled, prefill, read_states
 from .requests import Answers, Request, Samples, Seeds
 from .search_features import SearchFeature
 from .search_options import search_options
+from .search_state import Hypothesis, read_hypotheses
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
-from .source_queue import SourceQueue
-from .sources import SourceRules
+from .sources import SourceQueue, SourceRules
 from .static_decoder import StaticDecoder
 from .static_search import SearchStep
 from .supported_models import SUPPORTED, is_supported, kind_of
-from .weight_packing import packed_copy
 
 
 class Engine:

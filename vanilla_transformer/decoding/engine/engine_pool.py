@@ -13,9 +13,9 @@ import torch
 from transformers.utils import logging
 
 from vanilla_transformer.decoding.options import ENGINE_ONLY, FILTERS, TranslationOptions, declared_options
+from vanilla_transformer.device_utils import HostCopy
 
 from .compiled_steps import check_compile
-from .device_copies import HostCopy
 from .device_profile import usual_slots
 from .engine import Engine
 from .precision import cast, check_precision, precision_of, resolve_precision
@@ -23,7 +23,7 @@ from .supported_models import SUPPORTED, fits_positions, kind_of
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
-_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
+LENGTH_LIMITS = ("max_new_tokens_beyond_source", "max_new_tokens", "max_length")
 
 
 class EnginePool:
@@ -130,7 +130,7 @@ def find_problem(model: Any, options: TranslationOptions) -> str | None:
     if not model.config.is_encoder_decoder and options.no_repeat_ngram_size:  # of prompts, too
         return "prompts must do without `no_repeat_ngram_size`."
     starts = not model.config.is_encoder_decoder or options.decoder_start_token_id is not None
-    if not starts or all(getattr(options, name) is None for name in _LIMITS):
+    if not starts or all(getattr(options, name) is None for name in LENGTH_LIMITS):
         return "there must be a `decoder_start_token_id` and a limit of the length, such as `max_new_tokens`."
     if options.max_new_tokens_beyond_source is None and not fits_positions(model.config, [engine_options(options)]):
         return f"the limit of the length must fit the model's {model.config.max_position_embeddings} positions."
@@ -145,4 +145,4 @@ def engine_options(options: TranslationOptions) -> dict[str, Any]:
     return {name: getattr(options, name) for name in names} | {"num_beams": options.num_beams or 1}
 
 
-__all__ = ["EnginePool", "engine_options", "find_problem"]
+__all__ = ["LENGTH_LIMITS", "EnginePool", "engine_options", "find_problem"]

@@ -19,8 +19,9 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
+from vanilla_transformer.device_utils import deliberate_wait
+
 from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
-from .device_copies import deliberate_wait
 from .device_profile import profile_of
 from .slot_buffers import SlotBuffers
 from .step_package import export_step

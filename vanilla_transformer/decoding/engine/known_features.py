@@ -5,10 +5,10 @@ from typing import Any
 
 from transformers import GenerationConfig
 
+from vanilla_transformer.decoding.options import OptionError
+
 from .coverage import CoveragePenalty, coverage_of
-from .lexical_constraints import WordContinuations
-from .option_error import OptionError
-from .phrase_constraints import PhraseConstraints, continuation_penalties
+from .phrase_constraints import PhraseConstraints, WordContinuations, continuation_penalties
 from .repeated_ngrams import NoRepeatedNgrams
 from .search_features import SearchFeature
 from .search_options import search_options

@@ -1,6 +1,7 @@
 """The cache of compiled steps and measurements on this machine: its folder, and the identities of its entries."""
 
 import hashlib
+import json
 import os
 import platform
 import stat
@@ -12,6 +13,8 @@ import torch
 from huggingface_hub.constants import HF_HOME
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from vanilla_transformer.file_utils import write_text_atomically
 
 
 def cache_root() -> Path:
@@ -82,4 +85,27 @@ def _processor() -> str:
     return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
 
 
-__all__ = ["cache_root", "find_foreign", "identity_of", "shape_of", "values_of"]
+def load_choice(kind: str, identity: str) -> tuple[Any, str] | None:
+    """Return a stored value and the reason for it, or None if there is none or its file is damaged.
+
+    Args:
+        kind: Name of the choice, such as `"precision"`.
+        identity: A hash of all that the choice depends on.
+    """
+    try:
+        choice = json.loads(_file_of(kind, identity).read_text(encoding="utf-8"))
+        return choice[kind], choice["reason"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
+
+
+def store_choice(kind: str, identity: str, value: Any, reason: str) -> None:
+    """Store a value and the reason for it; see [`load_choice`]."""
+    write_text_atomically(_file_of(kind, identity), json.dumps({kind: value, "reason": reason}) + "\n")
+
+
+def _file_of(kind: str, identity: str) -> Path:
+    return cache_root() / "choices" / kind / f"{identity}.json"
+
+
+__all__ = ["cache_root", "find_foreign", "identity_of", "load_choice", "shape_of", "store_choice", "values_of"]

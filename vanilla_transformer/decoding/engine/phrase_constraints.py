@@ -1,29 +1,205 @@
 """
-Phrases that every hypothesis of a sentence must contain, as an option of the engine's beam search.
+Lexical constraints of beam search: phrases that every finished hypothesis contains.
 
-See [`lexical_constraints`] for the search. Letters in shapes: B slots, N beams, C candidates, V vocabulary.
+Beams are divided as in dynamic beam allocation (Post and Vilar, 2018), in its vectorized form (Hu et al., 2019).
+Candidates form banks by the number of tokens that they still need to contain all phrases. The best candidate of each
+bank comes first, then the second best of each, and so on; within such a round, the bank that needs the fewest tokens
+comes first. Without phrases there is one bank, and the order is that of plain beam search.
+
+Phrases are found by the shift-and algorithm (Baeza-Yates and Gonnet, 1992), so that those that begin alike or overlap
+need no care.
+
+The last word of a phrase is complete if it is one of [`WholeWords`]: after the token that completes the phrase, the
+search forbids tokens that continue a word.
+
+Letters in shapes: B slots, N beams, C candidates, M room for the tokens of a slot's phrases, V vocabulary.
 """
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from .device_copies import to_device
-from .hypothesis import Hypothesis
-from .lexical_constraints import (
-    NO_CONTINUATIONS,
-    Candidates,
-    ConstraintError,
-    PhraseTokens,
-    Progress,
-    WordContinuations,
-    phrase_rows,
-)
+from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.device_utils import to_device
+
 from .search_features import SearchFeature
-from .top_k import UNLIKELY
+from .search_state import Hypothesis
+from .top_k import UNLIKELY, Candidates, argmax, pick
+
+Phrases = Sequence[Sequence[int]]
+
+
+class ConstraintError(OptionError):
+    """Raised for constraints that no translation meets."""
+
+
+class WholeWords(tuple[int, ...]):
+    """The tokens of a phrase whose last word may have no further letters."""
+
+
+class WordContinuations(frozenset[int]):
+    """The tokens of a vocabulary that add letters to the word before them."""
+
+    @cached_property
+    def identity(self) -> str:
+        """A hash of the tokens."""
+        return hashlib.sha256(repr(sorted(self)).encode()).hexdigest()[:32]
+
+    def __repr__(self) -> str:
+        return f"WordContinuations({self.identity})"  # short, in the identity of a compiled step
+
+
+NO_CONTINUATIONS = WordContinuations()
+
+
+class Progress(NamedTuple):
+    """
+    What hypotheses contain of their phrases, for each token of the phrases: `(B, N, M)` or `(B, C, M)`.
+
+    Attributes:
+        matched: The hypothesis ends in its phrase up to this token.
+        met: The hypothesis contains its phrase.
+    """
+
+    matched: Tensor
+    met: Tensor
+
+
+class PhraseTokens(NamedTuple):
+    """
+    The tokens of all phrases of a slot, one phrase after the other, `(B, M)` each.
+
+    Attributes:
+        tokens: Token ids, and -1 after the last one.
+        offsets: The place of each token in its phrase.
+        ends: The place of the last token of its phrase in this list.
+        earlier: The place of the last token of the same phrase given before, which must be met first; or -1.
+        closes: 1 for the last tokens of [`WholeWords`], otherwise 0.
+    """
+
+    tokens: Tensor
+    offsets: Tensor
+    ends: Tensor
+    earlier: Tensor
+    closes: Tensor
+
+    def begin(self, beams: int) -> Progress:
+        """Return the progress of hypotheses without a token."""
+        padding = (self.tokens < 0)[:, None].expand(-1, beams, -1)
+        return Progress(torch.zeros_like(padding), padding.clone())
+
+    def next_tokens(self, progress: Progress) -> Tensor:
+        """Tell which tokens continue or begin a phrase that is not met: `(B, N, M)`."""
+        matched, met = progress
+        earlier = self.earlier[:, None].expand_as(met)
+        begins = (self.offsets == 0)[:, None] & ((earlier < 0) | met.gather(2, earlier.clamp(min=0)))
+        continues = (self.offsets > 0)[:, None] & matched.roll(1, dims=2)
+        return (begins | continues) & ~met
+
+    def advance(self, progress: Progress, parents: Tensor, tokens: Tensor) -> Progress:
+        """Return the progress of candidates, given the beams that they continue and their tokens `(B, C)`."""
+        matched = pick(self.next_tokens(progress), parents) & (tokens[..., None] == self.tokens[:, None])
+        met = pick(progress.met, parents) | matched.gather(2, self.ends[:, None].expand_as(matched))
+        return Progress(matched, met)
+
+    def missing(self, progress: Progress) -> Tensor:
+        """Return how many tokens complete all phrases: the phrase in progress, then the other ones: `(B, N)`."""
+        matched, met = progress
+        written = (self.offsets[:, None] + 1) * (matched & ~met)
+        return (~met).sum(dim=2) - written.amax(dim=2)
+
+    def has_closed(self, progress: Progress) -> Tensor:
+        """Tell which hypotheses have just completed [`WholeWords`]: `(B, N)`."""
+        return (progress.matched & self.closes[:, None].bool()).any(dim=2)
+
+    def add_candidates(self, best: Candidates, logits: Tensor, log_scale: Tensor, progress: Progress) -> Candidates:
+        """Add the best token of each beam, and the tokens that continue a phrase, to the best candidates.
+
+        Args:
+            logits, log_scale: `(B, N, V)` and `(B, N)`, whose sum are the scores of continuations.
+        """
+        slots, beams, _ = logits.shape
+        own = argmax(logits.flatten(0, 1)).view(slots, beams, 1)
+        tokens = torch.cat([own, self.tokens.clamp(min=0)[:, None].expand(-1, beams, -1)], dim=2)  # (B, N, 1 + M)
+        scores = logits.gather(2, tokens) + log_scale[..., None]
+        is_candidate = torch.cat([torch.ones_like(own, dtype=torch.bool), self.next_tokens(progress)], dim=2)
+        parents = torch.arange(beams, device=tokens.device)[:, None].expand_as(tokens)
+        added = torch.where(is_candidate, scores, UNLIKELY), parents, tokens
+        return Candidates(*(torch.cat([one, more.flatten(1)], dim=1) for one, more in zip(best, added, strict=True)))
+
+    def allocate(self, candidates: Candidates, progress: Progress, room: Tensor) -> Candidates:
+        """Put candidates in the order in which they get beams.
+
+        Args:
+            candidates: Some may be there more than once.
+            progress: Of the beams.
+            room: Tokens that may follow, `(B,)`. A candidate that needs more is impossible.
+        """
+        order = candidates.scores.argsort(dim=1, descending=True, stable=True)
+        scores, parents, tokens = (each.gather(1, order) for each in candidates)
+        missing = self.missing(self.advance(progress, parents, tokens))
+        is_first = _earlier_equals(tokens * progress.met.shape[1] + parents) == 0
+        possible = (scores > UNLIKELY / 2) & (missing <= room[:, None]) & is_first
+        rounds = _earlier_equals(torch.where(possible, missing, -1))
+        banks = self.tokens.shape[1] + 1
+        order = torch.where(possible, rounds * banks + missing, len(scores[0]) * banks).argsort(dim=1, stable=True)
+        scores = torch.where(possible, scores, UNLIKELY)
+        return Candidates(*(each.gather(1, order) for each in (scores, parents, tokens)))
+
+
+def phrase_rows(phrases: Phrases, room: int) -> list[list[int]]:
+    """Return the row of each tensor of [`PhraseTokens`] for the phrases of a sentence."""
+    rows: list[list[int]] = [[], [], [], [], []]
+    ends = dict[tuple[int, ...], int]()
+    for given in phrases:
+        phrase, last = tuple(given), len(given) - 1
+        end = len(rows[0]) + last
+        places = range(len(phrase)), [end] * len(phrase), [ends.get(phrase, -1)] * len(phrase)
+        columns = phrase, *places, [0] * last + [int(isinstance(given, WholeWords))]
+        for row, column in zip(rows, columns, strict=True):
+            row += column
+        ends[phrase] = end
+    used = len(rows[0])
+    padding = [-1] * (room - used), [0] * (room - used), range(used, room), [-1] * (room - used), [0] * (room - used)
+    return [[*row, *rest] for row, rest in zip(rows, padding, strict=True)]
+
+
+def check_phrases(phrases: Phrases, room: int, limit: int, tokens: Container[int]) -> None:
+    """Check that a translation can contain phrases.
+
+    Args:
+        room: Tokens of phrases that the search has room for.
+        limit: Tokens that the translation may have.
+        tokens: Those that a phrase may have.
+
+    Raises:
+        ConstraintError: It cannot.
+    """
+    if not all(phrases):
+        raise ConstraintError("A constraint must have a token, got none.")
+    wrong = [token for phrase in phrases for token in phrase if token not in tokens]
+    if wrong:
+        raise ConstraintError(f"A constraint must have tokens of the vocabulary besides EOS, got {wrong[0]}.")
+    length = sum(map(len, phrases))
+    if length > limit:
+        hint = "Raise the limit of the length, or give fewer or shorter constraints."
+        raise ConstraintError(f"A translation may have {limit} tokens, but its constraints have {length}. {hint}")
+    if length > room:
+        raise ConstraintError(f"Constraints need an engine with `constraint_tokens={length}` or more, got {room}.")
+
+
+def _earlier_equals(keys: Tensor) -> Tensor:
+    """Return how many entries before it are equal to each entry of `(B, C)`."""
+    ordered, order = keys.sort(dim=1, stable=True)
+    places = torch.arange(keys.shape[1], device=keys.device).expand_as(keys)
+    begins = ordered != ordered.roll(1, dims=1)
+    earlier = places - (begins * places).cummax(dim=1)[0]
+    return torch.empty_like(earlier).scatter(1, order, earlier)
 
 
 class PhraseMemory(NamedTuple):
@@ -130,4 +306,6 @@ def check_complete(hypotheses: Sequence[Hypothesis]) -> None:
         raise ConstraintError(f"Only {complete} of {len(hypotheses)} translations can contain the constraints. {hint}")
 
 
-__all__ = ["PhraseConstraints", "check_complete", "continuation_penalties"]
+__all__ = ["NO_CONTINUATIONS", "ConstraintError", "PhraseConstraints", "PhraseTokens", "Phrases"]
+__all__ += ["Progress", "WholeWords", "WordContinuations", "check_complete", "check_phrases"]
+__all__ += ["continuation_penalties", "phrase_rows"]

@@ -11,8 +11,7 @@ from transformers.utils import logging
 from vanilla_transformer.device_utils import multiplies
 from vanilla_transformer.import_utils import requires_extra
 
-from .machine_cache import identity_of, values_of
-from .measured_choices import load_choice, store_choice
+from .machine_cache import identity_of, load_choice, store_choice, values_of
 
 logger = logging.get_logger(__name__)
 _Model = TypeVar("_Model", bound=nn.Module)

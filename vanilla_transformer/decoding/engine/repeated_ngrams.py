@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .option_error import OptionError
+from vanilla_transformer.decoding.options import OptionError
+
 from .search_features import SearchFeature
 
 

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .counter_random import LARGEST_SEED
-from .hypothesis import Hypothesis
-from .lexical_constraints import Phrases
+from .phrase_constraints import Phrases
+from .sampling import LARGEST_SEED
+from .search_state import Hypothesis
 
 Seeds = int | Iterable[int] | None  # of a request, of each of its sentences, or neither
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from .lexical_constraints import Candidates
+from .top_k import Candidates
 
 
 class SearchFeature:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from torch import Tensor
 from transformers import GenerationConfig
 
+from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
-from .option_error import OptionError
 from .sampling import SamplingOptions
 from .search_features import SearchFeature
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from .device_copies import to_device
+from vanilla_transformer.device_utils import to_device
+
 from .device_profile import spare_memory
 from .ensemble import members_of
 from .prefill import Prefilled

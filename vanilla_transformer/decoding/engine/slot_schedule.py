@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from .device_copies import to_device
+from vanilla_transformer.device_utils import to_device
+
 from .device_profile import profile_of
 from .prefill import room_for
 from .requests import Request
 from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
-from .source_queue import PrefilledSource, SourceQueue
+from .sources import PrefilledSource, SourceQueue
 from .static_decoder import AlignmentHeads
 
 _PATIENCE = 1024  # steps that a long sentence may be set aside while others enter

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .weight_packing import PackedLinear, inputs_of
+from vanilla_transformer.decoding.weight_packing import PackedLinear, inputs_of
 
 _UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
 

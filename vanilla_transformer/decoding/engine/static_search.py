@@ -18,12 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from .ensemble import log_mean_probabilities
-from .lexical_constraints import Candidates
 from .sampling import sample
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import SlotMemory, StaticDecoder
-from .top_k import UNLIKELY, argmax, pick, top_continuations
+from .top_k import UNLIKELY, Candidates, argmax, pick, top_continuations
 
 
 class _Options(NamedTuple):

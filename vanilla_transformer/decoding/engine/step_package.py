@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from .weight_packing import PackedLinear, pack
+from vanilla_transformer.decoding.weight_packing import PackedLinear, pack
 
 _PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safetensors"
 _PREFIX = "step."  # of names in a `_FlatStep`

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .device_copies import copy_to_device, to_device
-from .option_error import OptionError
+from vanilla_transformer.decoding.options import OptionError
+from vanilla_transformer.device_utils import copy_to_device, to_device
+
 from .search_features import SearchFeature
 
 

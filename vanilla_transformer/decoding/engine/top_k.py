@@ -4,26 +4,34 @@ The best scores over a vocabulary.
 The best are in the blocks of the vocabulary with the best maxima. So the long axis, which takes the time, is read once
 and not written.
 
-Letters in shapes: B sentences, N beams, V vocabulary.
+Letters in shapes: B sentences, N beams, C candidates, V vocabulary.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 _BLOCK = 32  # entries of the vocabulary
 
 
-def argmax(scores: torch.Tensor) -> torch.Tensor:
+class Candidates(NamedTuple):
+    """Continuations: log-probabilities, the beams that they continue and their tokens, `(B, C)` each."""
+
+    scores: Tensor
+    parents: Tensor
+    tokens: Tensor
+
+
+def argmax(scores: Tensor) -> Tensor:
     """Return `scores.argmax(dim=-1)` of `(B, V)`."""
     tokens, _ = tokens_of_blocks(_block_maxima(scores).argmax(dim=-1, keepdim=True), scores.shape[1])
     return tokens.gather(1, scores.gather(1, tokens).argmax(dim=-1, keepdim=True))[:, 0]
 
 
-def top_continuations(
-    log_probabilities: torch.Tensor, running_scores: torch.Tensor, count: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def top_continuations(log_probabilities: Tensor, running_scores: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """
     Find the best continuations of all beams of each sentence.
 
@@ -44,17 +52,17 @@ def top_continuations(
     return scores, parents.gather(1, places), tokens.gather(1, places)
 
 
-def block_log_sums(scores: torch.Tensor) -> torch.Tensor:
+def block_log_sums(scores: Tensor) -> Tensor:
     """Map `(…, V)` to `(…, blocks)`: the logarithm of the sum of exponentials of each block of the vocabulary."""
     return _reduce_blocks(scores, torch.logsumexp)
 
 
-def _block_maxima(scores: torch.Tensor) -> torch.Tensor:
+def _block_maxima(scores: Tensor) -> Tensor:
     """Map `(…, V)` to `(…, blocks)`: the best score of each block of the vocabulary."""
     return _reduce_blocks(scores, torch.amax)
 
 
-def _reduce_blocks(scores: torch.Tensor, reduce: Callable[..., torch.Tensor]) -> torch.Tensor:
+def _reduce_blocks(scores: Tensor, reduce: Callable[..., Tensor]) -> Tensor:
     """Reduce each block of the vocabulary to one number; the last block may be smaller."""
     complete = scores.shape[-1] // _BLOCK
     reduced = reduce(scores[..., : complete * _BLOCK].unflatten(-1, (complete, _BLOCK)), dim=-1)
@@ -62,16 +70,16 @@ def _reduce_blocks(scores: torch.Tensor, reduce: Callable[..., torch.Tensor]) ->
     return reduced if not rest.shape[-1] else torch.cat([reduced, reduce(rest, dim=-1, keepdim=True)], dim=-1)
 
 
-def tokens_of_blocks(blocks: torch.Tensor, vocab_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+def tokens_of_blocks(blocks: Tensor, vocab_size: int) -> tuple[Tensor, Tensor]:
     """Return the tokens `(B, n * _BLOCK)` of blocks `(B, n)`, and where the last token is repeated to fill a block."""
     tokens = (blocks[..., None] * _BLOCK + torch.arange(_BLOCK, device=blocks.device)).flatten(-2)
     return tokens.clamp(max=vocab_size - 1), tokens >= vocab_size
 
 
-def pick(values: torch.Tensor, beams: torch.Tensor) -> torch.Tensor:
+def pick(values: Tensor, beams: Tensor) -> Tensor:
     """Return `values` of shape `(B, beams, …)` at the given beams, `(B, k)`."""
     sentences = torch.arange(values.shape[0], device=values.device)[:, None]
     return values[sentences, beams]
 
 
-__all__ = ["UNLIKELY", "argmax", "block_log_sums", "pick", "tokens_of_blocks", "top_continuations"]
+__all__ = ["Candidates", "UNLIKELY", "argmax", "block_log_sums", "pick", "tokens_of_blocks", "top_continuations"]

@@ -10,7 +10,7 @@ from tests.constrained_reference import ConstrainedBeamSearch, occurrences
 from tests.engine_cases import EOS, START
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords, WordContinuations
+from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
 
 VOCAB = 24
 

@@ -5,7 +5,7 @@ import pytest
 from tests.tiny import tiny_model
 from tests.tiny_engines import SOURCES
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.lexical_constraints import WholeWords, WordContinuations
+from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
 
 PREFIXES = [[7, 9], [11], [], [5, 5, 5]]
 SEARCHES = {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.chi_squared import LIKELY, p_value
-from vanilla_transformer.decoding.engine.counter_random import LARGEST_SEED, gumbel_noise, hash_bits, random_bits
+from vanilla_transformer.decoding.engine.sampling import LARGEST_SEED, gumbel_noise, hash_bits, random_bits
 
 ROWS, NUMBERS = 64, 512
 

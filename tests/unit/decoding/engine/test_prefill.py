@@ -8,9 +8,8 @@ from torch import nn
 
 from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine import device_profile
-from vanilla_transformer.decoding.engine.encoding import pad_tokens
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.prefill import padded_shape, prefill, room_for
+from vanilla_transformer.decoding.engine.prefill import pad_tokens, padded_shape, prefill, room_for
 
 EOS = 2
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from tests.constrained_reference import count_missing, next_tokens, occurrences
-from vanilla_transformer.decoding.engine.lexical_constraints import Candidates, PhraseTokens, phrase_rows
+from vanilla_transformer.decoding.engine.phrase_constraints import PhraseTokens, phrase_rows
+from vanilla_transformer.decoding.engine.top_k import Candidates
 
 ROOM = 12
 

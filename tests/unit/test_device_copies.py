@@ -8,9 +8,9 @@ from torch.overrides import TorchFunctionMode
 
 from tests.host_reads import GPU, gpu_stand_in
 from tests.tiny import tiny_causal_lm, tiny_model
-from vanilla_transformer.decoding.engine.device_copies import HostCopy, to_device
-from vanilla_transformer.decoding.engine.encoding import encode
 from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.engine.prefill import encode
+from vanilla_transformer.device_utils import HostCopy, to_device
 
 EOS = 2
 FEW_STEPS = 2  # from one look at the finished slots to the next: a step takes long on a device without values

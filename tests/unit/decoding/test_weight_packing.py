@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from tests.tiny import tiny_model
-from vanilla_transformer.decoding.engine.weight_packing import PackedLinear, packed_copy
+from vanilla_transformer.decoding.weight_packing import PackedLinear, packed_copy
 
 needs_onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch is built without oneDNN")
 

@@ -22,7 +22,7 @@ from .sampling import sample
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import SlotMemory, StaticDecoder
-from .top_k import UNLIKELY, Candidates, argmax, pick, top_continuations
+from .top_k import UNLIKELY, Candidates, argmax, log_sums, pick, top_continuations
 
 
 class _Options(NamedTuple):
@@ -110,7 +110,7 @@ class SearchStep(nn.Module):
 
     def _options(self, logits: Tensor, state: SearchState, memory: Sequence[SlotMemory]) -> "_Options":
         """Return the tokens from which the search chooses, given the model's logits."""
-        changed, log_norms, bonus = logits, logits.logsumexp(dim=-1), None  # (B, N)
+        changed, log_norms, bonus = logits, log_sums(logits), None  # (B, N)
         for feature, own in zip(self.options.features, state.features, strict=True):
             changed = feature.change_logits(changed, log_norms, state, own)
             added = feature.bonus(state, own, memory)

@@ -15,6 +15,7 @@ from torch import Tensor
 
 UNLIKELY = -1.0e9  # the library's score of hypotheses that must not be chosen
 _BLOCK = 32  # entries of the vocabulary
+_CHUNK = 2**19  # logits that are summed at once
 
 
 class Candidates(NamedTuple):
@@ -52,6 +53,18 @@ def top_continuations(log_probabilities: Tensor, running_scores: Tensor, count: 
     return scores, parents.gather(1, places), tokens.gather(1, places)
 
 
+def log_sums(logits: Tensor) -> Tensor:
+    """Return `logits.logsumexp(dim=-1)` of `(B, N, V)`.
+
+    On a CPU it is computed for a few rows at a time, unless it is compiled: its intermediate results would be as large
+    as all logits, for which the system provides new memory at each step.
+    """
+    if logits.device.type != "cpu" or torch.compiler.is_compiling() or logits.numel() <= _CHUNK:
+        return logits.logsumexp(dim=-1)
+    chunks = logits.flatten(0, 1).split(max(1, _CHUNK // logits.shape[2]))
+    return torch.cat([chunk.logsumexp(dim=-1) for chunk in chunks]).view(logits.shape[:2])
+
+
 def block_log_sums(scores: Tensor) -> Tensor:
     """Map `(…, V)` to `(…, blocks)`: the logarithm of the sum of exponentials of each block of the vocabulary."""
     return _reduce_blocks(scores, torch.logsumexp)
@@ -82,4 +95,5 @@ def pick(values: Tensor, beams: Tensor) -> Tensor:
     return values[sentences, beams]
 
 
-__all__ = ["Candidates", "UNLIKELY", "argmax", "block_log_sums", "pick", "tokens_of_blocks", "top_continuations"]
+__all__ = ["UNLIKELY", "Candidates", "argmax", "block_log_sums", "log_sums", "pick", "tokens_of_blocks"]
+__all__ += ["top_continuations"]

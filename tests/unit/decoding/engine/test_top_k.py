@@ -1,10 +1,11 @@
 """The best continuations over a vocabulary, by its blocks."""
 
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vanilla_transformer.decoding.engine.top_k import argmax, top_continuations
+from vanilla_transformer.decoding.engine.top_k import argmax, log_sums, top_continuations
 
 
 @settings(max_examples=100, deadline=None)
@@ -19,3 +20,10 @@ def test_top_continuations_match_topk_for_every_vocabulary_size(vocab_size, beam
     assert torch.equal(found, expected)
     assert torch.equal(parents * vocab_size + tokens, places)
     assert torch.equal(argmax(scores[:, 0]), scores[:, 0].argmax(dim=-1))
+
+
+@pytest.mark.parametrize("shape", [(3, 1, 7), (64, 4, 8000), (2, 1, 2**20)])
+def test_log_sums_of_chunks_are_exact(shape):
+    logits = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    logits[0, 0, 0] = -torch.inf
+    assert torch.equal(log_sums(logits), logits.logsumexp(dim=-1))

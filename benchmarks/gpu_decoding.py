@@ -29,7 +29,7 @@ CTRANSLATE2 = "CTranslate2 float16" if ON_GPU else "CTranslate2 float32"
 OURS = {ENGINE, GENERATE}
 IN_LARGE_BATCHES = {ENGINE, CTRANSLATE2}
 _LARGE = 2048  # sentences
-_SECONDS = 640  # in which cells are begun; the part ends within 12 minutes
+_SECONDS = 460  # in which cells are begun
 
 
 class Setting(NamedTuple):

@@ -14,6 +14,8 @@ _ABOUT = {
     "correctness": "Tests in `tests/gpu`.",
     "decoding": "Tokens per second (higher is better), with random weights in bfloat16. On a GPU, each source has 32 "
     "tokens and each translation 64.",
+    "pipeline": "Captions of about 13 random words per second (higher is better), and the time of one, from text to "
+    "text, with random weights of the shape of the Multi30k recipe in bfloat16. Each translation has 14 tokens.",
     "training": "Target tokens per second (higher is better), in bfloat16. MFU counts 6 operations for each parameter "
     "and pair of a source and a target token, tied embeddings once, against 989 TFLOP/s. Idle is the share of the "
     "time in which the GPU runs nothing.",
@@ -73,7 +75,8 @@ def _part(name: str, record: Record) -> Iterator[str]:
     releases = ", ".join(f"{package} {release}" for package, release in machine.items() if package != "device")
     yield f"{machine['device']}; {releases}; {record['date']}; {record['seconds']:.0f} s, {record['status']}."
     yield ""
-    yield from {"correctness": _outcomes, "decoding": _decoding, "training": _training}[name](record["rows"])
+    tables = {"correctness": _outcomes, "decoding": _decoding, "pipeline": _pipeline, "training": _training}
+    yield from tables[name](record["rows"])
 
 
 def _outcomes(rows: list[Record]) -> Iterator[str]:
@@ -86,11 +89,21 @@ def _outcomes(rows: list[Record]) -> Iterator[str]:
 
 def _decoding(rows: list[Record]) -> Iterator[str]:
     columns = list(dict.fromkeys((row["beams"], row["batch"]) for row in rows))
-    heads = [f"{'greedy' if beams == 1 else f'beam {beams}'}, batch {batch:,}" for beams, batch in columns]
+    heads = [f"{_search(beams)}, batch {batch:,}" for beams, batch in columns]
     cells = {(row["system"], row["beams"], row["batch"]): _speed(row) for row in rows}
     systems = list(dict.fromkeys(row["system"] for row in rows))
     lines = ([system, *(cells.get((system, *column), "") for column in columns)] for system in systems)
     yield from _table([f"system ({', '.join({row['size'] for row in rows})})", *heads], lines)
+
+
+def _pipeline(rows: list[Record]) -> Iterator[str]:
+    columns = list(dict.fromkeys((row["beams"], row["captions"]) for row in rows))
+    heads = [f"{_search(beams)}, {'one' if captions == 1 else f'{captions:,}'}" for beams, captions in columns]
+    cells = {(row["system"], row["beams"], row["captions"]): _captions(row) for row in rows}
+    systems = list(dict.fromkeys(row["system"] for row in rows))
+    yield from _table(
+        ["system", *heads], ([name, *(cells.get((name, *each), "") for each in columns)] for name in systems)
+    )
 
 
 def _training(rows: list[Record]) -> Iterator[str]:
@@ -101,6 +114,16 @@ def _training(rows: list[Record]) -> Iterator[str]:
         for row in rows
     )
     yield from _table(heads, lines)
+
+
+def _search(beams: int) -> str:
+    return "greedy" if beams == 1 else f"beam {beams}"
+
+
+def _captions(row: Record) -> str:
+    if "error" in row:
+        return row["error"]
+    return f"{row['milliseconds']} ms" if "milliseconds" in row else f"{row['captions_per_second']:,}/s"
 
 
 def _speed(row: Record) -> str:

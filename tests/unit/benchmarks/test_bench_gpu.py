@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from benchmarks import bench_gpu, gpu_decoding, gpu_rows
+from benchmarks import bench_gpu, gpu_decoding, gpu_pipeline, gpu_rows
 from benchmarks.bench_gpu import main, run_parts
 from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME, markdown
 from benchmarks.gpu_rows import Rows, is_out_of_memory, median_seconds, model_flops_utilization, read_rows
@@ -20,6 +20,11 @@ ROWS = {
         {"size": "base", "system": "engine", "batch": 1, "beams": 1, "tokens_per_second": 1500},
         {"size": "base", "system": "engine", "batch": 128, "beams": 4, "tokens_per_second": 61234},
         {"size": "base", "system": "MarianMTModel", "batch": 1, "beams": 1, "error": "RuntimeError: no"},
+    ],
+    "pipeline": [
+        {"size": "small", "system": "pipeline", "captions": 1, "beams": 1, "milliseconds": 3.21},
+        {"size": "small", "system": "pipeline", "captions": 1000, "beams": 4, "captions_per_second": 4321},
+        {"size": "small", "system": "CTranslate2 float16", "captions": 1000, "beams": 4, "error": "skipped"},
     ],
     "training": [
         {"size": "big", "system": "train_step", "max_tokens": 25000, "tokens_per_second": 352000}
@@ -63,7 +68,7 @@ def parts_in(folder):
 
 def test_run_parts_writes_each_part_in_order(parts, gpu, tmp_path):
     assert run_parts([*bench_gpu.PARTS], tmp_path) == []
-    assert parts[1] == ["correctness", "decoding", "training"] == [*parts_in(tmp_path)]
+    assert parts[1] == ["correctness", "decoding", "pipeline", "training"] == [*parts_in(tmp_path)]
     assert all(record["rows"] == ROWS[name] for name, record in parts_in(tmp_path).items())
     assert (tmp_path / "gpu.md").read_text() == markdown(parts_in(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
@@ -73,10 +78,10 @@ def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_p
     parts[0]["training"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         run_parts([*bench_gpu.PARTS], tmp_path)
-    assert [*parts_in(tmp_path)] == ["correctness", "decoding"]
+    assert [*parts_in(tmp_path)] == ["correctness", "decoding", "pipeline"]
     parts[0]["training"] = FINISHED
     run_parts(["training"], tmp_path)
-    assert [*parts_in(tmp_path)] == ["correctness", "decoding", "training"]
+    assert [*parts_in(tmp_path)] == ["correctness", "decoding", "pipeline", "training"]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +96,7 @@ def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_p
 def test_run_parts_continues_after_a_part_that_does_not_finish(name, status, failed, parts, gpu, tmp_path):
     parts[0][name] = status
     assert run_parts([*bench_gpu.PARTS], tmp_path) == failed
-    assert len(parts[1]) == 3 and parts_in(tmp_path)[name]["status"] == status
+    assert len(parts[1]) == 4 and parts_in(tmp_path)[name]["status"] == status
 
 
 def test_main_exits_with_1_if_a_part_failed(parts, gpu, tmp_path, capsys):
@@ -112,7 +117,7 @@ def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     main([])
-    assert len(parts_in(tmp_path / "docs")) == 3
+    assert len(parts_in(tmp_path / "docs")) == 4
 
 
 def test_run_parts_without_a_gpu_does_not_replace_results_of_one(parts, no_gpu, tmp_path):
@@ -131,7 +136,7 @@ def test_run_parts_refuses_a_damaged_file(parts, gpu, tmp_path):
 
 
 def test_main_refuses_an_unknown_part():
-    with pytest.raises(ValueError, match="no part 'decode'. The parts are correctness, decoding, training"):
+    with pytest.raises(ValueError, match="no part 'decode'. The parts are correctness, decoding, pipeline, training"):
         main(["decode"])
 
 
@@ -140,13 +145,26 @@ def test_parts_take_at_most_18_minutes():
     assert start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 18 * 60
 
 
-def test_decoding_skips_the_cells_for_which_no_time_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(gpu_decoding, "find_spec", lambda name: None)
+@pytest.mark.parametrize(
+    ("part", "systems", "count"),
+    [(gpu_decoding, {"engine", "generate()", "MarianMTModel"}, 12), (gpu_pipeline, {"pipeline"}, 4)],
+)
+def test_part_skips_the_cells_for_which_no_time_is_left(part, systems, count, tmp_path, monkeypatch):
+    monkeypatch.setattr(part, "find_spec", lambda name: None)
     path = tmp_path / "rows.jsonl"
-    assert gpu_decoding.main(str(path), 0.0) == 0
+    assert part.main(str(path), 0.0) == 0
     rows = read_rows(path)
-    assert {row["system"] for row in rows} >= {"engine", "generate()"} and len(rows) > 4
+    assert {row["system"] for row in rows} == systems and len(rows) == count
     assert {row["error"] for row in rows} == {"skipped: no time was left"}
+
+
+def test_pipeline_measures_each_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_pipeline, "find_spec", lambda name: None)
+    monkeypatch.setattr(gpu_pipeline, "CAPTIONS", (1, 3))
+    assert gpu_pipeline.main(str(tmp_path / "rows.jsonl")) == 0
+    rows = read_rows(tmp_path / "rows.jsonl")
+    assert [(row["captions"], row["beams"]) for row in rows] == [(1, 1), (1, 4), (3, 1), (3, 4)]
+    assert all(row.get("milliseconds", 0) > 0 or row["captions_per_second"] > 0 for row in rows)
 
 
 def test_markdown_has_each_cell_with_its_machine():
@@ -159,6 +177,9 @@ def test_markdown_has_each_cell_with_its_machine():
         "| system (base) | greedy, batch 1 | beam 4, batch 128 |",
         "| engine | 1,500 | 61,234 |",
         "| MarianMTModel | RuntimeError: no |  |",
+        "| system | greedy, one | beam 4, 1,000 |",
+        "| pipeline | 3.21 ms | 4,321/s |",
+        "| CTranslate2 float16 |  | skipped |",
         "| big | train_step | 25,000 | 352,000 | 45.1% | 40.1 GiB | 2.0% |",
     ):
         assert line in page.splitlines()

@@ -20,10 +20,11 @@ from itertools import product
 from statistics import median
 from typing import Any
 
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
 from benchmarks.gpu_rows import DEVICE, ON_GPU, Rows, first_line, median_seconds, release_memory
 from benchmarks.random_models import SIZES, random_model, save_for_ctranslate2
-from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer import TranslationPipeline, VanillaTransformerTokenizer
 
 PIPELINE, CTRANSLATE2 = "pipeline", "CTranslate2 float16" if ON_GPU else "CTranslate2 float32"
 SIZE, CAPTIONS = ("small", (1, 1_000, 10_000)) if ON_GPU else ("tiny", (1, 20))
@@ -40,7 +41,7 @@ class Systems:
     def __init__(self, folder: str):
         self.captions = random_captions(max(CAPTIONS))
         model = random_model(SIZE, vocab_size=max(600, SIZES[SIZE]["vocab_size"]))
-        self._tokenizer = train_tokenizer(self.captions[:2000], model.config.vocab_size)
+        self._tokenizer = build_tokenizer(self.captions[:2000], model.config.vocab_size)
         self.translators: dict[str, Translate] = {}
         if find_spec("ctranslate2") is not None:  # before the pipeline moves the model
             self.translators[CTRANSLATE2] = self._ctranslate2(model, f"{folder}/ctranslate2")
@@ -71,6 +72,19 @@ class Systems:
             return self._tokenizer.batch_decode(rows, skip_special_tokens=True)
 
         return translate
+
+
+def build_tokenizer(texts: list[str], vocab_size: int) -> VanillaTransformerTokenizer:
+    """Build a tokenizer of byte-pair encoding, as recipes do, with few packages."""
+    tokenizer, special = Tokenizer(models.BPE()), {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(), decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size, special_tokens=[*special.values()], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(single="$A </s>", special_tokens=[("</s>", 2)])
+    return VanillaTransformerTokenizer(tokenizer_object=tokenizer, **special)
 
 
 def random_captions(count: int) -> list[str]:

@@ -85,8 +85,8 @@ class PaperGenerationMixin(GenerationMixin):
     """
 
     paper_parameters = ("length_penalty_type", "max_new_tokens_beyond_source")
-    # The installed package sets this. It takes the arguments of a call and returns its `custom_generate`, or None.
-    fast_search: Callable[..., Callable | None] | None = None
+    # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
+    fast_search: Callable[..., dict[str, Any] | None] | None = None
 
     @torch.no_grad()
     def generate(
@@ -115,7 +115,7 @@ class PaperGenerationMixin(GenerationMixin):
             search = self.fast_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria)
         beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
         if search is not None:
-            kwargs["custom_generate"] = search
+            kwargs |= search
         elif beams_of_library:
             changes["return_dict_in_generate"] = True
         if generation_config is None:

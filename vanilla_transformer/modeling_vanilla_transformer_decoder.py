@@ -96,8 +96,8 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
     _tied_weights_keys = {"lm_head.weight": "model.embed_tokens.weight"}
     _tp_plan = {"lm_head": "colwise_gather_output"}
     _pp_plan = {"lm_head": (["last_hidden_state"], ["logits"])}
-    # The installed package sets this. It takes the arguments of a call and returns its `custom_generate`, or None.
-    fast_search: Callable[..., Callable | None] | None = None
+    # The installed package sets this. It takes the arguments of a call and returns further ones, or None.
+    fast_search: Callable[..., dict[str, Any] | None] | None = None
 
     def __init__(self, config: VanillaTransformerDecoderConfig):
         super().__init__(config)
@@ -195,7 +195,7 @@ class VanillaTransformerForCausalLM(VanillaTransformerPreTrainedModel, Generatio
         levels = [kwargs, vars(generation_config) if generation_config else {}, vars(self.generation_config)]
         search = self.fast_search(self, levels) if self.fast_search and not args else None
         if search is not None:
-            kwargs["custom_generate"] = search
+            kwargs |= search
         outputs = super().generate(inputs, generation_config, *args, **kwargs)
         return insert_prompt(outputs, prompt) if shortens else outputs
 

@@ -3,7 +3,6 @@
 The engine and the translation pipeline are imported when something is decoded.
 """
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
@@ -28,13 +27,13 @@ def register() -> None:
     restore_translation_task()
 
 
-def _find_search(*arguments: Any) -> Callable | None:
+def _find_search(*arguments: Any) -> dict[str, Any] | None:
     from .engine.custom_generate import find_search
 
     return find_search(*arguments)
 
 
-def _find_prompt_search(*arguments: Any) -> Callable | None:
+def _find_prompt_search(*arguments: Any) -> dict[str, Any] | None:
     from .engine.custom_generate import find_prompt_search
 
     return find_prompt_search(*arguments)

@@ -1,6 +1,6 @@
 """The decoding engine as the `custom_generate` of `generate()`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from transformers import GenerationConfig, LogitsProcessorList, MaxLengthCriteria, StoppingCriteriaList
 from transformers.generation import EosTokenCriteria
+from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.generation_vanilla_transformer import (
     MaxNewTokensBeyondSource,
@@ -19,7 +20,7 @@ from vanilla_transformer.generation_vanilla_transformer import (
 from .engine import Engine, Hypothesis
 from .engine_pool import LENGTH_LIMITS, EnginePool
 from .prefill import reads_padding
-from .supported_models import fits_positions
+from .supported_models import can_encode, fits_positions
 
 _INPUTS = {"input_ids", "inputs_embeds", "encoder_outputs", "attention_mask"}
 
@@ -30,8 +31,10 @@ def find_search(
     ids: torch.Tensor | None,
     logits_processor: Sequence[Any] | None,
     stopping_criteria: Sequence[Any],
-) -> Callable | None:
-    """Return the `custom_generate` of a call that translates, or None if only the library can do what it requests.
+) -> dict[str, Any] | None:
+    """Return arguments with which `generate()` translates by an engine, or None if only the library can do it.
+
+    They are the `custom_generate` of the call and, if it has source tokens, the encoder's outputs for them.
 
     Args:
         levels: Keyword arguments of the call, options of its generation config and of the model's.
@@ -44,11 +47,17 @@ def find_search(
     if engine is None:
         return None
     mask = source_mask(model.config, ids, levels[0].get("attention_mask"))
-    return partial(search_by_engine, engine=engine) if mask is None or begin_first(mask) else None
+    if mask is not None and (mask.dim() != 2 or not begin_first(mask)):
+        return None
+    search = {"custom_generate": partial(search_by_engine, engine=engine)}
+    if ids is None or levels[0].get("encoder_outputs") is not None or not can_encode(model):
+        return search
+    lengths = [ids.shape[1]] * len(ids) if mask is None else mask.bool().sum(dim=1).tolist()
+    return search | {"encoder_outputs": BaseModelOutput(engine.encode(ids.tolist(), lengths))}
 
 
-def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> Callable | None:
-    """Return the `custom_generate` of a call that continues prompts, or None if only the library can do it.
+def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return arguments with which `generate()` continues prompts by an engine, or None if only the library can do it.
 
     Args:
         levels: Keyword arguments of the call, options of its generation config and of the model's.
@@ -63,7 +72,8 @@ def find_prompt_search(model: Any, levels: Sequence[Mapping[str, Any]]) -> Calla
     mask = prompt_mask(ids, levels)
     follows = mask.shape == ids.shape and begin_first(mask.flip(1)) and bool(mask.any(dim=1).all())
     follows = follows and (bool(mask.all()) or not reads_padding(model))
-    return partial(continue_by_engine, engine=engine, lengths=mask.sum(dim=1)) if follows else None
+    search = partial(continue_by_engine, engine=engine, lengths=mask.bool().sum(dim=1))
+    return {"custom_generate": search} if follows else None
 
 
 def find_engine(model: Any, levels: Sequence[Mapping[str, Any]]) -> Engine | None:
@@ -138,8 +148,9 @@ def search_by_engine(
     """
     beams, count = generation_config.num_beams, generation_config.num_return_sequences
     states, mask = model_kwargs["encoder_outputs"].last_hidden_state[::beams], model_kwargs.get("attention_mask")
-    # Attention needs a position to see, also in a source of nothing but EOS that is not seen.
-    lengths = [states.shape[1]] * len(states) if mask is None else mask[::beams].sum(dim=1).clamp(min=1).tolist()
+    lengths = [states.shape[1]] * len(states)
+    if mask is not None:  # attention needs a position to see, also in a source of nothing but EOS that is not seen
+        lengths = mask[::beams].bool().sum(dim=1).clamp(min=1).tolist()
     limits = _longest(stopping_criteria, len(states)) - 1  # which count the start symbol
     found = engine.translate_encoded(states, lengths, limits.tolist(), count)
     pad = generation_config.pad_token_id

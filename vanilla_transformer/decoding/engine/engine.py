@@ -25,7 +25,7 @@ from .graphed_steps import steps_for
 from .known_features import features_of, kept_heads
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, Phrases, WordContinuations, check_complete
 from .precision import INT8, cast, resolve_precision, round_to_int8, warn_if_emulated
-from .prefill import Prefilled, prefill, read_states
+from .prefill import Prefilled, encode_batch, prefill, read_states
 from .requests import Answers, Request, Samples, Seeds
 from .search_features import SearchFeature
 from .search_options import search_options
@@ -208,6 +208,11 @@ class Engine:
                 while len(self._queue) >= self.slots:
                     yield from output.gather(self._advance(output.beams))
             yield from self._finish(output)
+
+    @torch.no_grad()
+    def encode(self, sources: Sequence[Sequence[int]], lengths: Sequence[int]) -> Tensor:
+        """Return the encoder's outputs `(B, S, D)` of sources, of which attention may see so many tokens each."""
+        return encode_batch(self._reader_model, sources, lengths)
 
     @torch.inference_mode()
     def translate_encoded(

@@ -45,17 +45,31 @@ def places_by_batch(model: Any, lengths: Sequence[int]) -> list[list[int]]:
 def prefill(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Prefilled:
     """Read a batch of sources or prompts, of which attention may see so many tokens.
 
-    On a GPU, batches have few shapes: for each one, libraries choose kernels. Further rows may follow the given ones.
+    Further rows may follow the given ones.
+    """
+    with without_cudnn_attention():
+        return _read(model, *_pad_batch(model, sources, seen))
+
+
+def encode_batch(model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]) -> Tensor:
+    """Return the encoder's outputs `(W, S, D)` for a batch of sources, of which attention may see so many tokens."""
+    with without_cudnn_attention():
+        return encode(model, *_pad_batch(model, sources, seen))[: len(sources), : max(map(len, sources))]
+
+
+def _pad_batch(
+    model: Any, sources: Sequence[Sequence[int]], seen: Sequence[int]
+) -> tuple[Sequence[Sequence[int]], Sequence[int], int]:
+    """Return a batch and the length to which it is to be padded.
+
+    On a GPU, batches have few lengths and numbers of rows: for each shape, libraries choose kernels.
     """
     length = max(map(len, sources))
-    if not profile_of(model.device).pads_prefill:
-        return _read(model, sources, seen, length)
-    if not reads_padding(model):
-        rows, length = padded_shape(model.config, len(sources), length)
-        further = rows - len(sources)
-        sources, seen = [*sources, *[[0]] * further], [*seen, *[1] * further]
-    with without_cudnn_attention():
-        return _read(model, sources, seen, length)
+    if not profile_of(model.device).pads_prefill or reads_padding(model):
+        return sources, seen, length
+    rows, length = padded_shape(model.config, len(sources), length)
+    further = rows - len(sources)
+    return [*sources, *[[0]] * further], [*seen, *[1] * further], length
 
 
 def padded_shape(config: Any, rows: int, length: int) -> tuple[int, int]:
@@ -139,5 +153,5 @@ def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
     return expanded
 
 
-__all__ = ["Prefilled", "encode", "expand_mask", "pad_tokens", "padded_shape", "places_by_batch", "prefill"]
-__all__ += ["read_states", "reads_padding", "room_for"]
+__all__ = ["Prefilled", "encode", "encode_batch", "expand_mask", "pad_tokens", "padded_shape", "places_by_batch"]
+__all__ += ["prefill", "read_states", "reads_padding", "room_for"]

@@ -48,6 +48,11 @@ def is_unchanged(model: Any) -> bool:
     )
 
 
+def can_encode(model: Any) -> bool:
+    """Tell whether an engine computes what the encoder of a supported model computes for a batch with padding."""
+    return not reads_padding(model) and not any(map(_is_hooked, model.get_encoder().modules()))
+
+
 def _is_hooked(module: Any) -> bool:
     """
     Tell whether anything runs around a module's `forward`, besides the library's own recording of outputs.
@@ -99,4 +104,4 @@ def kind_of(model: Any) -> str:
     return " ".join([type(model).__name__, *details])
 
 
-__all__ = ["SUPPORTED", "fits_positions", "is_supported", "kind_of"]
+__all__ = ["SUPPORTED", "can_encode", "fits_positions", "is_supported", "kind_of"]

@@ -178,6 +178,19 @@ def test_generate_leaves_masks_of_other_values_to_the_library(decoded):
     assert decoded == []
 
 
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32])
+def test_generate_takes_masks_of_other_types(decoded, dtype):
+    model, tokens = model_of(1), sources(3, 7)
+    assert torch.equal(model.generate(tokens, attention_mask=tokens.ne(0).to(dtype)), model.generate(tokens))
+    assert decoded == [3, 3]
+
+
+def test_generate_leaves_masks_of_more_dimensions_to_the_library(decoded):
+    with pytest.raises(ValueError, match="`attention_mask` passed to `generate` must be 2D"):
+        model_of().generate(sources(2, 5), attention_mask=torch.ones(2, 1, 1, 5))
+    assert decoded == []
+
+
 def test_generate_leaves_sources_that_begin_late_to_the_library(decoded):
     model, tokens = model_of(1), torch.tensor([[0, 0, 7, 2], [9, 7, 8, 2]])
     assert torch.equal(model.generate(tokens), generate_by_library(model, tokens))
@@ -197,6 +210,24 @@ def test_generate_fires_hooks_at_each_step(name):
     found = model.generate(sources(2, 5), max_new_tokens=4, min_new_tokens=4, num_beams=1)
     hook.remove()
     assert len(calls) % 4 == 0 and len(calls) >= 4 and found.shape[1] == 5
+
+
+@pytest.mark.parametrize("name", ["model.encoder", "model.encoder.layers.0.fc1", "model.encoder.embed_tokens"])
+def test_generate_fires_hooks_of_the_encoder_once(decoded, name):
+    model, tokens, calls = model_of(), sources(2, 5), []
+    expected = model.generate(tokens)
+    hook = model.get_submodule(name).register_forward_pre_hook(lambda *_: calls.append(1))
+    assert torch.equal(model.generate(tokens), expected)
+    hook.remove()
+    assert calls == [1] and decoded == [2, 2]
+
+
+def test_generate_takes_given_outputs_of_the_encoder(decoded):
+    model, tokens = model_of(1), sources(3, 7)
+    mask = tokens.ne(0).long()
+    other = model.get_encoder()(tokens.flip(0), mask.flip(0))
+    found = model.generate(tokens, attention_mask=mask.flip(0), encoder_outputs=other)
+    assert torch.equal(found, model.generate(tokens.flip(0))) and decoded == [3, 3]
 
 
 def test_generate_fires_global_hooks_at_each_step():

@@ -9,7 +9,7 @@ from torch import nn
 from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine import device_profile
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.prefill import pad_tokens, padded_shape, prefill, room_for
+from vanilla_transformer.decoding.engine.prefill import encode_batch, pad_tokens, padded_shape, prefill, room_for
 
 EOS = 2
 
@@ -118,3 +118,16 @@ def test_without_cudnn_attention_restores_the_setting_after_the_last_block():
     with pytest.raises(KeyError), device_profile.without_cudnn_attention():
         raise KeyError
     assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@torch.inference_mode()
+def test_encode_batch_pads_for_a_gpu_and_returns_the_states_of_the_sources(monkeypatch):
+    model, sources = tiny_model(vocab_size=40), [[7, 8, 9, EOS], [5] * 17 + [EOS], [6, EOS]]
+    lengths = [len(source) for source in sources]
+    expected, shapes = encode_batch(model, sources, lengths), []
+    monkeypatch.setitem(device_profile.PROFILES, "cpu", device_profile.GPU)
+    model.get_encoder().register_forward_hook(lambda *arguments: shapes.append(arguments[-1][0].shape))
+    found = encode_batch(model, sources, lengths)
+    assert shapes == [(4, 24, 16)] and found.shape == expected.shape == (3, 18, 16)
+    for row, wanted, length in zip(found, expected, lengths, strict=True):
+        torch.testing.assert_close(row[:length], wanted[:length], rtol=1e-5, atol=1e-5)

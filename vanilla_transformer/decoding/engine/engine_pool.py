@@ -19,7 +19,7 @@ from .compiled_steps import check_compile
 from .device_profile import usual_slots
 from .engine import Engine
 from .precision import cast, check_precision, precision_of, resolve_precision
-from .supported_models import SUPPORTED, fits_positions, kind_of
+from .supported_models import SUPPORTED, fits_positions, kind_of, submodules
 
 logger = logging.get_logger(__name__)
 _MOST_ENGINES = 4
@@ -102,7 +102,7 @@ class EnginePool:
 
     def _follow(self, model: Any, precision: str) -> None:
         """Forget the engines of other weights, since engines copy some or all of them."""
-        weights = list(model.parameters())
+        weights = [weight for each in submodules(model) for weight in each._parameters.values() if weight is not None]
         places = [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights]
         if (model, places) != self._places:
             self._places, self._values = (model, places), None

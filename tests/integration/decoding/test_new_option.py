@@ -33,11 +33,20 @@ def new_option(monkeypatch):
         monkeypatch.setattr(module, "TranslationOptions", MoreOptions)
     for package in ("cli", "serving"):
         monkeypatch.setattr(vanilla_transformer, package, getattr(vanilla_transformer, package))
-        for name in [each for each in sys.modules if each.startswith(f"vanilla_transformer.{package}")]:
-            monkeypatch.delitem(sys.modules, name)
+    for name in imported():
+        monkeypatch.delitem(sys.modules, name)
     options.declared_options.cache_clear()
     yield
     options.declared_options.cache_clear()
+    for name in imported():  # also those that were not imported before, and would know the other option
+        del sys.modules[name]
+
+
+def imported():
+    """Return the modules of the command line and the service that are imported."""
+    return [
+        name for name in sys.modules if name.startswith(("vanilla_transformer.cli", "vanilla_transformer.serving"))
+    ]
 
 
 @pytest.fixture

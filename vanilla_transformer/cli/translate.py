@@ -78,18 +78,18 @@ def main(arguments: Sequence[str]) -> None:
     if not words:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
+    decoding = _decoding(options)
     _check(options, sentences)
     if options.quiet:
         quiet()
     if options.format != "text":
-        settings = _decoding(options) | {"batch_size": options.batch_size}
+        settings = decoding | {"batch_size": options.batch_size}
         translate_document(model, options, options, (options.input, options.output), settings)
         return
     is_typed = not sentences and options.input is None and options.output is None and is_interactive()
     source = None if is_typed else _source(sentences, options)
     if options.split_sentences:
         _check_splitter(options)
-    decoding = _decoding(options)
     if options.engine == "ray" and source is not None and options.output is not None:
         _write_by_ray(Path(options.output), model, source, options, decoding)
         return

@@ -638,10 +638,14 @@ def _with(flag: bool = False, json: bool = False) -> list[Option]:
 
 
 def _flag(each: Option) -> tuple[str, Any, Any]:
-    """Return the name, the type and the field of a flag, whose metadata are keyword arguments of argparse."""
+    """Return the name, the type and the field of a flag, whose metadata are keyword arguments of the parser.
+
+    A value of another type stays text, of which [`check_option`] says what it must be.
+    """
     kind = bool if each.kind is bool else each.kind | None
     default = False if each.kind is bool else each.default
-    return each.flag_name, kind, field(default=default, metadata={"help": each.help, **each.flag_keywords})
+    keywords = {"help": each.help, "keeps_text": True, **each.flag_keywords}
+    return each.flag_name, kind, field(default=default, metadata=keywords)
 
 
 __all__ = ["ENGINE_ONLY", "FILTERS", "RETURNED", "TERM_MODES", "UTILITIES", "Option", "OptionError", "Rule"]

@@ -1,8 +1,9 @@
 """Parse flags and YAML recipes into dataclasses; every mistake is a `ValueError` that names it."""
 
 import json
-from argparse import Action, HelpFormatter
-from collections.abc import Iterable, Mapping, Sequence
+from argparse import Action, ArgumentTypeError, HelpFormatter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,6 +49,8 @@ class Parser(HfArgumentParser):
                 kwargs["metavar"] = "BOOL"
             elif "choices" not in kwargs:
                 kwargs["metavar"] = _VALUE_NAMES.get(kwargs["type"], "TEXT")
+        if kwargs.pop("keeps_text", False) and "type" in kwargs:
+            kwargs["type"] = partial(_or_text, kwargs["type"])
         return super().add_argument(flags[0], **kwargs)
 
     def error(self, message: str) -> NoReturn:
@@ -60,6 +63,14 @@ class Parser(HfArgumentParser):
         if rest:
             raise ValueError(f"Every value must follow its flag, got {rest[0]!r} without one.")
         return tuple(parsed)
+
+
+def _or_text(convert: Callable[[str], Any], text: str) -> Any:
+    """Return a value of a type, or the text if it is none of it."""
+    try:
+        return convert(text)
+    except (ValueError, ArgumentTypeError):
+        return text
 
 
 def _with_default(text: str, default: Any) -> str:

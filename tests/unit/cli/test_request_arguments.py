@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 
+from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.request_arguments import SearchArguments, TermArguments, request_settings, without_terms
 from vanilla_transformer.cli.translate import TranslateArguments
@@ -49,3 +50,17 @@ def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_ter
     assert declared <= flags[TranslateArguments]
     shared = {each.name for part in (SearchArguments, TermArguments) for each in fields(part)}
     assert declared - flags[EvaluateArguments] == declared - shared != set()
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "message"),
+    [
+        ("--num_beams", "two", "`num_beams` must be an integer of 1 or more, got 'two'."),
+        ("--num_return_sequences", "2.5", "`num_return_sequences` must be an integer of 1 or more, got '2.5'."),
+        ("--length_penalty", "x", "`length_penalty` must be a finite number, got 'x'."),
+        ("--do_sample", "maybe", "`do_sample` must be True or False, got 'maybe'."),
+    ],
+)
+def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, message, capsys):
+    assert main(["translate", "folder", "A man.", flag, value]) == 2
+    assert capsys.readouterr().err == f"error: {message}\n"

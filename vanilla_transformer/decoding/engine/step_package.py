@@ -71,6 +71,7 @@ def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder
     program = export_step(step, arguments, dimensions)
     settings = {
         "freezing": True,
+        "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become part of the code
         "aot_inductor.compile_wrapper_opt_level": "O0",
         "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
         "aot_inductor.package_constants_in_so": is_quantized,

@@ -48,11 +48,10 @@ from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForC
 from vanilla_transformer.data.batch_sampler import plan_batches
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts, round_up
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.compilation import compile_step
 from vanilla_transformer.training.launcher import apply_launcher
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
-from vanilla_transformer.training.train_step import train_step
+from vanilla_transformer.training.train_step import compile_step, train_step
 
 OURS, COMPILED, PEER = "train_step", "train_step, torch.compile", "Seq2SeqTrainer with MarianMTModel"
 VARLEN, LIGER, FP8 = "train_step, varlen", "train_step, loss of liger-kernel", "train_step, torch.compile, fp8"
@@ -130,14 +129,14 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     tokenizer: Any = SimpleNamespace(pad_token_id=PAD, eos_token_id=model.config.eos_token_id)
     state = TrainState(recipe, model, tokenizer, create_accelerator(recipe), {})
     state.wrapped_model.train()
-    if recipe.optimization.compile:
-        compile_step(state, recipe.data.pad_to_multiple_of or 1)
     return state
 
 
 def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: Setting) -> dict[str, Any]:
     """Return the speed of updates after a warm-up, the memory that they take, and the share of idle time."""
     updates = cycle(batches)
+    if state.recipe.optimization.compile:
+        compile_step(state, [[batch] for batch in batches])
     for _ in batches:  # so that each shape has been compiled
         train_step(state, [next(updates)])
     synchronize()

@@ -1,11 +1,13 @@
 """
-The cores that this process may use, the numbers that a device multiplies, and copies between host and device.
+The cores and the compiler that this process may use, the numbers that a device multiplies, and how it is kept busy.
 
 A GPU computes while Python prepares what comes next. A plain read of a value, or a copy from pageable memory, makes
 Python wait until the GPU has caught up. Here the host waits in [`HostCopy.wait`] only.
 """
 
 import os
+import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +46,11 @@ def multiplies(precision: str, device: torch.device) -> bool:
     if device.type == "cuda" and precision == "bfloat16":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return precision != "bfloat16" or is_bf16_available()
+
+
+def find_compiler() -> str | None:
+    """Return the path of the C++ compiler, or None if there is none."""
+    return shutil.which(os.environ.get("CXX", "g++"))
 
 
 def _quotas() -> Iterator[float]:
@@ -121,4 +128,49 @@ def deliberate_wait() -> Iterator[None]:
         torch.cuda.set_sync_debug_mode(mode)
 
 
-__all__ = ["HostCopy", "copy_to_device", "deliberate_wait", "multiplies", "to_device", "usable_cores"]
+def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
+    """Return a mask of padding `(W, S)`, 1 for tokens, as "sdpa" or "eager" attention takes it: `(W, 1, 1, S)`.
+
+    The function of transformers reads from the device whether there is padding.
+    """
+    expanded = seen.bool()[:, None, None]
+    if attention == "eager":
+        return torch.where(expanded, 0.0, torch.finfo(dtype).min).to(dtype)
+    return expanded
+
+
+class _CudnnSwitch:
+    """The setting of torch for cuDNN's attention, which all threads share, and the blocks that keep it off."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks, self._before = threading.Lock(), 0, False
+
+    def turn_off(self) -> None:
+        with self._lock:
+            if self._blocks == 0:
+                self._before = torch.backends.cuda.cudnn_sdp_enabled()
+                torch.backends.cuda.enable_cudnn_sdp(False)
+            self._blocks += 1
+
+    def restore(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks == 0:
+                torch.backends.cuda.enable_cudnn_sdp(self._before)
+
+
+_cudnn_switch = _CudnnSwitch()
+
+
+@contextmanager
+def without_cudnn_attention() -> Iterator[None]:
+    """Keep cuDNN's attention off: it plans for a tenth of a second, and up to a second, at each new shape."""
+    _cudnn_switch.turn_off()
+    try:
+        yield
+    finally:
+        _cudnn_switch.restore()
+
+
+__all__ = ["HostCopy", "copy_to_device", "deliberate_wait", "expand_mask", "find_compiler", "multiplies", "to_device"]
+__all__ += ["usable_cores", "without_cudnn_attention"]

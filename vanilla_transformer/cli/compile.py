@@ -40,13 +40,13 @@ def main(arguments: Sequence[str]) -> None:
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
 
-    from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, find_compiler
+    from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
     from vanilla_transformer.decoding.engine.engine import Engine
     from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions
     from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
     from vanilla_transformer.decoding.engine_workers import threads_of, worker_counts
     from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
-    from vanilla_transformer.device_utils import usable_cores
+    from vanilla_transformer.device_utils import find_compiler, usable_cores
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")

@@ -1,17 +1,21 @@
-"""Compile the training step with `torch.compile`: one graph for all shapes of batches, before the first step."""
+"""Compile the layers of a model and its loss for training: one graph for each kind, for batches of all shapes.
+
+Layers are compiled one by one and share their graphs: the time to compile does not grow with their number, and DDP and
+FSDP2, which wrap them afterwards, reduce gradients between layers.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
+import torch.fx.experimental._config
+from torch import nn
 
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL
-from vanilla_transformer.decoding.engine.compiled_steps import find_compiler
+from vanilla_transformer.device_utils import find_compiler
 
-from .train_state import TrainState
+from .loss import ModelWithLoss, cross_entropy_in_graph
 
-# Batch size, source and target length differ and are above 1: torch compiles sizes that are equal in the first batch,
-# or 1, for that case only, and again when they are not.
-_PAIRS, _SOURCE_UNITS, _TARGET_UNITS = 5, 2, 3
+_BACKEND: Any = "inductor"  # of `torch.compile`
 
 
 def check_compiler() -> None:
@@ -24,33 +28,50 @@ def check_compiler() -> None:
         raise ValueError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
 
 
-def compile_step(state: TrainState, pad_to_multiple_of: int) -> None:
-    """Compile forward and backward pass with an invented batch. Parameters and gradients do not change.
+def compile_regions(model_with_loss: ModelWithLoss, device: torch.device) -> None:
+    """Let the layers of the model, and on a GPU the loss, be compiled at their first batch.
 
-    All processes must call it together.
+    A layer that learns to align stays uncompiled, since its inputs are recorded. Call this before DDP or FSDP2 wraps
+    the model.
 
     Raises:
-        ValueError: the compiler fails.
+        ValueError: the layers of the model cannot be compiled as one graph.
     """
-    try:
-        with state.accelerator.autocast():
-            loss = state.wrapped_model(_invent_batch(state, pad_to_multiple_of))
-        state.accelerator.backward(loss.smoothed)
-    except RuntimeError as error:  # of torch and the compilers; they have no other type in common
-        reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"`compile` must work on this machine, but fails: {reason} Leave `compile` out.") from error
-    state.optimizer.zero_grad()
+    _check_layers(model_with_loss.model.config)
+    # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an input on the CPU.
+    torch._dynamo.config.specialize_float = True
+    # By default, sizes that are equal in the first batch, such as those of source and target, are compiled as one.
+    torch.fx.experimental._config.use_duck_shape = False
+    guided, model = model_with_loss.guided_alignment, model_with_loss.model
+    aligned = None if guided is None else model.get_decoder().layers[guided.layer]
+    for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
+        if layer is not aligned:
+            layer.compile(backend=_BACKEND, fullgraph=True, dynamic=True)
+    if device.type == "cuda":
+        model_with_loss.loss_in_graph = torch.compile(
+            cross_entropy_in_graph, backend=_BACKEND, fullgraph=True, dynamic=True
+        )
 
 
-def _invent_batch(state: TrainState, unit: int) -> dict[str, torch.Tensor]:
-    """Return a batch of sizes that differ; the last tokens of the first pair are padding."""
-    source = torch.full((_PAIRS, _SOURCE_UNITS * unit), state.tokenizer.eos_token_id)
-    labels = torch.full((_PAIRS, _TARGET_UNITS * unit), state.tokenizer.eos_token_id)
-    attention_mask = torch.ones_like(source)
-    source[0, -1], attention_mask[0, -1], labels[0, -1] = state.tokenizer.pad_token_id, 0, IGNORED_LABEL
-    return state.to_device({"input_ids": source, "attention_mask": attention_mask, "labels": labels})
+def _check_layers(config: Any) -> None:
+    for holds, found in (
+        ("lsh_attention" not in (getattr(config, "layer_types", None) or ()), "layer_types: lsh_attention"),
+        (not getattr(config, "reversible", False), "reversible: true"),
+        (not config.chunk_size_feed_forward, f"chunk_size_feed_forward: {config.chunk_size_feed_forward}"),
+    ):
+        if not holds:
+            rule = "must be given without this key, whose layers are no single graph"
+            raise ValueError(f"`compile` {rule}, got `{found}`. Leave one of them out.")
 
 
-def eager_for_one_pair(batch: dict[str, torch.Tensor]) -> AbstractContextManager[None]:
-    """Leave a batch of one pair uncompiled: torch would compile for a size of 1 again."""
-    return torch.compiler.set_stance("force_eager") if len(batch["input_ids"]) == 1 else nullcontext()
+def is_compiled(module: nn.Module) -> bool:
+    """Return whether [`compile_regions`] has compiled a part of a module."""
+    return any(each._compiled_call_impl is not None for each in module.modules())
+
+
+def uncompiled(module: nn.Module, when: bool = True) -> AbstractContextManager[None]:
+    """Run a module uncompiled within the block: to decode, and for sizes of 1, which would be other graphs."""
+    return torch.compiler.set_stance("force_eager") if when and is_compiled(module) else nullcontext()
+
+
+__all__ = ["check_compiler", "compile_regions", "is_compiled", "uncompiled"]

@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy (section 5.4), summed over tokens, with the logits of a few tokens at a time."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,8 @@ from .varlen_attention import PACKING
 _LOGITS_PER_CHUNK = 2**23
 _LOGITS_PER_CHUNK_GPU = 2**26
 _LOGITS_IN_CACHE = 2**19
+# The most logits of a batch whose loss is computed in one graph: with their gradient 4 GB in bfloat16.
+_LOGITS_IN_GRAPH = 2**30
 # oneDNN, which multiplies on a CPU in bfloat16, compiles each product for its number of rows. The chunks of a batch
 # have the same number, a multiple of this one.
 _ROWS_UNIT = 64
@@ -34,13 +36,16 @@ class SummedLoss(NamedTuple):
 class ModelWithLoss(nn.Module):
     """Compute the loss of a model on a batch.
 
-    Model and loss are one module, so that DDP, FSDP2 and `torch.compile` wrap every use of a parameter.
+    Model and loss are one module, so that DDP and FSDP2 wrap every use of a parameter.
 
     Args:
         model: The model to train.
         smoothing (`float`): ε of section 5.4.
         guided_alignment: Train a head toward the links of batches. Their loss is added to the smoothed one.
     """
+
+    # Computes the loss of batches whose logits fit into memory: `cross_entropy_in_graph`, compiled.
+    loss_in_graph: Callable[..., SummedLoss] | None = None
 
     def __init__(
         self,
@@ -76,14 +81,32 @@ class ModelWithLoss(nn.Module):
             use_cache=False,
             **{name: batch[name] for name in PACKING if name in batch},
         )
-        return projected_cross_entropy(
-            outputs.last_hidden_state,
-            self.model.lm_head.weight,
-            self.model.lm_head.bias,
-            batch["labels"],
-            self.smoothing,
-            batch["label_places"],
-        )
+        head, labels = self.model.lm_head, batch["labels"]
+        arguments = outputs.last_hidden_state, head.weight, head.bias, labels, self.smoothing
+        if self.loss_in_graph is not None and labels.numel() * head.out_features <= _LOGITS_IN_GRAPH:
+            return self.loss_in_graph(*arguments)
+        return projected_cross_entropy(*arguments, batch["label_places"])
+
+
+def cross_entropy_in_graph(
+    states: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, labels: torch.Tensor, smoothing: float
+) -> SummedLoss:
+    """Compute the loss of [`projected_cross_entropy`] in few operations, with the logits of all tokens in memory.
+
+    It is to be compiled for a GPU, where the operations of each chunk would cost a quarter of a step. Autograd gives
+    its gradient.
+
+    Args:
+        states, weight, bias, labels, smoothing: See [`projected_cross_entropy`].
+    """
+    labels = labels.flatten()
+    counts = labels != IGNORED_LABEL
+    logits = nn.functional.linear(states.flatten(end_dim=-2), weight, bias).float()  # (N, V)
+    logsumexp = logits.logsumexp(dim=-1)
+    label_logit = logits.gather(-1, labels.where(counts, 0).unsqueeze(-1)).squeeze(-1)
+    plain = (logsumexp - label_logit).where(counts, 0.0).sum()
+    uniform = (logsumexp - logits.mean(dim=-1)).where(counts, 0.0).sum()
+    return SummedLoss((1.0 - smoothing) * plain + smoothing * uniform, plain.detach())
 
 
 @torch.compiler.disable

@@ -138,7 +138,7 @@ def _check_lora(recipe: "Recipe") -> None:
     options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
     if rank is not None and rank < 1:
         raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
-    others = [name for name in ("ema_decay", "fsdp", "compile") if getattr(options, name)]
+    others = [name for name in ("ema_decay", "fsdp") if getattr(options, name)]
     others += ["freeze"] if recipe.fine_tuning.freeze else []
     others += ["train_alignments"] if recipe.data.train_alignments else []
     others += _token_keys(recipe)
@@ -156,7 +156,7 @@ def _check_guided_alignment(recipe: "Recipe") -> None:
     if options.alignment_layer is not None and options.alignment_layer >= layers:
         rule = f"below `decoder_layers`={layers}, counted from 0"
         raise ValueError(f"`alignment_layer` must be {rule}, got {options.alignment_layer}.")
-    others = [name for name in ("compile", "fsdp") if getattr(options, name)]
+    others = ["fsdp"] if options.fsdp else []
     others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
     if options.attn_implementation not in (None, "sdpa", "eager"):  # masks of others are of other kinds
         others.append(f"attn_implementation: {options.attn_implementation}")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
-from accelerate.utils import TorchDynamoPlugin, patch_environment, set_seed
+from accelerate.utils import patch_environment, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -26,7 +26,6 @@ from .mixed_precision import resolve_mixed_precision
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
 
-_BACKEND = "inductor"  # of `torch.compile`
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
 
@@ -63,7 +62,6 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
             log_with=output.report_to.split(",") if output.report_to else None,
             project_dir=output.output_dir,
-            dynamo_plugin=TorchDynamoPlugin(backend=_BACKEND, dynamic=True) if options.compile else None,
         )
 
 

@@ -21,6 +21,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .arguments import Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
+from .compilation import compile_regions
 from .device_batch import to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .fp8 import convert_linear_layers
@@ -73,7 +74,7 @@ class TrainState:
     Attributes:
         unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
         model_with_loss: Computes its loss.
-        wrapped_model: `model_with_loss` in DDP or `torch.compile`, the module that is called.
+        wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that is called.
         step_metrics: Sums over the steps since the last line of the log.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
     """
@@ -133,20 +134,20 @@ class TrainState:
         if guided_alignment is not None:
             model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
         model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment)
+        if options.compile:
+            compile_regions(model_with_loss, self.accelerator.device)
         if options.fsdp:
             shard_model(
                 model_with_loss.to(self.accelerator.device),
                 self.accelerator.num_processes,
                 options.fsdp_reshard_after_forward,
             )
-            if options.compile:
-                model_with_loss.compile(dynamic=True)  # `Accelerator.prepare` compiles what it wraps
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss
             self.unwrapped_model = model_with_loss.model
         else:
             self.wrapped_model = self.accelerator.prepare(model_with_loss)
-            self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model, keep_torch_compile=False)
+            self.model_with_loss = self.accelerator.unwrap_model(self.wrapped_model)
             self.unwrapped_model = self.model_with_loss.model
 
     def _create_optimizer(self) -> torch.optim.Optimizer:

@@ -4,8 +4,9 @@ The host only gives orders here. It reads no value of the device and exchanges n
 the gradients; `TrainState.read_steps` does so for many steps at once.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 
 import numpy as np
 import torch
@@ -14,13 +15,14 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 from vanilla_transformer.data.micro_batch import MicroBatch
 
 from .checkpoint import list_checkpoints
-from .compilation import eager_for_one_pair
+from .compilation import uncompiled
 from .distributed import full_tensor, skip_gradient_sync
 from .train_state import TrainState
 from .unread_steps import UnreadStep
 
 # Steps after which losses are read, if nothing is logged before: the host keeps the numbers of their pairs.
 _MOST_UNREAD_STEPS = 100
+_MOST_STEPS_TO_COMPILE = 20  # among which a batch is chosen
 
 
 def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
@@ -60,6 +62,27 @@ def compute_gradient(state: TrainState, micro_batches: Sequence[MicroBatch]) -> 
     return torch.stack(losses).sum(dim=0)
 
 
+def compile_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]]) -> None:
+    """Compile forward and backward pass by the gradient of a batch. Parameters and gradients do not change.
+
+    All processes must call it together.
+
+    Args:
+        steps: The first steps. The batch is the first one of several pairs: torch compiles a size of 1 for itself.
+
+    Raises:
+        ValueError: the compiler fails.
+    """
+    batches = [batch for step in islice(steps, _MOST_STEPS_TO_COMPILE) for batch in step]
+    batch = next((batch for batch in batches if len(batch.pairs) > 1), batches[0])
+    try:
+        compute_gradient(state, [batch])
+    except RuntimeError as error:  # of torch and the compilers; they have no other type in common
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"`compile` must work on this machine, but fails: {reason} Leave `compile` out.") from error
+    state.optimizer.zero_grad()
+
+
 def seed_dropout(state: TrainState, index: int) -> None:
     """Seed dropout from (seed, step, micro-batch).
 
@@ -75,7 +98,7 @@ def _backward(state: TrainState, batch: MicroBatch) -> torch.Tensor:
     """Add one micro-batch to the gradient. Return its plain and its smoothed loss, summed over tokens."""
     accelerator = state.accelerator
     with explain_out_of_memory(state, _describe_batch(batch), state.step + 1):
-        with accelerator.autocast(), eager_for_one_pair(batch.tensors):
+        with accelerator.autocast(), uncompiled(state.model_with_loss, when=len(batch.pairs) == 1):
             loss = state.wrapped_model(state.to_device(batch.tensors))
         # DDP averages gradients over processes, but a step's target tokens are counted over all processes.
         accelerator.backward(loss.smoothed * (accelerator.num_processes / batch.step_target_tokens))

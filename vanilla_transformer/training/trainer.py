@@ -14,12 +14,13 @@ from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
+from vanilla_transformer.device_utils import without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
 from .averaging import average_checkpoints, load_weights
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
-from .compilation import compile_step
+from .compilation import uncompiled
 from .environment import limit_onednn_cache
 from .initialization import ModelLoader, load_initial_model, load_own_model
 from .launcher import apply_launcher
@@ -33,7 +34,7 @@ from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
 from .train_state import TrainState
-from .train_step import explain_out_of_memory, train_step
+from .train_step import compile_step, explain_out_of_memory, train_step
 from .validation import AnyValidation, Evaluator, Validation, create_validation, loss_only
 
 logger = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
     recipe = apply_launcher(recipe)
-    with lock_output_dir(recipe.output.output_dir), report_lost_processes():
+    with lock_output_dir(recipe.output.output_dir), report_lost_processes(), without_cudnn_attention():
         run = RunFolder(recipe)
         if run.finished:
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
@@ -171,7 +172,10 @@ def prepare_run(
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()
     if recipe.optimization.compile:
-        compile_step(state, recipe.data.pad_to_multiple_of or 1)
+        place = batches.state_dict()
+        with closing(iter(batches)) as steps:
+            compile_step(state, steps)
+        batches.load_state_dict(place)
     plan_schedule(state, batches)
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)
@@ -202,7 +206,7 @@ def _measure(
     if not validation.pairs:
         return {}
     entry = {"step": state.step, "minutes": state.minutes()} | ({} if kind is None else {"model": kind})
-    with explain_out_of_memory(state, "Validation", state.step):
+    with explain_out_of_memory(state, "Validation", state.step), uncompiled(model):
         return entry | validation.measure(model, **generate_kwargs)
 
 

@@ -1,11 +1,180 @@
-"""`compile`, fp8 and attention implementations that the machine cannot run: one line before training starts."""
+"""
+`compile: true`: one graph for each kind of layer, for batches of all shapes.
+
+`compile`, fp8 and attention implementations that the machine cannot run: one line before training starts.
+"""
+
+import random
+from contextlib import nullcontext
 
 import pytest
 import torch
+from accelerate import Accelerator
+from torch._dynamo.utils import counters
 
-from tests.tiny_runs import flags, no_scores
+from tests.tiny import TINY_SIZES
+from tests.tiny_runs import assert_similar_weights, flags, no_scores
+from tests.train_states import micro_batches, tiny_train_state
+from vanilla_transformer.training import compilation, loss, trainer
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.loss import cross_entropy_in_graph, projected_cross_entropy
+from vanilla_transformer.training.train_step import compile_step, train_step
 from vanilla_transformer.training.trainer import train
+
+STEPS = {"max_steps": 30, "eval_steps": 15, "save_steps": 15, "max_tokens": 40}
+SIX_LAYERS = {"encoder_layers": 6, "decoder_layers": 6}
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Let torch trace without compiling, from an empty cache, and return the graphs and their inputs."""
+    found = []
+
+    def backend(graph, inputs):
+        found.append((graph, inputs))
+        return graph.forward
+
+    monkeypatch.setattr(compilation, "_BACKEND", backend)
+    torch.compiler.reset()
+    counters.clear()
+    yield found
+    torch.compiler.reset()
+
+
+def write_uneven_pairs(corpus, pairs=40):
+    """Write pairs whose sides differ in length, among them some that fill a batch alone."""
+    draw = random.Random(2)
+    lengths = [draw.randint(1, 20) for _ in range(pairs)]
+    for end, letters, most in (("a", "abcdef", 0), ("b", "ABCDEF", 4)):
+        lines = [" ".join(draw.choices(letters, k=max(1, n + draw.randint(-most, most)))) for n in lengths]
+        (corpus / f"train.{end}").write_text("\n".join(lines) + "\n")
+
+
+def train_counting(corpus, folder, monkeypatch, **changes):
+    """Train with steps in which a recompilation is an error, and return the shapes of their batches."""
+    shapes = set()
+
+    def counting(state, micro_batches):
+        shapes.update(tuple(batch.tensors["labels"].shape) for batch in micro_batches)
+        with torch.compiler.set_stance("fail_on_recompile") if changes["compile"] else nullcontext():
+            return train_step(state, micro_batches)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer, "train_step", counting)
+        train(parse_recipe(flags(corpus, folder, **STEPS | changes)), evaluate=no_scores)
+    return shapes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"gradient_accumulation_steps": 2, "ema_decay": 0.9},
+        {"attn_implementation": "eager"},
+        {"train_alignments": "agreement"},
+        {"normalize_before": True, "position_embedding_type": "learned"},
+        {"mixed_precision": "bf16", "label_smoothing": 0.0, "dropout": 0.1},
+    ],
+    ids=str,
+)
+def test_train_compiles_two_graphs_before_first_step(corpus, tmp_path, monkeypatch, graphs, changes):
+    write_uneven_pairs(corpus)
+    changes = SIX_LAYERS | changes
+    shapes = train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
+    assert len(graphs) == 2 and not counters["graph_break"]
+    inputs = [each for _, inputs in graphs for each in inputs if isinstance(each, torch.Tensor)]
+    assert inputs and not [each for each in inputs if each.dim() == 0 and each.is_floating_point()]
+    assert len(shapes) > 4 and 1 in {rows for rows, _ in shapes}
+    if not changes.get("dropout"):  # whose masks are drawn in another way
+        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, pad_to_multiple_of=8, **changes)
+        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+
+
+@pytest.mark.parametrize("attention", ["linear_attention", "transfo_xl_attention"])
+def test_train_compiles_layers_of_long_models(corpus, tmp_path, monkeypatch, graphs, attention):
+    write_uneven_pairs(corpus)
+    train_counting(corpus, tmp_path / "run", monkeypatch, compile=True, layer_types=attention, **SIX_LAYERS)
+    assert len(graphs) == 2 and not counters["graph_break"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"layer_types": "lsh_attention"}, "layer_types: lsh_attention"),
+        ({"reversible": True, "normalize_before": True}, "reversible: true"),
+        ({"chunk_size_feed_forward": 4}, "chunk_size_feed_forward: 4"),
+    ],
+    ids=str,
+)
+def test_train_refuses_to_compile_layers_that_are_no_single_graph(corpus, tmp_path, graphs, changes, found):
+    with pytest.raises(ValueError, match=f"`compile` must be given without this key, .* got `{found}`"):
+        train(parse_recipe(flags(corpus, tmp_path / "run", compile=True, **changes)), evaluate=no_scores)
+    assert not graphs and not (tmp_path / "run").exists()
+
+
+def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, graphs):
+    initial = train(parse_recipe(flags(corpus, tmp_path / "initial", max_steps=2)), evaluate=no_scores)
+    changes = {name: None for name in TINY_SIZES} | {"vocab_size": None, "init_from": initial, "lora_rank": 2}
+    changes |= {"learning_rate": 0.001, "lr_scheduler": "linear"}
+    train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
+    train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, pad_to_multiple_of=8, **changes)
+    assert len(graphs) == 2 and not counters["graph_break"]
+    assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+
+
+def test_sharded_layers_share_two_graphs(tmp_path, graphs):
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        state = tiny_train_state(tmp_path, Accelerator(cpu=True), compile=True, fsdp=True)
+        compile_step(state, [micro_batches([5, 3, 4, 2])])
+        for lengths in ([6, 3, 4, 2], [7, 7], [9, 3, 2, 2, 2]):
+            train_step(state, micro_batches(lengths))
+        state.read_steps()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert len(graphs) == 2 and not counters["graph_break"]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_loss_in_graph_is_the_loss_of_chunks(smoothing, has_bias):
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for function in (projected_cross_entropy, cross_entropy_in_graph):
+        generator.manual_seed(0)
+        states, weight = (torch.randn(size, generator=generator, requires_grad=True) for size in ((3, 5, 8), (20, 8)))
+        bias = torch.randn(20, generator=generator, requires_grad=True) if has_bias else None
+        labels = torch.randint(20, (3, 5), generator=generator)
+        labels[0, 3:] = labels[2, 1:] = -100
+        losses = function(states, weight, bias, labels, smoothing)
+        (losses.smoothed * 0.5).backward()
+        found.append([*losses, states.grad, weight.grad, *([] if bias is None else [bias.grad])])
+        assert not losses.plain.requires_grad
+    torch.testing.assert_close(found[1], found[0])
+
+
+def test_loss_in_graph_is_for_logits_that_fit(tmp_path, graphs, monkeypatch):
+    state = tiny_train_state(tmp_path, compile=True)
+    compiled = torch.compile(cross_entropy_in_graph, backend=compilation._BACKEND, fullgraph=True, dynamic=True)
+    state.model_with_loss.loss_in_graph = compiled
+    compile_step(state, [micro_batches([5, 3, 4, 2])])
+    assert len(graphs) == 3
+    losses = []
+    for limit in (2**30, 0):
+        monkeypatch.setattr(loss, "_LOGITS_IN_GRAPH", limit)
+        (batch,) = micro_batches([6, 3, 4])
+        torch.manual_seed(0)  # of dropout
+        losses.append(state.wrapped_model(state.to_device(batch.tensors)).smoothed.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6) and len(graphs) == 3
+
+
+def test_train_keeps_cudnn_attention_off(corpus, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        trainer, "train_step", lambda *step: seen.append(torch.backends.cuda.cudnn_sdp_enabled()) or train_step(*step)
+    )
+    train(parse_recipe(flags(corpus, tmp_path / "run", max_steps=2)), evaluate=no_scores)
+    assert seen == [False, False] and torch.backends.cuda.cudnn_sdp_enabled()
 
 
 def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):

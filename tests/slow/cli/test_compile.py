@@ -12,11 +12,11 @@ from transformers.utils import logging
 from tests.tiny import tiny_causal_lm
 from tests.tiny_engines import have_compiled_steps
 from vanilla_transformer.cli import main
-from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, find_compiler
+from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine_workers import open_pipeline
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.device_utils import find_compiler, usable_cores
 from vanilla_transformer.evaluation.worker_counts import WorkersResult
 
 TEXTS = ["a b c", "b c d e", "c d"]

@@ -79,7 +79,6 @@ def recipe_words(**changes):
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
         ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),
         ({"train_alignments": "agreement", "stream": True}, "without `stream`"),
-        ({"compile": True}, "must be given without compile, got both"),
         ({"fsdp": True}, "must be given without fsdp, got both"),
         ({"mixed_precision": "fp8"}, "must be given without mixed_precision: fp8"),
         ({"layer_types": "linear_attention"}, "without the keys of models for long sequences"),

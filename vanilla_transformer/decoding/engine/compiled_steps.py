@@ -26,7 +26,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from vanilla_transformer.device_utils import usable_cores
+from vanilla_transformer.device_utils import find_compiler, usable_cores
 from vanilla_transformer.file_utils import cached_folder, find_damage
 
 from .machine_cache import cache_root, find_foreign, identity_of, shape_of
@@ -179,11 +179,6 @@ def check_compile(compile: bool | str) -> None:
         raise ValueError(f"`compile` must be True, False or 'auto', got {compile!r}.")
 
 
-def find_compiler() -> str | None:
-    """Return the path of the C++ compiler, or None if there is none."""
-    return shutil.which(os.environ.get("CXX", "g++"))
-
-
 def _has_compiler() -> bool:
     if find_compiler() is None:
         logger.warning_once("There is no C++ compiler, so decoding is not compiled. Install g++.")
@@ -239,4 +234,4 @@ def _read_sources() -> str:
 
 
 _SOURCES = _read_sources()
-__all__ = ["CompiledSteps", "cache_folder", "check_compile", "find_compiler", "write_package"]
+__all__ = ["CompiledSteps", "cache_folder", "check_compile", "write_package"]

@@ -6,9 +6,6 @@ So it gets more slots than a CPU, of few sizes. Tests let a CPU stand in for a G
 """
 
 import math
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 import torch
@@ -79,39 +76,6 @@ def spare_memory(device: torch.device, spare: int) -> float:
     return (free_memory(device) + spare) * _SPARE_ON_GPU if fixed is None else fixed
 
 
-class _CudnnSwitch:
-    """The setting of torch for cuDNN's attention, which all threads share, and the blocks that keep it off."""
-
-    def __init__(self) -> None:
-        self._lock, self._blocks, self._before = threading.Lock(), 0, False
-
-    def turn_off(self) -> None:
-        with self._lock:
-            if self._blocks == 0:
-                self._before = torch.backends.cuda.cudnn_sdp_enabled()
-                torch.backends.cuda.enable_cudnn_sdp(False)
-            self._blocks += 1
-
-    def restore(self) -> None:
-        with self._lock:
-            self._blocks -= 1
-            if self._blocks == 0:
-                torch.backends.cuda.enable_cudnn_sdp(self._before)
-
-
-_cudnn_switch = _CudnnSwitch()
-
-
-@contextmanager
-def without_cudnn_attention() -> Iterator[None]:
-    """Keep cuDNN's attention off: it plans for a tenth of a second at each new shape."""
-    _cudnn_switch.turn_off()
-    try:
-        yield
-    finally:
-        _cudnn_switch.restore()
-
-
 def usual_slots(beams: int, device: torch.device) -> int:
     """Return the number of slots of a pipeline's engines: on a GPU with little free memory, fewer than usual."""
     profile = profile_of(device)
@@ -123,4 +87,3 @@ def usual_slots(beams: int, device: torch.device) -> int:
 
 
 __all__ = ["CPU", "GPU", "PROFILES", "DeviceProfile", "free_memory", "profile_of", "spare_memory", "usual_slots"]
-__all__ += ["without_cudnn_attention"]

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vanilla_transformer.device_utils import to_device
+from vanilla_transformer.device_utils import expand_mask, to_device, without_cudnn_attention
 from vanilla_transformer.lsh_attention import VanillaTransformerLSHAttention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel
 
-from .device_profile import profile_of, without_cudnn_attention
+from .device_profile import profile_of
 from .ensemble import members_of
 from .static_decoder import CROSS_ATTENTIONS, SELF_ATTENTIONS
 
@@ -145,13 +145,5 @@ def pad_tokens(sources: Sequence[Sequence[int]], length: int) -> Tensor:
     return ids
 
 
-def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
-    """Return a mask of padding `(W, S)`, 1 for tokens, as "sdpa" or "eager" attention takes it: `(W, 1, 1, S)`."""
-    expanded = seen.bool()[:, None, None]
-    if attention == "eager":
-        return torch.where(expanded, 0.0, torch.finfo(dtype).min).to(dtype)
-    return expanded
-
-
-__all__ = ["Prefilled", "encode", "encode_batch", "expand_mask", "pad_tokens", "padded_shape", "places_by_batch"]
+__all__ = ["Prefilled", "encode", "encode_batch", "pad_tokens", "padded_shape", "places_by_batch"]
 __all__ += ["prefill", "read_states", "reads_padding", "room_for"]

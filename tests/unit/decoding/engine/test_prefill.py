@@ -10,6 +10,7 @@ from tests.tiny import tiny_causal_lm, tiny_long_model, tiny_model
 from vanilla_transformer.decoding.engine import device_profile
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.prefill import encode_batch, pad_tokens, padded_shape, prefill, room_for
+from vanilla_transformer.device_utils import without_cudnn_attention
 
 EOS = 2
 
@@ -109,13 +110,13 @@ def test_prefill_keeps_cudnn_attention_off(on_gpu):
 
 
 def test_without_cudnn_attention_restores_the_setting_after_the_last_block():
-    first, second = device_profile.without_cudnn_attention(), device_profile.without_cudnn_attention()
+    first, second = without_cudnn_attention(), without_cudnn_attention()
     with first:
         second.__enter__()  # of another thread
     assert not torch.backends.cuda.cudnn_sdp_enabled()
     second.__exit__(None, None, None)
     assert torch.backends.cuda.cudnn_sdp_enabled()
-    with pytest.raises(KeyError), device_profile.without_cudnn_attention():
+    with pytest.raises(KeyError), without_cudnn_attention():
         raise KeyError
     assert torch.backends.cuda.cudnn_sdp_enabled()
 

@@ -31,17 +31,25 @@ class LoraAdapters:
 
     def state_dict(self) -> StateDict:
         """Return the tensors of the adapters by their names in the model."""
-        return {name: each.detach() for name, each in self._parameters().items()}
+        return {name: each.detach() for name, each in self.parameters().items()}
 
     def load_state_dict(self, state: StateDict) -> None:
         """Copy the tensors of [`state_dict`] into the adapters."""
-        for name, parameter in self._parameters().items():
+        for name, parameter in self.parameters().items():
             parameter.data.copy_(state[name])
 
-    def merge(self) -> VanillaTransformerForConditionalGeneration:
-        """Return a copy of the model with the adapters added to its weights, which loads without peft."""
-        merged: Any = copy.deepcopy(self._model).merge_and_unload()
+    def merge(self, state: StateDict | None = None) -> VanillaTransformerForConditionalGeneration:
+        """Return a copy of the model with the adapters added to its weights, which loads without peft.
+
+        Args:
+            state: The tensors of other adapters, such as of their moving average.
+        """
+        model = copy.deepcopy(self._model)
+        if state is not None:
+            model.load_state_dict(state, strict=False)
+        merged: Any = model.merge_and_unload()
         return merged
 
-    def _parameters(self) -> dict[str, nn.Parameter]:
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters of the adapters by their names in the model."""
         return {name: each for name, each in self._model.named_parameters() if each.requires_grad}

@@ -138,7 +138,7 @@ def _check_lora(recipe: "Recipe") -> None:
     options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
     if rank is not None and rank < 1:
         raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
-    others = [name for name in ("ema_decay", "fsdp") if getattr(options, name)]
+    others = ["fsdp"] if options.fsdp else []
     others += ["freeze"] if recipe.fine_tuning.freeze else []
     others += ["train_alignments"] if recipe.data.train_alignments else []
     others += _token_keys(recipe)

@@ -94,7 +94,10 @@ class TrainState:
         self.optimizer = accelerator.prepare(self._create_optimizer())
         self.ema: ExponentialMovingAverage | None = None
         if recipe.optimization.ema_decay is not None:
-            parameters = dict(self.unwrapped_model.named_parameters())
+            adapters = self._adapters
+            parameters: dict[str, Any] = (
+                dict(self.unwrapped_model.named_parameters()) if adapters is None else adapters.parameters()
+            )
             self.ema = ExponentialMovingAverage(parameters, recipe.optimization.ema_decay)
         self.progress = TrainProgress(num_processes=accelerator.num_processes, data=data_hashes)
         self.follow_schedule(recipe)
@@ -266,6 +269,11 @@ class TrainState:
     def gather_ema(self) -> StateDict:
         """Return the EMA as full tensors on the CPU; empty without one. All processes must call it together."""
         return {} if self.ema is None else {name: full_tensor(t).cpu() for name, t in self.ema.state_dict().items()}
+
+    def load_ema(self, model: VanillaTransformerForConditionalGeneration) -> None:
+        """Load the EMA into a model from [`gather_model`]. All processes must call this together."""
+        average = self.gather_ema()
+        load_weights(model, average if self._adapters is None else self._adapters.merge(average).state_dict())
 
     def resume_state(self, full: bool) -> ResumeState:
         """Return the state that a checkpoint holds beside the model. All processes must call it together.

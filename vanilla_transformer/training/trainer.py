@@ -18,7 +18,7 @@ from vanilla_transformer.device_utils import without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
-from .averaging import average_checkpoints, load_weights
+from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import uncompiled
 from .environment import limit_onednn_cache
@@ -252,13 +252,12 @@ def _load_final_weights(
     checkpoints: list[Path],
 ) -> None:
     """Load the mean of the checkpoints, the last one or the moving average: the first one with the best score."""
-    moving_average = None if state.ema is None else state.gather_ema()
     candidates: dict[str, Callable[[], None]] = {}
     if len(checkpoints) > 1:
         candidates["mean of checkpoints"] = partial(average_checkpoints, model, checkpoints)
     candidates["last checkpoint"] = partial(average_checkpoints, model, checkpoints[-1:])
-    if moving_average is not None:
-        candidates[_MOVING_AVERAGE] = partial(load_weights, model, moving_average)
+    if state.ema is not None:
+        candidates[_MOVING_AVERAGE] = partial(state.load_ema, model)
     entries = dict[str, dict[str, Any]]()
     for name, load in candidates.items():
         load()

@@ -114,7 +114,7 @@ def test_train_refuses_to_compile_layers_that_are_no_single_graph(corpus, tmp_pa
 
 def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, graphs):
     initial = train(parse_recipe(flags(corpus, tmp_path / "initial", max_steps=2)), evaluate=no_scores)
-    changes = {name: None for name in TINY_SIZES} | {"vocab_size": None, "init_from": initial, "lora_rank": 2}
+    changes = dict.fromkeys(TINY_SIZES) | {"vocab_size": None, "init_from": initial, "lora_rank": 2}
     changes |= {"learning_rate": 0.001, "lr_scheduler": "linear"}
     train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
     train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, pad_to_multiple_of=8, **changes)

@@ -114,7 +114,8 @@ def test_train_changes_the_vocabulary_and_resumes_bit_for_bit(corpus, ours, tmp_
 
 
 def test_train_merges_adapters_and_resumes_bit_for_bit(corpus, ours, tmp_path, monkeypatch):
-    straight = fine_tune(corpus, ours, tmp_path / "straight", lora_rank=2, dropout=0.3)
+    options = {"lora_rank": 2, "dropout": 0.3, "ema_decay": 0.9}
+    straight = fine_tune(corpus, ours, tmp_path / "straight", **options)
     before, tuned = weights(ours), weights(straight)
     changed = {name for name, tensor in tuned.items() if not torch.equal(tensor, before[name])}
     assert changed == {name for name in before if name.endswith(("_proj.weight", "fc1.weight", "fc2.weight"))}
@@ -122,13 +123,24 @@ def test_train_merges_adapters_and_resumes_bit_for_bit(corpus, ours, tmp_path, m
     losses = [entry["validation_loss"] for entry in entries(straight) if "validation_loss" in entry]
     assert losses[-1] < losses[0]
 
-    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours, "lora_rank": 2, "dropout": 0.3})
+    again = flags(corpus, tmp_path / "again", **FINE_TUNING | {"init_from": ours} | options)
     kill_at_step(parse_recipe(again), monkeypatch, 4)
     resumed = train(parse_recipe(again), evaluate=no_scores)
     assert_equal_tensors(tuned, weights(resumed))
+    assert_equal_tensors(weights(straight / "ema"), weights(resumed / "ema"))
     last = [list_checkpoints(folder)[-1] for folder in (straight, resumed)]
     assert_equal_tensors(*(load_file(folder / "adapters.safetensors") for folder in last))
     assert without_times(entries(straight)) == without_times(entries(resumed))
+
+
+def test_train_averages_adapters(corpus, ours, tmp_path):
+    tuned = {
+        decay: fine_tune(corpus, ours, tmp_path / f"{decay}", lora_rank=2, ema_decay=decay) for decay in (1e-9, 0.9)
+    }
+    last = weights(list_checkpoints(tuned[1e-9])[-1])
+    torch.testing.assert_close(weights(tuned[1e-9] / "ema"), last)
+    differ = {name for name, tensor in weights(tuned[0.9] / "ema").items() if not torch.allclose(tensor, last[name])}
+    assert differ and all(name.endswith(("_proj.weight", "fc1.weight", "fc2.weight")) for name in differ)
 
 
 def test_train_fine_tunes_a_marian_model_that_marian_translates_with(opus, tmp_path):
@@ -173,7 +185,7 @@ def test_train_fine_tunes_nllb_between_two_languages(corpus, tmp_path):
         ({"init_encoder_layers": "[1]"}, "`init_encoder_layers` must name layers from 0 to 0 of the model that"),
         ({"init_from": None, "init_decoder_layers": "0"}, "`init_decoder_layers` must be given with `init_from`"),
         ({"lora_rank": 0}, "`lora_rank` must be at least 1, got 0"),
-        ({"lora_rank": 2, "ema_decay": 0.9}, "`lora_rank` must be given without ema_decay, got both"),
+        ({"lora_rank": 2, "fsdp": True}, "`lora_rank` must be given without fsdp, got both"),
         ({"init_from": None, "init_vocabulary": "extend"}, "`init_vocabulary` must be given with `init_from`"),
         ({"init_vocabulary": "extend", "vocab_size": 280}, "`vocab_size` must be above the 300 entries to extend"),
         ({"forgetting_source": "a"}, "`forgetting_source` and `forgetting_target` must be given together"),

@@ -41,6 +41,8 @@ SIDES = {
     "Seq2SeqTrainer + Marian, group_by_length, bf16": ("group_by_length", True),
     "JoeyNMT, float32": ("joeynmt", False),
     "eole, float32": ("eole", False),
+    "VanillaSeq2SeqTrainer + Marian, float32": ("budget_of_marian", False),
+    "VanillaSeq2SeqTrainer + Marian, bf16": ("budget_of_marian", True),
 }
 _PEERS = {"random", "group_by_length", *toolkits.NAMES}
 LEANEST = (

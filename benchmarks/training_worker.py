@@ -29,13 +29,15 @@ from vanilla_transformer import (
 )
 
 _PEERS = {"random", "group_by_length"}  # values of `train_sampling_strategy`
+_BUDGETS = {"budget", "budget_of_marian"}  # batches of `TokenBudgetTrainerMixin`
+_MARIAN = {*_PEERS, "budget_of_marian"}
 _ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
 
 
 def measure(folder: str, kind: str, bf16: bool, options: dict[str, Any]) -> None:
     """Train one system until its time is over, and print the measurements."""
     meter = ThroughputMeter(options["seconds"], options["warm_up"], options["updates"])
-    watch(meter, MarianMTModel if kind in _PEERS else VanillaTransformerModel)
+    watch(meter, MarianMTModel if kind in _MARIAN else VanillaTransformerModel)
     try:
         if kind == "loop":
             train_with_our_loop(Path(folder), bf16, options)
@@ -110,7 +112,7 @@ def train_with_trainer(folder: Path, kind: str, bf16: bool, options: dict[str, A
         "use_cpu": True,
     }
     shared |= {"save_strategy": "no", "report_to": "none", "disable_tqdm": True, "optim": "adamw_torch_fused"}
-    if kind == "budget":
+    if kind in _BUDGETS:
         from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
 
         trainer_class: Any = VanillaSeq2SeqTrainer
@@ -120,7 +122,7 @@ def train_with_trainer(folder: Path, kind: str, bf16: bool, options: dict[str, A
         trainer_class = Seq2SeqTrainer
         peak = (options["d_model"] * options["warmup_steps"]) ** -0.5  # the peak of equation 3
         arguments = Seq2SeqTrainingArguments(lr_scheduler_type="inverse_sqrt", learning_rate=peak, **shared)
-    model = build_model(kind in _PEERS, tokenizer, options)
+    model = build_model(kind in _MARIAN, tokenizer, options)
     trainer_class(
         model,
         arguments,

@@ -40,7 +40,7 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device) -> Non
     _check_layers(model_with_loss.model.config)
     # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an input on the CPU.
     torch._dynamo.config.specialize_float = True
-    # By default, sizes that are equal in the first batch, such as the lengths of source and target, are compiled as one.
+    # By default, sizes that are equal in the first batch, such as its source and target length, are compiled as one.
     torch.fx.experimental._config.use_duck_shape = False
     guided, model = model_with_loss.guided_alignment, model_with_loss.model
     aligned = None if guided is None else model.get_decoder().layers[guided.layer]

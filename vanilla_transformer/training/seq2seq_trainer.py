@@ -14,6 +14,7 @@ import pyarrow.compute
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
+from transformers.trainer_pt_utils import LabelSmoother
 
 from vanilla_transformer.data.batch_sampler import TokenBatchSampler
 from vanilla_transformer.data.readers import read_text_files
@@ -93,7 +94,11 @@ class TokenBudgetTrainerMixin:
     """Add batches of `args.max_tokens` (section 5.1) and the learning rate of equation 3 to a `Trainer` class.
 
     The training data have a length and the columns `input_ids` and `labels`. Processes share them by data parallelism.
-    `args` are [`TokenBudgetTrainingArguments`].
+    `args` are [`TokenBudgetTrainingArguments`]. The model is any encoder-decoder of transformers, and the collator
+    gives it `decoder_input_ids`, as `DataCollatorForSeq2Seq(tokenizer, model=model)` does.
+
+    The loss is the mean over all target tokens of a step, whatever batches they are in. Without label smoothing,
+    `Trainer` itself takes the mean of the means of batches for models without `num_items_in_batch`, such as Marian's.
 
     A resumed run continues with the same batches, given the same data, `max_tokens`, seed and number of batches per
     step (processes × accumulation).
@@ -106,6 +111,7 @@ class TokenBudgetTrainerMixin:
     lr_scheduler: Any
     train_dataset: Any
     accelerator: Any
+    compute_loss_func: Any
 
     def __init__(self, *args: Any, **kwargs: Any):
         limit_onednn_cache()
@@ -115,6 +121,8 @@ class TokenBudgetTrainerMixin:
                 "`args` must be `TokenBudgetTrainingArguments`, which have `max_tokens`, got "
                 f"{type(self.args).__name__}."
             )
+        if self.compute_loss_func is None:
+            self.compute_loss_func = LabelSmoother(self.args.label_smoothing_factor)
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of this process, padded by the trainer's collator.

@@ -45,9 +45,13 @@ def shard_model(model_with_loss: ModelWithLoss, num_processes: int, reshard_afte
 
 @contextmanager
 def skip_gradient_sync(accelerator: Accelerator, wrapped_model: torch.nn.Module, skip: bool) -> Iterator[None]:
-    """Skip the all-reduce (DDP) or reduce-scatter (FSDP2) of gradients until the last micro-batch of a step."""
+    """Skip the all-reduce (DDP) or reduce-scatter (FSDP2) of gradients until the last micro-batch of a step.
+
+    With FSDP2, the layers that a backward pass has gathered stay gathered for the next micro-batch.
+    """
     if isinstance(wrapped_model, FSDPModule):
         wrapped_model.set_requires_gradient_sync(not skip)
+        wrapped_model.set_reshard_after_backward(not skip)
     with accelerator.no_sync(wrapped_model) if skip else nullcontext():
         yield
 

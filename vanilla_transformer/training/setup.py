@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator, PartialState
-from accelerate.utils import patch_environment, set_seed
+from accelerate.utils import DistributedDataParallelKwargs, patch_environment, set_seed
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -62,6 +62,8 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
             log_with=output.report_to.split(",") if output.report_to else None,
             project_dir=output.output_dir,
+            # Gradients are reduced where they are, without a copy.
+            kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
         )
 
 

@@ -1,9 +1,9 @@
-"""FSDP2 in a group of one process: what each device holds, and what Accelerate does not do."""
+"""DDP and FSDP2 in a group of one process: what each device holds, and what Accelerate does not do."""
 
 import pytest
 import torch
 from accelerate import Accelerator
-from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin
 from torch.distributed.tensor import DTensor
 
 from tests.tiny_runs import flags
@@ -31,6 +31,14 @@ def test_train_state_with_fsdp_keeps_no_full_copy(corpus, tmp_path, tiny_model, 
         gathered = state.gather_model(to_save).state_dict()
         assert gathered.keys() == expected.keys()
         assert all(torch.equal(gathered[name], expected[name]) for name in expected)
+
+
+def test_gradients_are_views_of_buckets(corpus, tmp_path, tiny_model, tiny_tokenizer, process_group):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run"))
+    accelerator = create_accelerator(recipe)
+    accelerator.state.distributed_type = DistributedType.MULTI_CPU  # as with several processes
+    state = TrainState(recipe, tiny_model, tiny_tokenizer, accelerator, {})
+    assert state.wrapped_model.gradient_as_bucket_view
 
 
 def test_create_accelerator_leaves_sharding_to_training(corpus, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Collectives of two processes: gradients alone in each update, until losses are read."""
+"""Collectives of two processes: gradients, and with FSDP2 parameters, in each update, until losses are read."""
 
 from collections import Counter
 
@@ -38,6 +38,10 @@ def measure(rank, folder, counts):
     found = {"updates": count_collectives(lambda: make_updates(state))}
     found["read"] = count_collectives(state.read_steps)
     found["talk"] = count_collectives(lambda: stop.check(state.step, finished=False))
+    sharded = tiny_train_state(folder, Accelerator(cpu=True), fsdp=True)
+    train_step(sharded, micro_batches([5, 3, 4]))  # FSDP2 prepares its groups
+    found["sharded"] = count_collectives(lambda: train_step(sharded, micro_batches([5, 3, 4])))
+    found["accumulated"] = count_collectives(lambda: train_step(sharded, micro_batches([5, 3, 4], [4, 4])))
     counts[rank] = found
     torch.distributed.destroy_process_group()
 
@@ -51,6 +55,10 @@ def test_train_step_exchanges_nothing_but_gradients(tmp_path):
                 "updates": {"gloo:all_reduce": STEPS},  # one bucket of gradients
                 "read": {"gloo:all_reduce": 1},
                 "talk": {"gloo:all_reduce": 1},
+                # Two layers and the rest are gathered in the forward pass, the layers again in the backward pass, and
+                # for the second micro-batch in its backward pass alone.
+                "sharded": {"gloo:all_gather": 5, "gloo:all_reduce": 4},
+                "accumulated": {"gloo:all_gather": 7, "gloo:all_reduce": 4},
             }
             for rank in (0, 1)
         }

@@ -5,22 +5,28 @@
 """Train a recipe on all GPUs of a job of the Hugging Face Hub, and push the model.
 
     hf jobs uv run --flavor a100x8 --timeout 2d --secrets HF_TOKEN \
-        examples/train_on_hf_jobs.py wmt14_en_de_base user/wmt14-en-de-base --facts wmt14_en_de_base
+        examples/train_on_hf_jobs.py wmt14_en_de_base user/wmt14-en-de-base --facts wmt14_en_de
 
 Before a release is on PyPI, add `--with 'vanilla-transformer @ ADDRESS_OF_A_WHEEL'`. Flags after `--facts FILE`
 override the recipe. The disk of a job is lost when it ends: only the final model is pushed, to a private repository.
+The facts and the right to write there are checked before training starts.
 """
 
 import subprocess
 import sys
 from collections.abc import Sequence
 
+from huggingface_hub import create_repo
+
+from vanilla_transformer.cli.resources import find_facts
+from vanilla_transformer.publishing.card import read_facts
+
 OUTPUT = "runs/job"
 
 
 def training_command(recipe: str, flags: Sequence[str]) -> list[str]:
-    """Return the command that trains on all GPUs of this machine, and once again after a lost process."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "gpu", "--max_restarts", "2"]
+    """Return the command that trains on all GPUs of this machine, or on its cores, and again after a lost process."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "auto", "--max_restarts", "2"]
     return [*torchrun, "--module", "vanilla_transformer", "train", recipe, "--output_dir", OUTPUT, *flags]
 
 
@@ -34,6 +40,8 @@ def main(arguments: Sequence[str]) -> None:
     if len(arguments) < 4 or arguments[2] != "--facts":
         sys.exit("Usage: train_on_hf_jobs.py RECIPE REPO_ID --facts FACTS [--flags ...]")
     recipe, repo_id, _, facts, *flags = arguments
+    read_facts(find_facts(facts))
+    create_repo(repo_id, private=True, exist_ok=True)
     subprocess.run(training_command(recipe, flags), check=True)
     subprocess.run(push_command(repo_id, facts), check=True)
 

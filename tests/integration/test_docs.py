@@ -127,7 +127,7 @@ def test_docs_recipe_of_several_corpora_trains_with_every_cleaning_rule(workspac
     with ZipFile("Books.de-en.zip", "w") as archive:
         for end, text in (("en", sources), ("de", targets)):
             archive.writestr(f"Books.de-en.{end}", text)
-    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt14:de-en")
+    datasets.DatasetDict({"train": datasets.Dataset.from_list(rows)}).save_to_disk("wmt/wmt14:de-en")
     shown = [yaml.safe_load(block) for block in blocks(ROOT / "docs" / "train_on_your_own_data.md", "yaml")]
     corpora = next(recipe for recipe in shown if "corpora" in recipe and "stages" not in recipe)
     cleaning = next(recipe for recipe in shown if "drop_duplicates" in recipe)

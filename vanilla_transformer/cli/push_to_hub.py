@@ -8,7 +8,7 @@ from typing import Any
 import vanilla_transformer
 
 from .arguments import parse, read_keys
-from .resources import resource_folder
+from .resources import find_facts, resource_folder
 
 
 @dataclass
@@ -17,7 +17,10 @@ class PushArguments:
 
     facts: str | None = field(
         default=None,
-        metadata={"help": "YAML file of facts to render the card from; by default the folder's own card is used."},
+        metadata={
+            "help": "YAML file of facts to render the card from, or the name of a packaged one; by default the "
+            "folder's own card is used."
+        },
     )
     private: bool = field(default=False, metadata={"help": "Create a private repository."})
     revision: str | None = field(
@@ -69,7 +72,7 @@ def _card_renderer(run: str, repo_id: str, facts_file: str) -> Callable[[Path], 
     """Return a function that renders the card of a staged copy from the records of the folder `run`."""
     from vanilla_transformer.publishing.card import read_facts, render_card
 
-    facts, template = read_facts(facts_file), resource_folder("model_card") / "template.md"
+    facts, template = read_facts(find_facts(facts_file)), resource_folder("model_card") / "template.md"
     return lambda staged: render_card(
         staged, facts, template, vanilla_transformer.__version__, run=run, location=repo_id
     )

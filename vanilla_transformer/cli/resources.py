@@ -19,10 +19,23 @@ def find_recipe(name_or_path: str) -> Path:
     Raises:
         ValueError: it is not a path, and no packaged recipe has this name.
     """
+    return _find(name_or_path, "recipes", "recipe")
+
+
+def find_facts(name_or_path: str) -> Path:
+    """Return the path of a file of facts given by the name of a packaged one, such as "wmt14_en_de", or by its path.
+
+    Raises:
+        ValueError: it is not a path, and no packaged file of facts has this name.
+    """
+    return _find(name_or_path, "model_card", "file of facts")
+
+
+def _find(name_or_path: str, folder: str, kind: str) -> Path:
     path = Path(name_or_path)
     if path.name != name_or_path or path.suffix in (".yaml", ".yml") or path.is_file():
         return path
-    recipes = {recipe.stem: recipe for recipe in sorted(resource_folder("recipes").glob("*.yaml"))}
-    if name_or_path not in recipes:
-        raise ValueError(f"There is no recipe {name_or_path!r}. Name a YAML file, or one of {', '.join(recipes)}.")
-    return recipes[name_or_path]
+    packaged = {each.stem: each for each in sorted(resource_folder(folder).glob("*.yaml"))}
+    if name_or_path not in packaged:
+        raise ValueError(f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}.")
+    return packaged[name_or_path]

@@ -39,7 +39,7 @@ def test_hf_jobs_script_runs_valid_commands():
     command = script["training_command"]("wmt14_en_de_base", ["--max_steps", "3"])
     recipe, *flags = command[command.index("train") + 1 :]
     assert parse_recipe([str(find_recipe(recipe)), *flags]).optimization.max_steps == 3
-    push = script["push_command"]("user/name", "small")
+    push = script["push_command"]("user/name", "wmt14_en_de")
     words, options = parse(PushArguments, push[push.index("push-to-hub") + 1 :], "push-to-hub")
     assert words == [script["OUTPUT"], "user/name"] and options.private
 

@@ -17,6 +17,7 @@ from tests.tiny import TINY_SIZES
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +42,15 @@ def flags(corpus, output, **changes):
     }
     options |= {"output_dir": output} | TINY | changes
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+# Keys of recipes that name the text, which the tiny corpus replaces.
+_CORPUS = {"corpora", "validation", "dataset", "source_language", "target_language", "test_source", "test_target"}
+
+
+def read_without_corpus(path):
+    """Return the values of a recipe, without its text."""
+    return {name: value for name, value in read_recipe(path).items() if name not in _CORPUS}
 
 
 class Killed(BaseException):

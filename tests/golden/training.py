@@ -22,17 +22,15 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSe
 
 from tests import tiny
 from tests.launchers import torchrun
-from tests.tiny_runs import ROOT, entries, flags, kill_at_step, launch, no_scores
+from tests.tiny_runs import ROOT, entries, flags, kill_at_step, launch, no_scores, read_without_corpus
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
 from vanilla_transformer.training.trainer import train
 
 ANSWERS = Path(__file__).parent / "training.json"
 STEPS = 20
 COMMON = {"max_steps": STEPS, "warmup_steps": 400, "dropout": 0.1, "eval_steps": 10, "save_steps": 10}
-_CORPUS_KEYS = {"corpora", "validation", "dataset", "source_language", "target_language", "test_source", "test_target"}
 _RUN_KEYS = {"output_dir", "max_minutes", "mixed_precision", "report_to", "save_minutes", *COMMON}
 # Softmax ignores the bias of keys, so its gradient is noise, which Adam scales up.
 _NOISE = "k_proj.bias"
@@ -62,8 +60,8 @@ def run_two_processes(corpus: Path, output: Path, **changes: Any) -> Path:
 
 def run_recipe(name: str, corpus: Path, output: Path) -> Path:
     """Train a tiny model on the tiny corpus with the other values of a shipped recipe."""
-    shipped = read_recipe(ROOT / "recipes" / f"{name}.yaml")
-    kept = {key: value for key, value in shipped.items() if key not in _CORPUS_KEYS | _RUN_KEYS}
+    shipped = read_without_corpus(ROOT / "recipes" / f"{name}.yaml")
+    kept = {key: value for key, value in shipped.items() if key not in _RUN_KEYS}
     output.parent.mkdir(parents=True, exist_ok=True)
     path = output.parent / f"{name}.yaml"
     path.write_text(yaml.safe_dump(kept))

@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import count
 from typing import Any
 
@@ -131,6 +131,14 @@ class MicroBatchLoader:
     def position(self) -> Position:
         """Return the place after the last step that was returned."""
         return self._position
+
+    @contextmanager
+    def preview(self) -> Iterator[Iterator[list[MicroBatch]]]:
+        """Yield the next steps, and return to the place before them at the end of the block."""
+        place = self.state_dict()
+        with closing(iter(self)) as steps:
+            yield steps
+        self.load_state_dict(place)
 
     def state_dict(self) -> dict[str, Any]:
         return self._position.state_dict()

@@ -5,7 +5,6 @@ import math
 import statistics
 import time
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
@@ -116,14 +115,13 @@ def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> fl
 
     All processes must call it together, and get the same value.
     """
-    place, seconds = batches.state_dict(), []
-    with closing(iter(batches)) as steps:
+    seconds = []
+    with batches.preview() as steps:
         for micro_batches in islice(steps, _UNTIMED_STEPS + _TIMED_STEPS):
             started = time.monotonic()
             float(compute_gradient(state, micro_batches)[0])  # waits for the device
             seconds.append(time.monotonic() - started)
             state.optimizer.zero_grad()
-    batches.load_state_dict(place)
     median = statistics.median(seconds[_UNTIMED_STEPS:])
     return float(sum_over_processes(state.accelerator, [median])[0]) / state.accelerator.num_processes
 

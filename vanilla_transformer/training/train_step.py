@@ -6,7 +6,7 @@ the gradients; `TrainState.read_steps` does so for many steps at once.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from .unread_steps import UnreadStep
 
 # Steps after which losses are read, if nothing is logged before: the host keeps the numbers of their pairs.
 _MOST_UNREAD_STEPS = 100
-_MOST_STEPS_TO_COMPILE = 20  # among which a batch is chosen
+_MOST_STEPS_TO_COMPILE = 20  # in which a batch of several pairs is sought
 
 
 def train_step(state: TrainState, micro_batches: Sequence[MicroBatch]) -> torch.Tensor:
@@ -73,8 +73,9 @@ def compile_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]]) -> No
     Raises:
         ValueError: the compiler fails.
     """
-    batches = [batch for step in islice(steps, _MOST_STEPS_TO_COMPILE) for batch in step]
-    batch = next((batch for batch in batches if len(batch.pairs) > 1), batches[0])
+    for batch in chain.from_iterable(islice(steps, _MOST_STEPS_TO_COMPILE)):
+        if len(batch.pairs) > 1:
+            break
     try:
         compute_gradient(state, [batch])
     except RuntimeError as error:  # of torch and the compilers; they have no other type in common

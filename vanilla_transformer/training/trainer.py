@@ -172,10 +172,8 @@ def prepare_run(
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()
     if recipe.optimization.compile:
-        place = batches.state_dict()
-        with closing(iter(batches)) as steps:
+        with batches.preview() as steps:
             compile_step(state, steps)
-        batches.load_state_dict(place)
     plan_schedule(state, batches)
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)

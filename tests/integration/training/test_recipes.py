@@ -4,20 +4,17 @@ import pytest
 import torch
 import yaml
 
-from tests.tiny_runs import ROOT, flags, no_scores
+from tests.tiny_runs import ROOT, flags, no_scores, read_without_corpus
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.trainer import train
 
-# Keys that name the text, which the tiny corpus replaces.
-CORPUS = {"corpora", "validation", "dataset", "source_language", "target_language", "test_source", "test_target"}
 RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
 def test_recipes_train_two_steps_of_tiny_model(path, corpus, tmp_path):
-    shipped = {name: value for name, value in read_recipe(path).items() if name not in CORPUS}
+    shipped = read_without_corpus(path)
     (tmp_path / "shipped.yaml").write_text(yaml.safe_dump(shipped))
     kept = {name: shipped.get(name) for name in ("dropout", "warmup_steps", "save_steps", "average_checkpoints")}
     recipe = parse_recipe([str(tmp_path / "shipped.yaml"), *flags(corpus, tmp_path / "out", **RUN | kept)])

@@ -7,13 +7,10 @@ from transformers import DataCollatorForSeq2Seq, TrainerCallback
 
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from tests.tiny import tiny_model, tiny_tokenizer
+from tests.tiny_runs import Killed
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
 
 MODELS = ["marian", "vanilla_transformer"]
-
-
-class Killed(BaseException):
-    """Stand for `kill -9`."""
 
 
 class KillAtStep(TrainerCallback):

@@ -119,9 +119,8 @@ def print_recipes(given: Assumptions) -> None:
     for name in RECIPES:
         recipe = read_recipe(name)
         parameters, steps = count_parameters(recipe), recipe.optimization.max_steps or PAPER_MAX_STEPS
-        # The paper's recipes state tokens for each of eight devices; one device accumulates eight batches.
-        batches = 8 if name.startswith("wmt14") else recipe.optimization.gradient_accumulation_steps
-        pairs = recipe.data.max_tokens * batches
+        batches = recipe.optimization.gradient_accumulation_steps
+        pairs = recipe.data.tokens_per_step or recipe.data.max_tokens * batches
         cells = []
         for gpus in (1, 8):
             hours = predict_update(parameters, pairs, gpus, given).seconds * steps / 3600

@@ -124,6 +124,13 @@ class DataArguments:
         },
     )
     vocab_size: int = field(default=37000, metadata={"help": "Entries of the joint vocabulary (section 5.1)."})
+    tokens_per_step: int | None = field(
+        default=None,
+        metadata={
+            "help": "Instead of --max_tokens: padded tokens on either side of a step, divided among all processes "
+            "and accumulated batches; 25,000 in the paper (section 5.1)."
+        },
+    )
     max_tokens: int = field(
         default=25000, metadata={"help": "Padded tokens on either side of a batch, per process (section 5.1)."}
     )

@@ -289,20 +289,21 @@ class Position:
         first_step (`int`): Steps done before this epoch.
         epoch (`int`): Epochs done.
         stage (`int`): The number of the stage, from 0, that this epoch belongs to.
-        parts: Parts of this epoch: (batches per step, steps done). Another part begins when the former changes.
+        parts: Parts of this epoch: (batches per step, steps done, tokens of a batch). Another part begins when the
+            first or the last of them changes.
         steps_per_epoch (`int`): The steps of this epoch, in all parts.
     """
 
     first_step: int
     epoch: int
     stage: int
-    parts: tuple[tuple[int, int], ...]
+    parts: tuple[tuple[int, int, int], ...]
     steps_per_epoch: int
 
     @property
     def progress(self) -> float:
         """Return the number of epochs done, as a fraction."""
-        return self.epoch + sum(done for _, done in self.parts) / self.steps_per_epoch
+        return self.epoch + sum(done for _, done, _ in self.parts) / self.steps_per_epoch
 
     def state_dict(self) -> dict[str, Any]:
         return {"first_step": self.first_step, "epoch": self.epoch, "parts": [list(part) for part in self.parts]}
@@ -317,8 +318,8 @@ class StatefulBatchSampler:
     the next epoch begins at once.
 
     A state holds the epoch and the number of its steps done. If it is loaded with another number of batches per step,
-    the rest of the epoch is planned again: no pair occurs twice, and at the end of the epoch only pairs too few to
-    fill every batch of a step are skipped.
+    or batches of another size, the rest of the epoch is planned again: no pair occurs twice, and at the end of the
+    epoch only pairs too few to fill every batch of a step are skipped.
 
     Attributes:
         pairs (`EncodedPairs`): The pairs of the current epoch.
@@ -343,19 +344,19 @@ class StatefulBatchSampler:
         self.num_replicas = num_replicas
         self.rank = rank
         self.pad_to_multiple_of = pad_to_multiple_of
-        self._enter(0, 0, [(self.batches_per_step, 0)])
+        self._enter(0, 0, [self._whole_epoch])
 
     @property
     def position(self) -> Position:
         """Return the place before the next step."""
-        steps = sum(done for _, done in self._earlier_parts) + len(self._plan)
-        parts = (*self._earlier_parts, (self.batches_per_step, self._done))
+        steps = sum(done for _, done, _ in self._earlier_parts) + len(self._plan)
+        parts = (*self._earlier_parts, (self.batches_per_step, self._done, self.max_tokens))
         return Position(self._first_step, self.epoch, self.stage, parts, steps)
 
     @property
     def step(self) -> int:
         """Return the steps done since the beginning of the run."""
-        return self._first_step + sum(done for _, done in self._earlier_parts) + self._done
+        return self._first_step + sum(done for _, done, _ in self._earlier_parts) + self._done
 
     @property
     def max_values_per_step(self) -> int:
@@ -363,16 +364,17 @@ class StatefulBatchSampler:
         return self.batches_per_step // self.num_replicas * 3 * self.max_tokens
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        parts = [(batches_per_step, done) for batches_per_step, done in state["parts"]]
-        if parts[-1][0] != self.batches_per_step:
-            parts.append((self.batches_per_step, 0))
+        # A state of a version without `tokens_per_step` has batches of as many tokens in all parts.
+        parts = [(batches, done, *(tokens or [self.max_tokens])) for batches, done, *tokens in state["parts"]]
+        if (parts[-1][0], parts[-1][2]) != (self.batches_per_step, self.max_tokens):
+            parts.append(self._whole_epoch)
         # A state of a version without stages has no first step, on which nothing depends without stages.
         self._enter(state.get("first_step", 0), state["epoch"], parts)
 
     def enter_next_epoch(self) -> None:
         """Plan the next epoch if the current one has no step left, or its stage has ended."""
         while self._done >= len(self._plan) or self.stages.at(self.step, self.epoch) != self.stage:
-            self._enter(self.step, self.epoch + 1, [(self.batches_per_step, 0)])
+            self._enter(self.step, self.epoch + 1, [self._whole_epoch])
 
     def take_step(self) -> list[PlannedBatch]:
         """Return this process's batches of the next step, of which the current epoch must have one."""
@@ -387,24 +389,28 @@ class StatefulBatchSampler:
         counts = TokenCounts(int(source.sum()), int(target.sum()), len(batch) * sum(lengths))
         return PlannedBatch(batch, self.pairs.rows[batch], lengths, counts, step_target_tokens)
 
-    def _enter(self, first_step: int, epoch: int, parts: list[tuple[int, int]]) -> None:
+    @property
+    def _whole_epoch(self) -> tuple[int, int, int]:
+        return self.batches_per_step, 0, self.max_tokens
+
+    def _enter(self, first_step: int, epoch: int, parts: list[tuple[int, int, int]]) -> None:
         """Plan an epoch: each part consists of the pairs that the earlier parts have left."""
         self._first_step = first_step
         self.epoch = epoch
         self.stage = self.stages.at(first_step, epoch)
-        *self._earlier_parts, (_, self._done) = parts
+        *self._earlier_parts, (_, self._done, _) = parts
         self.pairs = self.corpus.epoch(epoch, self.stage)
         self._left = np.arange(len(self.pairs))
-        for batches, done in self._earlier_parts:
-            plan = self._plan_part(batches)
+        for batches, done, max_tokens in self._earlier_parts:
+            plan = self._plan_part(batches, max_tokens)
             left = [batch for step in range(done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
         too_few = len(self._left) < self.batches_per_step and len(parts) > 1
-        self._plan = EMPTY_PLAN if too_few else self._plan_part(self.batches_per_step)
+        self._plan = EMPTY_PLAN if too_few else self._plan_part(self.batches_per_step, self.max_tokens)
 
-    def _plan_part(self, batches_per_step: int) -> BatchPlan:
+    def _plan_part(self, batches_per_step: int, max_tokens: int) -> BatchPlan:
         """Plan the remaining pairs, indexed from 0."""
         source, target = self.pairs.source_lengths[self._left], self.pairs.target_lengths[self._left]
         return plan_batches(
-            source, target, self.max_tokens, self.seed, self.epoch, batches_per_step, self.pad_to_multiple_of
+            source, target, max_tokens, self.seed, self.epoch, batches_per_step, self.pad_to_multiple_of
         )

@@ -72,9 +72,28 @@ def parse_recipe_with(
     check_renamed(flags, "flag")
     check_names(recipe, known, "recipe key")
     check_names(flags, known, "flag")
+    _choose_batch_size(recipe, flags)
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
     parsed = parser.parse([*as_flags(recipe), *rest])
     return Recipe(*parsed[: len(RECIPE_PARTS)]), parsed[-1]
+
+
+def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:
+    """Drop the recipe's `tokens_per_step` if the flags have `max_tokens`, and vice versa.
+
+    Raises:
+        ValueError: both are in the recipe, or both among the flags.
+    """
+    in_recipe = [name for name in BATCH_SIZES if recipe.get(name) is not None]
+    in_flags = [name for name in BATCH_SIZES if name in {flag.replace("-", "_") for flag in flags}]
+    for given, place in ((in_recipe, "in the recipe"), (in_flags, "as flags")):
+        if len(given) > 1:
+            raise ValueError(
+                f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
+            )
+    for name in in_recipe:
+        if in_flags and name not in in_flags:
+            del recipe[name]
 
 
 def flatten(recipe: Recipe) -> dict[str, Any]:
@@ -109,6 +128,8 @@ _MAY_CHANGE |= {
     "dry_run",
     "allow_changed_data",
 }
+# The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
+BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Arguments that are derived where a recipe does not give them.
 DERIVED = ("max_steps", "warmup_steps", "learning_rate_scale")
 # Arguments that end a run.
@@ -129,6 +150,10 @@ def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
         UNTIL_SHARE in stage for stage in now.get("stages") or ()
     )
     allowed = _MAY_CHANGE - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
+    if before["max_tokens"] == now["max_tokens"]:
+        allowed |= {"tokens_per_step"}
+    elif now["tokens_per_step"] is not None and before["tokens_per_step"] == now["tokens_per_step"]:
+        allowed |= {"max_tokens"}  # of another number of processes
     refused = [name for name in names if name not in allowed]
     if refused:
         raise ValueError(

@@ -9,6 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from accelerate.utils import get_cpu_distributed_information
+
+from vanilla_transformer.data.arguments import DataArguments
+
 from .arguments import Recipe
 from .mixed_precision import AUTO
 
@@ -69,13 +73,30 @@ def apply_launcher(recipe: Recipe, environment: Mapping[str, str] = os.environ) 
     sharded = recipe.output.sharded_checkpoints or settings.sharded_checkpoints
     if settings.plan is not None and environment.get("RANK", "0") == "0":
         logger.info("As accelerate launch asks: %s.", settings.plan)
+    batches = count_processes() * changes["gradient_accumulation_steps"]
     unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if changes["compile"] else 1)
     return replace(
         recipe,
-        data=replace(recipe.data, pad_to_multiple_of=unit),
+        data=replace(recipe.data, pad_to_multiple_of=unit, max_tokens=_find_max_tokens(recipe.data, batches)),
         optimization=replace(options, **changes),
         output=replace(recipe.output, sharded_checkpoints=sharded),
     )
+
+
+def count_processes() -> int:
+    """Return the number of processes of this run, as torchrun, `accelerate launch` or mpirun gives it."""
+    return int(get_cpu_distributed_information().world_size)  # variables that are the same with GPUs
+
+
+def _find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
+    if data.tokens_per_step is None:
+        return data.max_tokens
+    if data.tokens_per_step < batches_per_step:
+        raise ValueError(
+            f"`tokens_per_step` must be at least the number of batches of a step, processes × "
+            f"gradient_accumulation_steps = {batches_per_step}, got {data.tokens_per_step}. Raise it."
+        )
+    return data.tokens_per_step // batches_per_step
 
 
 def read_launcher_settings(environment: Mapping[str, str]) -> LauncherSettings:

@@ -62,7 +62,7 @@ def _check_numbers(recipe: "Recipe") -> None:
     if recipe.optimization.seed >= 2**32:
         raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
     for part, names in (
-        (recipe.data, ("max_tokens", "pad_to_multiple_of")),
+        (recipe.data, ("tokens_per_step", "max_tokens", "pad_to_multiple_of")),
         (
             recipe.optimization,
             ("max_steps", "warmup_steps", "gradient_accumulation_steps", "early_stopping_patience"),

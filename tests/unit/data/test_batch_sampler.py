@@ -96,7 +96,7 @@ def test_stateful_batch_sampler_survives_two_changes_within_an_epoch():
         order.load_state_dict(state)
         seen += pairs_of(updates(order, 2))
     parts = order.position.state_dict()["parts"]
-    assert parts == [[2, 3], [3, 2], [1, 2]]
+    assert parts == [[2, 3, 8], [3, 2, 8], [1, 2, 8]]
     seen += pairs_of(updates(order, order.position.steps_per_epoch - 7))
     assert sorted(seen) == list(range(60))
 
@@ -104,3 +104,26 @@ def test_stateful_batch_sampler_survives_two_changes_within_an_epoch():
 def test_stateful_batch_sampler_refuses_a_pair_beyond_the_budget():
     with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
         StatefulBatchSampler(Pairs([5, 41]), 40, seed=0)
+
+
+@given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]))
+@settings(max_examples=60, deadline=None)
+def test_stateful_batch_sampler_keeps_all_pairs_when_batches_change_their_size(lengths, done, accumulation):
+    before = StatefulBatchSampler(Pairs(lengths), 160, seed=0)
+    done = min(done, before.position.steps_per_epoch - 1)
+    seen = pairs_of(updates(before, done))
+    order = StatefulBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
+    order.load_state_dict(before.position.state_dict())
+    rest = pairs_of(updates(order, order.position.steps_per_epoch - done))
+    again = StatefulBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
+    again.load_state_dict(order.position.state_dict())
+    assert again.position == order.position
+    assert len({*seen, *rest}) == len(seen) + len(rest) > len(lengths) - accumulation
+
+
+def test_stateful_batch_sampler_reads_states_without_the_size_of_batches():
+    order = StatefulBatchSampler(Pairs([4] * 60), 8, seed=0, accumulation=2)
+    updates(order, 3)
+    again = StatefulBatchSampler(Pairs([4] * 60), 8, seed=0, accumulation=2)
+    again.load_state_dict({"first_step": 0, "epoch": 0, "parts": [[2, 3]]})
+    assert again.position == order.position

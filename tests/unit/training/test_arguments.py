@@ -230,3 +230,36 @@ def test_check_same_run_takes_the_defaults_for_names_that_are_newer_than_the_run
     check_same_run(before, now)
     with pytest.raises(ValueError, match="different values of sampling_temperature was 1.0 and is 5.0"):
         check_same_run(before, now | {"sampling_temperature": 5.0})
+
+
+def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file):
+    def sizes(text, *flags):
+        data = parse_recipe([recipe_file(text), *FILES, *flags]).data
+        return data.tokens_per_step, data.max_tokens
+
+    assert sizes("tokens_per_step: 900\n") == (900, 25_000)
+    assert sizes("tokens_per_step: 900\n", "--max-tokens=70") == (None, 70)
+    assert sizes("max_tokens: 70\n", "--tokens_per_step", "900") == (900, 25_000)
+    assert sizes("max_tokens: 70\ntokens_per_step: null\n") == (None, 70)
+
+
+def test_parse_recipe_refuses_two_batch_sizes_in_one_place(recipe_file):
+    with pytest.raises(ValueError, match="Give either `tokens_per_step`, .* got both in the recipe"):
+        parse_recipe([recipe_file("tokens_per_step: 900\nmax_tokens: 70\n"), *FILES])
+    with pytest.raises(ValueError, match="Give either `tokens_per_step`, .* got both as flags"):
+        parse_recipe([*FILES, "--tokens_per_step", "900", "--max-tokens", "70"])
+    with pytest.raises(ValueError, match="`tokens_per_step` must be at least 1, got 0"):
+        parse_recipe([*FILES, "--tokens_per_step", "0"])
+
+
+def test_check_same_run_allows_smaller_batches_in_more_processes():
+    def sizes(max_tokens, tokens_per_step):
+        return flatten(parse_recipe(FILES)) | {"max_tokens": max_tokens, "tokens_per_step": tokens_per_step}
+
+    check_same_run(sizes(900, 900), sizes(450, 900))
+    check_same_run(sizes(450, None), sizes(450, 900))
+    for before, now in ((sizes(900, None), sizes(450, None)), (sizes(900, None), sizes(450, 900))):
+        with pytest.raises(ValueError, match="max_tokens was 900 and is 450"):
+            check_same_run(before, now)
+    with pytest.raises(ValueError, match="max_tokens was 900 and is 800"):
+        check_same_run(sizes(900, 900), sizes(800, 800))

@@ -1,12 +1,14 @@
 """Settings of `accelerate launch`, as it passes them in environment variables."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.launcher import apply_launcher
 
+ROOT = Path(__file__).parents[3]
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
 FSDP2 = {
     "ACCELERATE_USE_FSDP": "true",
@@ -106,3 +108,25 @@ def test_apply_launcher_accepts_processes_of_mpirun():
 )
 def test_apply_launcher_pads_to_multiples_of_eight_when_compiling(flags, expected):
     assert apply_launcher(parse_recipe([*FLAGS, *flags]), {}).data.pad_to_multiple_of == expected
+
+
+@pytest.mark.parametrize(
+    ("processes", "accumulation", "expected"), [("1", 1, 25_000), ("8", 1, 3125), ("1", 8, 3125), ("3", 2, 4166)]
+)
+def test_apply_launcher_divides_tokens_per_step_by_batches(monkeypatch, processes, accumulation, expected):
+    monkeypatch.setenv("WORLD_SIZE", processes)
+    recipe = parse_recipe([*FLAGS, "--tokens_per_step", "25000", "--gradient_accumulation_steps", str(accumulation)])
+    assert apply_launcher(recipe, {}).data.max_tokens == expected
+
+
+def test_apply_launcher_refuses_steps_of_fewer_tokens_than_batches(monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    with pytest.raises(ValueError, match="`tokens_per_step` must be at least .* = 8, got 7"):
+        apply_launcher(parse_recipe([*FLAGS, "--tokens_per_step", "7"]), {})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("processes", [1, 8])
+def test_recipes_of_the_paper_have_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
+    monkeypatch.setenv("WORLD_SIZE", str(processes))
+    assert apply_launcher(parse_recipe([str(path)]), {}).data.max_tokens * processes == 25_000

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.device_batch import to_device
+from vanilla_transformer.training.device_batch import BatchPreparation, to_device
 from vanilla_transformer.training.loss import ModelWithLoss
 
 SIZES = {"vocab_size": 8000, "d_model": 256, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024}
@@ -25,7 +25,7 @@ def main() -> None:
     model = DistributedDataParallel(ModelWithLoss(bare, 0.1))
     tokens = torch.randint(3, SIZES["vocab_size"], (PAIRS, LENGTH))
     batch = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": tokens}
-    batch = to_device(batch, bare.model, torch.device("cpu"))
+    batch = to_device(batch, BatchPreparation.for_model(bare.model), torch.device("cpu"))
     gradient = torch.ones(sum(weight.numel() for weight in model.parameters()))
 
     def compute() -> None:

@@ -1,5 +1,7 @@
 """A training state of a tiny model and the micro-batches of a step, without files."""
 
+from contextlib import nullcontext
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -7,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch.nn.utils.rnn import pad_sequence
 
+from tests.host_reads import GPU
 from tests.tiny import tiny_model
 from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
 from vanilla_transformer.training.arguments import parse_recipe
@@ -26,6 +29,20 @@ def tiny_train_state(output_dir: Any, accelerator: Any = None, **changes: Any) -
     state = TrainState(recipe, model, None, accelerator or Accelerator(), {})  # type: ignore[arg-type]
     state.wrapped_model.train()
     return state
+
+
+class _OnStandIn(Accelerator):
+    """An accelerator whose device has no values."""
+
+    device = GPU
+
+
+def accelerator_of_stand_in(monkeypatch: Any) -> Accelerator:
+    """Return an accelerator of the stand-in for a GPU, whose tensors fused Adam and autocast then take."""
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
+    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda *_, **__: None)
+    return _OnStandIn(cpu=True)
 
 
 def micro_batches(*lengths: list[int]) -> list[MicroBatch]:

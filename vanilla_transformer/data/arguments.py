@@ -399,13 +399,16 @@ def _check_directions(data: DataArguments) -> None:
 
 
 def _check_alignments(data: DataArguments) -> None:
-    """Refuse `train_alignments` where its lines are not the lines that are trained on, or tokens change."""
+    """Refuse `train_alignments` where its lines are not the lines that are trained on, or are not known before."""
     if data.train_alignments is None:
         return
-    given = [name for name in ("stream", "bpe_dropout", "augment") if getattr(data, name)]
-    if given:
-        rule = f"must be given without `{given[0]}`, got both: the alignments belong to tokens that are known before"
-        raise ValueError(f"`train_alignments` {rule} training. Take one of them out of the recipe.")
+    for name, reason in (
+        ("stream", "the whole text is aligned before training, which a stream reads meanwhile"),
+        ("bpe_dropout", "the links would have to be found again for each epoch's tokens of all pairs"),
+    ):
+        if getattr(data, name):
+            rule = f"must be given without `{name}`, got both: {reason}"
+            raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
     rules = [item.name for item in fields(data) if item.name.startswith("drop_")]
     given = [name for name in ("corpora", "dataset", *rules) if getattr(data, name)]
     if given and data.train_alignments != AGREEMENT:

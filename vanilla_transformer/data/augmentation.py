@@ -22,6 +22,7 @@ from vanilla_transformer.text.units import split_units
 from .lexicon import Lexicon
 from .perturbations import perturb
 from .readers import SentencePair
+from .word_alignments import WordPair
 
 # Tokens of placeholders. They are not special, so they appear in the text of a translation.
 MASKS = tuple(f"<ph{number}>" for number in range(8))
@@ -67,6 +68,20 @@ def replace_by_noise(pair: SentencePair, random: Random) -> SentencePair:
     random.shuffle(letters)
     noise = "".join(letters.pop() if letter.isalpha() else letter for letter in pair.source)
     return SentencePair(noise, noise)
+
+
+def follow_words(words: set[WordPair], before: SentencePair, after: SentencePair) -> set[WordPair]:
+    """
+    Return the aligned words of a pair after one of its augmentations, given the ones before.
+
+    A change of letters, such as another case, a typo, or a placeholder for one word, leaves words where they are. If
+    either side has more or fewer words than before, the words have moved, and none is aligned. The words of noise,
+    which is the same on both sides but for a tag, are aligned with themselves.
+    """
+    counts, (sources, targets) = ([len(side.split()) for side in pair] for pair in (before, after))
+    if before != after and after.source.endswith(after.target):
+        return {(place + sources - targets, place) for place in range(targets)}
+    return words if counts == [sources, targets] else set()
 
 
 def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon, words: Sequence[str]) -> SentencePair:
@@ -165,6 +180,7 @@ def _join(pair: SentencePair, terms: Sequence[_AlignedTerm], random: Random) -> 
 __all__ = [
     "MASKS",
     "add_augmentation_tokens",
+    "follow_words",
     "insert_inline_terms",
     "insert_placeholders",
     "perturb_pair",

@@ -11,12 +11,13 @@ import numpy as np
 
 from vanilla_transformer.file_utils import cached_folder
 
-from .augmentation import insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
+from .augmentation import follow_words, insert_inline_terms, insert_placeholders, perturb_pair, replace_by_noise
 from .corpus import Corpus, DerivedCorpus
 from .lexicon import Lexicon, fit_lexicon
 from .perturbations import PERTURBATIONS
 from .readers import SentencePair
-from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
+from .tokenized_corpus import Encode, EncodedPairs, TokenLinks, TokenTable, encode_texts, hash_json
+from .word_alignments import WordPair
 
 # Return an augmented pair, or the same pair if there is nothing to augment.
 Augment = Callable[[SentencePair, Random], SentencePair]
@@ -24,6 +25,7 @@ Augment = Callable[[SentencePair, Random], SentencePair]
 _FORMAT = 1  # of the cached lexicon; another number invalidates all older entries
 _LEXICON_PAIRS = 50_000  # at the start of the training text
 _LEXICON_FILE = "lexicon.json"
+_ALIGNED_WORDS = "aligned_words"  # beside the columns of a changed text
 
 
 class AugmentedCorpus(DerivedCorpus):
@@ -33,20 +35,34 @@ class AugmentedCorpus(DerivedCorpus):
     The text of a pair decides whether anything in it can be augmented, so fewer pairs are augmented than are drawn.
     Only augmented pairs are tokenized again.
 
+    For guided alignment their words keep their links, which are links between other tokens now, unless words were
+    added or removed, as `inline_terms` does: see [`follow_words`]. Then the pair guides nothing in this epoch.
+    Aligning the changed text instead would miss what the aligner has never seen, such as typos.
+
     Args:
         plain (`Corpus`): The corpus without augmentation.
         augment: Functions with the share of the pairs for which each is drawn. A pair may get several, in this order.
         encode: Returns the token ids of texts.
         seed (`int`): Seed of all draws.
         max_tokens (`int`): A pair with a side that would become longer stays as it is.
+        links (`TokenLinks`): The links of `plain`, if its table has some.
     """
 
-    def __init__(self, plain: Corpus, augment: Mapping[Augment, float], encode: Encode, seed: int, max_tokens: int):
+    def __init__(
+        self,
+        plain: Corpus,
+        augment: Mapping[Augment, float],
+        encode: Encode,
+        seed: int,
+        max_tokens: int,
+        links: TokenLinks | None = None,
+    ):
         super().__init__(plain)
         self.augment = augment
         self.encode = encode
         self.seed = seed
         self.max_tokens = max_tokens
+        self.links = links
 
     def derive(self, pairs: EncodedPairs, epoch: int) -> EncodedPairs:
         """Return the pairs of an epoch, in which the changed ones are rows appended to its table."""
@@ -56,7 +72,14 @@ class AugmentedCorpus(DerivedCorpus):
             return pairs
         columns = {name: [row[name] for row in changed.values()] for name in self.texts.column_names}
         texts = datasets.Dataset.from_dict(columns, features=self.texts.features)
-        encoded = EncodedPairs(TokenTable(encode_texts(texts, self.encode, num_proc=1)))
+        tokens = encode_texts(texts, self.encode, num_proc=1)
+        if self.links is not None:
+            links = self.links.find(
+                [*map(SentencePair, columns["source"], columns["target"])],
+                [row[_ALIGNED_WORDS] for row in changed.values()],
+            )
+            tokens = datasets.concatenate_datasets([tokens, links], axis=1)
+        encoded = EncodedPairs(TokenTable(tokens))
         kept = np.maximum(encoded.source_lengths, encoded.target_lengths) <= self.max_tokens
         rows = pairs.rows.copy()
         rows[np.array(list(changed))[kept]] = len(pairs.table) + np.flatnonzero(kept)
@@ -65,19 +88,28 @@ class AugmentedCorpus(DerivedCorpus):
         return EncodedPairs(TokenTable(table), rows)
 
     def _change_texts(self, pairs: EncodedPairs, epoch: int) -> dict[int, dict]:
-        """Return the texts of the pairs that augmentation changes, by their index in the epoch."""
+        """Return the texts and aligned words of the pairs that augmentation changes, by their index in the epoch."""
         shares = np.array(list(self.augment.values()))
         drawn = np.random.default_rng((self.seed, epoch, 1)).random((len(pairs), len(shares))) < shares
         indices = np.flatnonzero(drawn.any(axis=1))
         changed = {}
         for index, row in zip(indices.tolist(), self.texts.select(pairs.rows[indices]), strict=True):
             pair = before = SentencePair(row["source"], row["target"])
+            words = self._aligned_words(pairs.rows[index])
             random = Random(f"{self.seed} {epoch} augment {index}")
             for function, is_drawn in zip(self.augment, drawn[index], strict=True):
-                pair = function(pair, random) if is_drawn else pair
+                if is_drawn:
+                    last, pair = pair, function(pair, random)
+                    words = follow_words(words, last, pair)
             if pair != before:
-                changed[index] = row | {"source": pair.source, "target": pair.target}
+                changed[index] = row | {"source": pair.source, "target": pair.target, _ALIGNED_WORDS: words}
         return changed
+
+    def _aligned_words(self, row: int) -> set[WordPair]:
+        if self.links is None:
+            return set()
+        values, _ = self.links.words.read(np.array([row]))
+        return {(source, target) for source, target in values.reshape(-1, 2).tolist()}
 
 
 def find_augmentations(

@@ -358,11 +358,6 @@ class StatefulBatchSampler:
         """Return the steps done since the beginning of the run."""
         return self._first_step + sum(done for _, done, _ in self._earlier_parts) + self._done
 
-    @property
-    def max_values_per_step(self) -> int:
-        """Return an upper bound of the values in this process's tensors of a step: source, its mask, and target."""
-        return self.batches_per_step // self.num_replicas * 3 * self.max_tokens
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         # A state of a version without `tokens_per_step` has batches of as many tokens in all parts.
         parts = [(batches, done, *(tokens or [self.max_tokens])) for batches, done, *tokens in state["parts"]]

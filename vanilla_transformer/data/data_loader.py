@@ -9,7 +9,8 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -17,22 +18,29 @@ from torch.utils.data import DataLoader, Dataset
 
 from .batch_sampler import PlannedBatch, Position, StatefulBatchSampler
 from .corpus import Corpus
-from .micro_batch import Batch, MicroBatch
+from .micro_batch import Batch, MicroBatch, round_up
 from .stages import Stages
 from .tokenized_corpus import TokenTable
 from .tuning import SECONDS_BETWEEN_LOOKS, STEPS_AHEAD_PER_WORKER
 
 # Forks share memory. On macOS they are unsafe, and a started process maps the files of the table again.
 _START_METHOD = "fork" if sys.platform == "linux" else None
+_ALIGNMENT = 16  # bytes; each tensor of a slot begins at a multiple of it
+_BYTES_PER_TOKEN = 36  # of a batch: source, labels and their places of 8 bytes each, and a mask of up to 12
+_BYTES_PER_LINK = 12
+_TENSORS_PER_BATCH = 8  # at most
+_slots_by_number: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()  # of this process
+_numbers = count()
 
 
 class MicroBatchLoader:
     """
     Endless micro-batches of one process, step by step, in the order of a [`StatefulBatchSampler`].
 
-    This process plans the steps; workers, if any, read and pad the tokens of the steps ahead. On Linux they are forks,
-    which share the memory of this process. They live as long as successive epochs read from the same table: with
-    BPE-dropout or a stream, each epoch has other workers.
+    This process plans the steps; workers, if any, read, pad and prepare the batches of the steps ahead. On Linux they
+    are forks, which share the memory of this process. They live as long as successive epochs read from the same table:
+    with BPE-dropout or a stream, each epoch has other workers. With `pin_memory`, a thread of [`DataLoader`] copies
+    each step to page-locked memory. The thread that trains only cuts the step into its tensors.
 
     `state_dict()` describes the steps that the iterator has returned, however many the workers have prepared.
 
@@ -41,7 +49,7 @@ class MicroBatchLoader:
         pad_token_id (`int`): The padding of sources.
         num_workers (`int`): Worker processes; with 0 this process reads each step when it is needed.
         pin_memory (`bool`): Return tensors in page-locked memory, from which a GPU copies while it computes.
-        read_more: Returns more tensors of a batch, given the rows of its pairs and its tensors. This process calls it.
+        prepare: Returns the tensors that the model gets, given the padded ones. Workers call it.
     """
 
     def __init__(
@@ -50,12 +58,12 @@ class MicroBatchLoader:
         pad_token_id: int,
         num_workers: int = 0,
         pin_memory: bool = False,
-        read_more: Callable[[np.ndarray, Batch], Batch] | None = None,
+        prepare: Callable[[Batch], Batch] | None = None,
     ):
         self.pad_token_id = pad_token_id
         self.num_workers = num_workers
         self.pin_memory = pin_memory
-        self.read_more = read_more
+        self.prepare = prepare
         self._sampler = sampler
         self._position = sampler.position
         self._ahead: deque[tuple[list[PlannedBatch], Position]] = deque()  # planned, but not returned yet
@@ -66,23 +74,22 @@ class MicroBatchLoader:
             self.load_state_dict(self.state_dict())
         while True:
             self._sampler.enter_next_epoch()
-            steps = _Steps(
-                self._sampler.pairs.table, self.pad_token_id, self._create_slots(), self._sampler.pad_to_multiple_of
-            )
-            for slot, size in self._open(steps):
-                batches, self._position = self._ahead.popleft()
-                tokens = steps.slots[slot, :size]
-                step = _split(tokens.pin_memory() if self.pin_memory else tokens.clone(), batches)
-                if self.read_more is not None:
-                    for batch, planned in zip(step, batches, strict=True):
-                        batch.tensors.update(self.read_more(planned.rows, batch.tensors))
-                yield step
+            table = self._sampler.pairs.table
+            slots = self._create_slots(table)
+            steps = _Steps(table, self.pad_token_id, slots, self._sampler.pad_to_multiple_of, self.prepare)
+            for written in self._open(steps):
+                planned, self._position = self._ahead.popleft()
+                yield [
+                    MicroBatch(tensors, each.pairs, each.counts, each.step_target_tokens)
+                    for tensors, each in zip(written.tensors(), planned, strict=True)
+                ]
 
-    def _create_slots(self) -> torch.Tensor:
+    def _create_slots(self, table: TokenTable) -> torch.Tensor:
         """Return memory for all steps that workers prepare, and for the one that is being returned."""
-        slots = torch.empty(
-            self.num_workers * STEPS_AHEAD_PER_WORKER + 1, self._sampler.max_values_per_step, dtype=torch.long
-        )
+        batches, max_tokens = self.batches_per_step // self._sampler.num_replicas, self._sampler.max_tokens
+        size = max_tokens * _BYTES_PER_TOKEN + table.max_links(max_tokens) * _BYTES_PER_LINK
+        size += _TENSORS_PER_BATCH * _ALIGNMENT
+        slots = torch.empty(self.num_workers * STEPS_AHEAD_PER_WORKER + 1, batches * size, dtype=torch.uint8)
         return slots.share_memory_() if self.num_workers else slots
 
     def _open(self, steps: "_Steps") -> DataLoader:
@@ -92,6 +99,7 @@ class MicroBatchLoader:
             sampler=self._plan_steps(steps),  # type: ignore[arg-type]  # an iterator without a length
             batch_size=None,
             collate_fn=_identity,
+            pin_memory=self.pin_memory,
             num_workers=self.num_workers,
             prefetch_factor=STEPS_AHEAD_PER_WORKER if self.num_workers else None,
             worker_init_fn=_start_worker,
@@ -149,40 +157,80 @@ class MicroBatchLoader:
         self._position = self._sampler.position
 
 
-class _Steps(Dataset[tuple[int, int]]):
-    """
-    Steps by their slot and the rows of their batches, written to the slot one batch after another.
+class _Place(NamedTuple):
+    """Where a tensor is in a slot, in bytes."""
 
-    Processes exchange the numbers of slots, not tensors: those would be handed over by a connection to the worker for
-    each, which takes longer and breaks with the worker.
+    start: int
+    size: int
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+
+
+class _WrittenStep:
+    """
+    A step that a worker has written to a slot: where the tensors of its batches are.
+
+    Processes exchange these, not tensors, which would be handed over by a connection to the worker for each: that
+    takes longer and breaks with the worker.
     """
 
-    def __init__(self, table: TokenTable, pad_token_id: int, slots: torch.Tensor, pad_to_multiple_of: int):
+    def __init__(self, slots: int, slot: int, places: Sequence[dict[str, _Place]]):
+        self._slots, self._slot, self._places = slots, slot, places
+        self._pinned: torch.Tensor | None = None
+
+    def _read(self) -> torch.Tensor:
+        size = max((place.start + place.size for batch in self._places for place in batch.values()), default=0)
+        return _slots_by_number[self._slots][self._slot, :size]
+
+    def pin_memory(self) -> "_WrittenStep":
+        """Copy the step to page-locked memory. The thread of [`DataLoader`] that pins calls this method."""
+        self._pinned = self._read().pin_memory()
+        return self
+
+    def tensors(self) -> list[Batch]:
+        """Return the tensors of each batch, copied out of the slot."""
+        memory = self._read().clone() if self._pinned is None else self._pinned
+        return [
+            {
+                name: memory[place.start : place.start + place.size].view(place.dtype).view(place.shape)
+                for name, place in batch.items()
+            }
+            for batch in self._places
+        ]
+
+
+class _Steps(Dataset[_WrittenStep]):
+    """Steps by their slot and the rows of their batches, written to the slot one tensor after another."""
+
+    def __init__(
+        self,
+        table: TokenTable,
+        pad_token_id: int,
+        slots: torch.Tensor,
+        pad_to_multiple_of: int,
+        prepare: Callable[[Batch], Batch] | None = None,
+    ):
         self.table = table
         self.pad_token_id = pad_token_id
         self.slots = slots
         self.pad_to_multiple_of = pad_to_multiple_of
+        self.prepare = prepare
+        self._number = next(_numbers)
+        _slots_by_number[self._number] = slots
 
-    def __getitem__(self, step: tuple[int, Sequence[np.ndarray]]) -> tuple[int, int]:
-        """Write a step to its slot; return the slot and the number of values written."""
+    def __getitem__(self, step: tuple[int, Sequence[np.ndarray]]) -> _WrittenStep:
+        """Write a step to its slot."""
         slot, rows = step
-        batches = [self.table.pad(batch, self.pad_token_id, self.pad_to_multiple_of) for batch in rows]
-        tensors = [tensor.flatten() for batch in batches for tensor in batch.values()]
-        size = sum(map(len, tensors))
-        torch.cat(tensors, out=self.slots[slot, :size])
-        return slot, size
-
-
-def _split(tokens: torch.Tensor, batches: Sequence[PlannedBatch]) -> list[MicroBatch]:
-    """Cut the tokens of a step into the tensors of its batches, without copies."""
-    shapes = [(len(batch.rows), batch.lengths) for batch in batches]
-    sizes = [rows * length for rows, (source, target) in shapes for length in (source, source, target)]
-    pieces = iter(tokens.split(sizes))
-    return [MicroBatch(_name(pieces, len(b.rows)), b.pairs, b.counts, b.step_target_tokens) for b in batches]
-
-
-def _name(pieces: Iterator[torch.Tensor], batch_size: int) -> Batch:
-    return {name: next(pieces).view(batch_size, -1) for name in ("input_ids", "attention_mask", "labels")}
+        end, places = 0, []
+        for batch in rows:
+            tensors = self.table.pad(batch, self.pad_token_id, self.pad_to_multiple_of)
+            tensors = tensors if self.prepare is None else self.prepare(tensors)
+            places.append(dict[str, _Place]())
+            for name, tensor in tensors.items():
+                place = places[-1][name] = _Place(end, tensor.nbytes, tensor.dtype, tuple(tensor.shape))
+                self.slots[slot, end : end + place.size] = tensor.contiguous().view(-1).view(torch.uint8)
+                end = round_up(end + place.size, _ALIGNMENT)
+        return _WrittenStep(self._number, slot, places)
 
 
 def _identity(item: Any) -> Any:

@@ -49,6 +49,7 @@ from .tagged_corpus import TaggedCorpus
 from .tokenized_corpus import (
     Encode,
     EncodedPairs,
+    TokenLinks,
     TokenTable,
     encode_texts_cached,
     hash_json,
@@ -140,6 +141,7 @@ def tokenize(
     num_proc: int | None = None,
     encode: Encode | None = None,
     stages: Stages = ONE_STAGE,
+    links: TokenLinks | None = None,
 ) -> Corpus:
     """
     Tokenize the training text, with the augmentations and the BPE-dropout that the recipe requests.
@@ -149,6 +151,7 @@ def tokenize(
         num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
         encode: Used instead of `encode_sentences` with `tokenizer`. The cache identifies both by `tokenizer`.
         stages (`Stages`): The shares of the corpora in each stage. By default their weights decide.
+        links (`TokenLinks`): Links between the tokens of the text, which is no stream then.
 
     Raises:
         ValueError: the rules on lengths leave nothing, or nothing of a stage's corpus; or BPE-dropout does not
@@ -166,13 +169,15 @@ def tokenize(
         encoded = encode_texts_cached(
             texts.training.dataset, texts.training.key, encode, hash_tokenizer(tokenizer), texts.cache_dir, num_proc
         )
+        if links is not None:
+            encoded = datasets.concatenate_datasets([encoded, links.dataset], axis=1)
         corpus = _build_corpus(texts, texts.training, EncodedPairs(TokenTable(encoded)), seed, stages)
     first = texts.training.first_window()
     augment = find_augmentations(
         augmentations(data), first, texts.training.key, texts.cache_dir, data.source_tags or ()
     )
     if augment:
-        corpus = AugmentedCorpus(corpus, augment, encode, seed, limit)
+        corpus = AugmentedCorpus(corpus, augment, encode, seed, limit, links)
     if data.bpe_dropout:
         corpus = BpeDropoutCorpus(corpus, tokenizer, data.bpe_dropout, seed, limit)
     return corpus if languages is None else TaggedCorpus(corpus, tokens, languages.replaced)

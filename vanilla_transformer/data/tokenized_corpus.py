@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,12 +23,29 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_lan
 from .micro_batch import IGNORED_LABEL, Batch, round_up
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
+from .word_alignments import WordPair
 
 # (texts, as_target=False) -> token ids of each text, every one ending with EOS.
 Encode = Callable[..., list[list[int]]]
 
 _FORMAT = 1  # of the cached files; another number invalidates all older entries
+_LINK_SIZE = 3  # numbers of a link between tokens
 _FEATURES = {name: datasets.Sequence(datasets.Value("int32")) for name in ("input_ids", "labels")}
+
+
+class TokenLinks(NamedTuple):
+    """
+    Links between the tokens of each pair of a text, for guided alignment.
+
+    Attributes:
+        dataset: Its column `links` is a part of the table of the tokens, see [`TokenTable`].
+        words: The aligned words of each pair, a source word before its target word.
+        find: Returns a dataset like `dataset` for other pairs, given their texts and aligned words.
+    """
+
+    dataset: datasets.Dataset
+    words: "TokenColumn"
+    find: Callable[[Sequence[SentencePair], Sequence[set[WordPair]]], datasets.Dataset]
 
 
 class EncodedPair(NamedTuple):
@@ -88,13 +106,16 @@ class TokenTable:
     Token ids of both sides of pairs, read from Arrow without copies.
 
     Args:
-        dataset (`datasets.Dataset`): Columns `input_ids` and `labels`, as returned by [`encode_texts`].
+        dataset (`datasets.Dataset`): Columns `input_ids` and `labels`, as returned by [`encode_texts`]. With guided
+            alignment there are also `links`: three numbers for each link between tokens of a pair, its target token,
+            its source token, and the divisor of its weight.
     """
 
     def __init__(self, dataset: datasets.Dataset):
         self.dataset = dataset
         self.sources = TokenColumn(dataset.data.column("input_ids"))
         self.targets = TokenColumn(dataset.data.column("labels"))
+        self.links = TokenColumn(dataset.data.column("links")) if "links" in dataset.column_names else None
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -108,12 +129,22 @@ class TokenTable:
 
         Returns:
             `input_ids` and `attention_mask` of shape `(batch_size, source_length)`, and `labels` of shape
-            `(batch_size, target_length)`, -100 at padding.
+            `(batch_size, target_length)`, -100 at padding. With L links, also `link_places`, of shape `(L,)`, in a
+            flattened `(batch_size, target_length, source_length)`, and `link_weights`, of the same shape.
         """
         input_ids, mask = _pad(*self.sources.read(rows), pad_token_id, pad_to_multiple_of)
         labels, _ = _pad(*self.targets.read(rows), IGNORED_LABEL, pad_to_multiple_of)
         arrays = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": labels}
+        if self.links is not None:
+            arrays |= _place_links(*self.links.read(rows), labels.shape[1], input_ids.shape[1])
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+    def max_links(self, max_tokens: int) -> int:
+        """Return an upper bound of the links of a batch of up to `max_tokens` padded tokens on either side."""
+        if self.links is None:
+            return 0
+        longest = np.maximum(self.sources.lengths(), self.targets.lengths())
+        return math.ceil(max_tokens * (self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0))
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:
         # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled as copies.
@@ -169,6 +200,15 @@ def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> 
     padded = np.full(mask.shape, value, np.int64)
     padded[mask] = tokens
     return padded, mask
+
+
+def _place_links(
+    values: np.ndarray, sizes: np.ndarray, target_length: int, source_length: int
+) -> dict[str, np.ndarray]:
+    target, source, divisor = values.astype(np.int64).reshape(-1, _LINK_SIZE).T
+    pair = np.repeat(np.arange(len(sizes)), sizes // _LINK_SIZE)
+    places = (pair * target_length + target) * source_length + source
+    return {"link_places": places, "link_weights": np.float32(1.0) / divisor.astype(np.float32)}
 
 
 def encode_pairs(

@@ -1,5 +1,6 @@
 """Batches as the device gets them: with all that the host would otherwise read from the device."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,31 +13,64 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerE
 from .varlen_attention import VARLEN, pack_source
 
 
-def to_device(batch: Batch, model: Any, device: torch.device, keep_mask: bool = False) -> Batch:
-    """Prepare a batch on the CPU and copy it to the device, without waiting for the device.
+@dataclass(frozen=True)
+class BatchPreparation:
+    """
+    Add to a batch, on the CPU, the tensors that a model needs. Workers of the data loader call it, without the model.
 
     Args:
-        batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them, and, with guided
-            alignment, `link_places` and `link_weights`.
+        config: Of the model.
+        attention: The implementation for which masks are prepared, or None for the plain mask.
+        dtype: Of the model.
         keep_mask: Keep a mask without padding, so that all batches take one compiled graph.
-
-    Returns:
-        `input_ids`, `labels`, `label_places` (the indices in `labels.flatten()` of the labels that count) and, unless
-        there is no padding, `attention_mask` in the form that the model's attention takes, or what it takes instead.
     """
-    places = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
-    prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"], "label_places": places}
-    prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
-    prepared |= _prepare_padding(batch, model, keep_mask)
+
+    config: Any
+    attention: str | None
+    dtype: torch.dtype
+    keep_mask: bool = False
+
+    @classmethod
+    def for_model(cls, model: Any, keep_mask: bool = False) -> "BatchPreparation":
+        """Return the preparation for a model, whose attention implementation does not change afterwards."""
+        attention = model.config._attn_implementation
+        own = type(model.get_encoder()) is VanillaTransformerEncoder and attention in ("eager", "sdpa", VARLEN)
+        return cls(model.config, attention if own else None, model.dtype, keep_mask)
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Prepare a batch.
+
+        Args:
+            batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them, and, with guided
+                alignment, `link_places` and `link_weights`.
+
+        Returns:
+            `input_ids`, `labels`, `label_places` (the indices in `labels.flatten()` of the labels that count), the
+            links, and, unless there is no padding, `attention_mask` in the form that the model's attention takes, or
+            what it takes instead.
+        """
+        places = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
+        prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"], "label_places": places}
+        prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
+        return prepared | self._prepare_padding(batch)
+
+    def _prepare_padding(self, batch: Batch) -> Batch:
+        """Return the mask that the library would derive on the device, where it would read if there is padding."""
+        mask = batch["attention_mask"]
+        if self.attention is None:
+            return {"attention_mask": mask}
+        seen = source_mask(self.config, batch["input_ids"], mask)
+        if seen is None or (seen.all() and not self.keep_mask):
+            return {}
+        if self.attention == VARLEN:
+            return pack_source(seen)
+        return {"attention_mask": expand_mask(seen, self.attention, self.dtype)}
+
+
+def to_device(batch: Batch, prepare: BatchPreparation, device: torch.device) -> Batch:
+    """Copy a batch to the device, without waiting for the device; prepare it first if no worker has done so."""
+    prepared = batch if "label_places" in batch else prepare(batch)
     return {name: copy_to_device(tensor, device) for name, tensor in prepared.items()}
 
 
-def _prepare_padding(batch: Batch, model: Any, keep_mask: bool) -> Batch:
-    """Return the mask that the library would derive on the device, where it would read whether there is padding."""
-    mask, attention = batch["attention_mask"], model.config._attn_implementation
-    if type(model.get_encoder()) is not VanillaTransformerEncoder or attention not in ("eager", "sdpa", VARLEN):
-        return {"attention_mask": mask}
-    seen = source_mask(model.config, batch["input_ids"], mask)
-    if seen is None or (seen.all() and not keep_mask):
-        return {}
-    return pack_source(seen) if attention == VARLEN else {"attention_mask": expand_mask(seen, attention, model.dtype)}
+__all__ = ["BatchPreparation", "to_device"]

@@ -69,7 +69,7 @@ def alignment_loss(
     Args:
         attention: A cross-attention of the model.
         states, mask, source: Its inputs, `(B, T, D)`, a mask for `(B, 1, T, S)`, and `(B, S, D)`.
-        places, weights: See `AlignmentTable.links_of`.
+        places, weights: See [`TokenTable.pad`].
     """
     width = attention.head_dim
     rows = slice(HEAD * width, (HEAD + 1) * width)

@@ -4,21 +4,24 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import datasets
-import numpy as np
 import pyarrow as pa
-import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.arguments import AGREEMENT
 from vanilla_transformer.data.lexical_alignments import align_lexically
-from vanilla_transformer.data.micro_batch import Batch
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts
 from vanilla_transformer.data.readers import SentencePair, read_lines
-from vanilla_transformer.data.tokenized_corpus import TokenColumn, hash_json, hash_tokenizer, open_arrow_files
+from vanilla_transformer.data.tokenized_corpus import (
+    TokenColumn,
+    TokenLinks,
+    hash_json,
+    hash_tokenizer,
+    open_arrow_files,
+)
 from vanilla_transformer.data.tuning import ROWS_PER_BATCH
 from vanilla_transformer.data.word_alignments import WordPair, parse_alignment
 from vanilla_transformer.decoding.alignments import Span, token_spans, words_of_tokens
@@ -26,33 +29,11 @@ from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.text.languages import find_languages
 
 logger = logging.getLogger(__name__)
-_FORMAT = 1  # of the cached files; another number invalidates all older entries
-_SCHEMA = pa.schema([("links", pa.list_(pa.int32()))])
-_SIZE = 3  # numbers of a link: its target token, its source token, and the divisor of its weight
+_FORMAT = 2  # of the cached files; another number invalidates all older entries
+_SCHEMA = pa.schema([("links", pa.list_(pa.int32())), ("words", pa.list_(pa.int32()))])
 
 
-class AlignmentTable:
-    """
-    Links between the tokens of each pair of the training text, read from Arrow.
-
-    Args:
-        dataset: The column `links`, with three numbers for each link of a pair.
-    """
-
-    def __init__(self, dataset: datasets.Dataset):
-        self._column = TokenColumn(dataset.data.column("links"))
-
-    def links_of(self, rows: np.ndarray, batch: Batch) -> Batch:
-        """Return the links of a padded batch: `link_places` in `(B, T, S)` and `link_weights`, `(L,)` each."""
-        values, sizes = self._column.read(rows)
-        target, source, divisor = torch.from_numpy(values.reshape(-1, _SIZE)).long().unbind(dim=1)
-        pair = torch.repeat_interleave(torch.arange(len(rows)), torch.from_numpy(sizes // _SIZE))
-        target_length, source_length = batch["labels"].shape[1], batch["input_ids"].shape[1]
-        places = (pair * target_length + target) * source_length + source
-        return {"link_places": places, "link_weights": 1.0 / divisor.float()}
-
-
-def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> AlignmentTable | None:
+def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLinks | None:
     """Return the alignments of a recipe's training text, or None if it has none. They are cached by content.
 
     With `AGREEMENT`, [`align_lexically`] finds them.
@@ -71,21 +52,39 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> Alignme
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
     write = partial(_write_links, path=path, dataset=texts.training.dataset, tokenizer=tokenizer)
-    return AlignmentTable(open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write)))
+    dataset = open_arrow_files(cached_folder(texts.cache_dir, f"alignments-{key}", write))
+    words_of_rows = TokenColumn(dataset.data.column("words"))
+    return TokenLinks(dataset.select_columns("links"), words_of_rows, partial(_link_pairs, tokenizer=tokenizer))
+
+
+def _link_pairs(
+    pairs: Sequence[SentencePair], words: Sequence[set[WordPair]], tokenizer: PreTrainedTokenizerBase
+) -> datasets.Dataset:
+    """Return the links between the tokens of some pairs, in memory."""
+    rows = pa.array(_find_links(pairs, words, tokenizer), _SCHEMA.field("links").type)
+    return datasets.Dataset(pa.table({"links": rows}))
+
+
+def _find_links(
+    pairs: Sequence[SentencePair], words: Sequence[set[WordPair]], tokenizer: PreTrainedTokenizerBase
+) -> list[list[int]]:
+    """Return the links of each pair, one after another, as [`TokenTable`] has them."""
+    sources = token_spans(tokenizer, [pair.source for pair in pairs])
+    targets = token_spans(tokenizer, [pair.target for pair in pairs])
+    return [
+        [number for link in align_tokens(*each) for number in link]
+        for each in zip(pairs, sources, targets, words, strict=True)
+    ]
 
 
 def _write_links(folder: Path, path: str, dataset: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> None:
     aligned = iter(_align(dataset) if path == AGREEMENT else _read(path, dataset))
     with pa.ipc.new_stream(str(folder / "links.arrow"), _SCHEMA) as file:
         for pairs in _batches(dataset):
-            words = islice(aligned, len(pairs))
-            sources = token_spans(tokenizer, [pair.source for pair in pairs])
-            targets = token_spans(tokenizer, [pair.target for pair in pairs])
-            rows = [
-                [number for link in align_tokens(*each) for number in link]
-                for each in zip(pairs, sources, targets, words, strict=True)
-            ]
-            file.write_batch(pa.record_batch([pa.array(rows, _SCHEMA.field("links").type)], schema=_SCHEMA))
+            words = [*islice(aligned, len(pairs))]
+            columns = _find_links(pairs, words, tokenizer), [[*chain.from_iterable(sorted(row))] for row in words]
+            arrays = [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
+            file.write_batch(pa.record_batch(arrays, schema=_SCHEMA))
 
 
 def _align(dataset: datasets.Dataset) -> Iterable[set[WordPair]]:
@@ -131,4 +130,4 @@ def align_tokens(
             yield token, source_eos, 1
 
 
-__all__ = ["AlignmentTable", "align_tokens", "load_alignments"]
+__all__ = ["align_tokens", "load_alignments"]

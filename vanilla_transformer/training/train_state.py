@@ -22,7 +22,7 @@ from .arguments import Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .compilation import compile_regions
-from .device_batch import to_device
+from .device_batch import BatchPreparation, to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .fp8 import convert_linear_layers
 from .guided_alignment import HEAD, create_guided_alignment
@@ -75,6 +75,7 @@ class TrainState:
         unwrapped_model: The model that is trained; with FSDP2 its parameters are sharded.
         model_with_loss: Computes its loss.
         wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that is called.
+        batch_preparation: Prepares batches on the CPU.
         step_metrics: Sums over the steps since the last line of the log.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
     """
@@ -91,6 +92,7 @@ class TrainState:
         self.tokenizer = tokenizer
         self.accelerator = accelerator
         self._wrap(model)
+        self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, recipe.optimization.compile)
         self.optimizer = accelerator.prepare(self._create_optimizer())
         self.ema: ExponentialMovingAverage | None = None
         if recipe.optimization.ema_decay is not None:
@@ -175,7 +177,7 @@ class TrainState:
 
     def to_device(self, batch: Batch) -> Batch:
         """Return a batch as the model to train gets it."""
-        return to_device(batch, self.unwrapped_model, self.accelerator.device, self.recipe.optimization.compile)
+        return to_device(batch, self.batch_preparation, self.accelerator.device)
 
     def optimizer_step(self, finite: torch.Tensor) -> None:
         """Update parameters, learning rate and EMA from the accumulated gradient, and reset the gradient.

@@ -136,8 +136,8 @@ def prepare_run(
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
     tokenizer = load_or_train_tokenizer(texts, run.checkpoint) if initial is None else initial[1]
     planned = stages(recipe.data, recipe.optimization.max_steps or PAPER_MAX_STEPS)
-    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned)
-    alignments = load_alignments(texts, tokenizer)
+    links = load_alignments(texts, tokenizer)
+    corpus = tokenize(texts, tokenizer, recipe.optimization.seed, stages=planned, links=links)
     model = create_model(
         recipe,
         tokenizer,
@@ -160,6 +160,7 @@ def prepare_run(
         recipe.data.pad_to_multiple_of or 1,
         planned,
     )
+    state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     on_gpu = accelerator.device.type == "cuda"
     workers = recipe.optimization.dataloader_num_workers
     batches = MicroBatchLoader(
@@ -167,9 +168,8 @@ def prepare_run(
         tokenizer.pad_token_id,
         int(on_gpu) if workers is None else workers,
         pin_memory=on_gpu,
-        read_more=None if alignments is None else alignments.links_of,
+        prepare=state.batch_preparation,
     )
-    state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     state.wrapped_model.train()
     if recipe.optimization.compile:
         with batches.preview() as steps:

@@ -5,13 +5,14 @@ import pytest
 from tests.tiny_runs import flags
 from vanilla_transformer.cli import main
 from vanilla_transformer.data.prepare_data import load_texts
+from vanilla_transformer.data.tokenized_corpus import TokenColumn
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.token_alignments import load_alignments
 
 
 def links_of(recipe, tokenizer, folder):
-    table = load_alignments(load_texts(recipe.data, folder), tokenizer)
-    return table._column.read(range(40))
+    found = load_alignments(load_texts(recipe.data, folder), tokenizer)
+    return TokenColumn(found.dataset.data.column("links")).read(range(40))
 
 
 def test_agreement_is_what_write_alignments_writes(corpus, tiny_tokenizer, tmp_path):

@@ -34,10 +34,13 @@ def write_text(folder: Path) -> Path:
     return folder
 
 
-def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "changes", [{}, {"bpe_dropout": None, "train_alignments": "agreement"}], ids=["dropout", "guided"]
+)
+def test_train_resumes_augmented_run_bit_for_bit(tmp_path, monkeypatch, changes):
     text = write_text(tmp_path)
-    straight = train(parse_recipe(flags(text, tmp_path / "straight", **RUN)), evaluate=no_scores)
-    recipe = parse_recipe(flags(text, tmp_path / "killed", **RUN))
+    straight = train(parse_recipe(flags(text, tmp_path / "straight", **RUN | changes)), evaluate=no_scores)
+    recipe = parse_recipe(flags(text, tmp_path / "killed", **RUN | changes))
     kill_at_step(recipe, monkeypatch, 10)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
     tokenizer = VanillaTransformerTokenizer.from_pretrained(straight)

@@ -1,9 +1,13 @@
-"""Training refuses alignments that do not fit the text."""
+"""Alignments of the training text: ones that do not fit are refused, and augmented pairs have theirs."""
 
+import numpy as np
 import pytest
 
 from tests.tiny_runs import flags, no_scores
+from vanilla_transformer.data.prepare_data import load_texts, tokenize
+from vanilla_transformer.decoding.alignments import token_spans, words_of_tokens
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.token_alignments import load_alignments
 from vanilla_transformer.training.trainer import train
 
 
@@ -17,3 +21,34 @@ def test_train_refuses_alignments_that_do_not_fit_the_text(corpus, alignments, t
     with pytest.raises(ValueError, match="got '0-9' in line 2 of .*train.align"):
         train(recipe, evaluate=no_scores)
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+def linked_words(table, row, tokenizer, text):
+    """Return the words of the linked tokens of a row, without links to the source's EOS."""
+    links = table.links.read(np.array([row]))[0].reshape(-1, 3)
+    of_source, of_target = (
+        words_of_tokens(text[side], token_spans(tokenizer, [text[side]])[0]) for side in ("source", "target")
+    )
+    return {
+        pair for target, source, _ in links for pair in zip(of_source[source], of_target[target], strict=False)
+    }, len(links)
+
+
+@pytest.mark.parametrize("name", ["upper_case", "html_tags", "noise_pairs", "doubled_words", "emoji"])
+def test_augmented_pairs_keep_links_of_words_that_stay_in_place(corpus, alignments, tiny_tokenizer, tmp_path, name):
+    """In this text each word is aligned with the word at its place."""
+    options = {"train_alignments": alignments, "augment": f"{{{name}: 0.5}}", "cache_dir": tmp_path}
+    texts = load_texts(parse_recipe(flags(corpus, tmp_path / "run", **options)).data)
+    augmented = tokenize(texts, tiny_tokenizer, seed=0, links=load_alignments(texts, tiny_tokenizer))
+    pairs = augmented.epoch(0)
+    changed = 0
+    for row in pairs.rows:
+        text = augmented.texts[int(row)]
+        words, count = linked_words(pairs.table, row, tiny_tokenizer, text)
+        is_changed = row >= len(texts.training.dataset)
+        changed += is_changed
+        if is_changed and name in ("doubled_words", "emoji"):
+            assert not count
+        else:
+            assert words == {(place, place) for place in range(len(text["source"].split()))}
+    assert 10 < changed < 30

@@ -8,6 +8,7 @@ from tests.tiny import tiny_tokenizer
 from vanilla_transformer.data.augmentation import (
     MASKS,
     add_augmentation_tokens,
+    follow_words,
     insert_inline_terms,
     insert_placeholders,
     perturb_pair,
@@ -34,6 +35,22 @@ def augmented(pair, times=300):
     """Return all results with real words, by the source."""
     found = [insert_inline_terms(pair, Random(seed), LEXICON, WORDS) for seed in range(times)]
     return {each.source for each in found if each.target == pair.target}
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (("THE SMALL DGO SLEEPS.", "DER KLEINE HUND SCHLÄFT."), {(1, 1), (3, 3)}),
+        (("The small <ph1> sleeps.", "Der kleine <ph1> schläft."), {(1, 1), (3, 3)}),
+        (("The small small dog sleeps.", PAIR.target), set()),
+        ((f"{PAIR.source} 😀", f"{PAIR.target} 😀"), set()),
+        (("Hte lamls ogd", "Hte lamls ogd"), {(0, 0), (1, 1), (2, 2)}),
+        (("<BT> Hte lamls ogd", "Hte lamls ogd"), {(1, 0), (2, 1), (3, 2)}),
+        (PAIR, {(1, 1), (3, 3)}),
+    ],
+)
+def test_follow_words_keeps_links_of_words_in_place(after, words):
+    assert follow_words({(1, 1), (3, 3)}, PAIR, SentencePair(*after)) == words
 
 
 def test_insert_inline_terms_annotates_hides_and_joins_terms():

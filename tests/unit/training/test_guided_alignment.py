@@ -7,7 +7,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.alignments import token_spans
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.device_batch import to_device
+from vanilla_transformer.training.device_batch import BatchPreparation, to_device
 from vanilla_transformer.training.guided_alignment import GuidedAlignment, create_guided_alignment
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.token_alignments import align_tokens
@@ -55,7 +55,7 @@ def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
     places = torch.tensor([(pair * 3 + target) * 4 + source for pair, target, source, _ in links])
     batch |= {"link_places": places, "link_weights": torch.tensor([link[3] for link in links])}
     model.set_attn_implementation(attention)
-    prepared = to_device(batch, model, torch.device("cpu"))
+    prepared = to_device(batch, BatchPreparation.for_model(model), torch.device("cpu"))
     plain = ModelWithLoss(model, 0.1)(prepared)
     guided = ModelWithLoss(model, 0.1, GuidedAlignment(layer=1, weight=0.3))(prepared)
     guidance = -sum(weight * expected[pair, target, source] for pair, target, source, weight in links)
@@ -73,8 +73,7 @@ def recipe_words(**changes):
     ("changes", "text"),
     [
         ({"bpe_dropout": 0.1}, "without `bpe_dropout`"),
-        ({"augment": "{inline_terms: 0.1}"}, "without `augment`"),
-        ({"stream": True}, "without `stream`"),
+        ({"stream": True}, "without `stream`, got both: the whole text is aligned before training"),
         ({"drop_empty": True}, "without `drop_empty`"),
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
         ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),

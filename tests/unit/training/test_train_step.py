@@ -1,17 +1,14 @@
 """A training step without waiting: what stays on the device, and what the next look finds."""
 
 import math
-from contextlib import nullcontext
-from importlib import import_module
 
 import pytest
 import torch
-from accelerate import Accelerator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.half_precision import HalfPrecision
-from tests.host_reads import GPU, gpu_stand_in
-from tests.train_states import micro_batches, parameters_of, tiny_train_state
+from tests.host_reads import gpu_stand_in
+from tests.train_states import accelerator_of_stand_in, micro_batches, parameters_of, tiny_train_state
 from vanilla_transformer.training import train_step as module
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.train_step import train_step
@@ -19,19 +16,9 @@ from vanilla_transformer.training.train_step import train_step
 PADDED, FULL = [5, 3, 4], [4, 4]
 
 
-class OnStandIn(Accelerator):
-    """An accelerator whose device has no values."""
-
-    device = GPU
-
-
 @pytest.fixture
 def stand_in(monkeypatch):
-    """Let fused Adam and autocast take tensors of the stand-in for a GPU."""
-    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *_: False)
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(import_module("torch.optim.adam"), "_device_dtype_check_for_fused", lambda *_, **__: None)
-    return OnStandIn(cpu=True)
+    return accelerator_of_stand_in(monkeypatch)
 
 
 def stand_in_state(stand_in, folder, **changes):

@@ -48,7 +48,6 @@ from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForC
 from vanilla_transformer.data.batch_sampler import plan_batches
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts, round_up
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.launcher import apply_launcher
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_step, train_step
@@ -121,7 +120,7 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
     AcceleratorState._reset_state(reset_partial_state=True)  # Accelerate keeps the options of the first run otherwise
     flags = {"train_source": "-", "train_target": "-", "output_dir": "-", "mixed_precision": "bf16"}
     flags |= changes
-    recipe = apply_launcher(parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)]))
+    recipe = parse_recipe([word for name, value in flags.items() for word in (f"--{name}", value)])
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**fields))
     if recipe.optimization.attn_implementation is not None:

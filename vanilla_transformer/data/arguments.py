@@ -21,7 +21,7 @@ TOKEN_AUGMENTATIONS = ("placeholders", "inline_terms")
 AUGMENTATIONS = ("noise_pairs", *PERTURBATIONS, *TOKEN_AUGMENTATIONS)
 
 
-@dataclass
+@dataclass(frozen=True)
 class DataArguments:
     """Text files, a dataset with a `translation` column or a mix of corpora; cleaning, tokenizer and batch size."""
 
@@ -211,19 +211,12 @@ class DataArguments:
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.corpora, str):
-            self.corpora = _parse_section(self.corpora, "corpora", "a list")
-        if isinstance(self.source_tags, str):
-            tags = _parse_section(self.source_tags, "source_tags", "a list")
-            self.source_tags = tags if isinstance(tags, list) else [tags]
-        if isinstance(self.stages, str):
-            self.stages = _parse_section(self.stages, "stages", "a list")
-        if isinstance(self.validation, str):
-            self.validation = _parse_section(self.validation, "validation", "a list")
-        if isinstance(self.score, str):
-            self.score = _parse_section(self.score, "score", "a mapping")
-        if isinstance(self.augment, str):
-            self.augment = _parse_section(self.augment, "augment", "a mapping")
+        for name, kind in _SECTIONS.items():
+            value = getattr(self, name)
+            if isinstance(value, str):
+                object.__setattr__(self, name, _parse_section(value, name, kind))
+        if not isinstance(self.source_tags, list | None):
+            object.__setattr__(self, "source_tags", [self.source_tags])
 
     @property
     def languages(self) -> dict[str, Any]:
@@ -231,6 +224,9 @@ class DataArguments:
         return {"source_language": self.source_language, "target_language": self.target_language}
 
 
+# Values that flags give as text.
+_SECTIONS = dict.fromkeys(("corpora", "source_tags", "stages", "validation"), "a list")
+_SECTIONS |= dict.fromkeys(("score", "augment"), "a mapping")
 _SPEC_KEYS = {item.name for item in fields(CorpusSpec)}
 _RULE_KEYS = {item.name for item in fields(CleaningRules)}
 

@@ -29,7 +29,6 @@ from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.arguments import Recipe
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
-from vanilla_transformer.training.launcher import apply_launcher
 from vanilla_transformer.training.output_dir import lock_output_dir
 from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.trainer import train
@@ -109,7 +108,7 @@ def distill(
         raise ValueError("Teacher and student are compared on test text, but the dataset has no split `test`.")
     run = _Run(recipe, options, texts)
     student = run.student_recipe()
-    RunFolder(apply_launcher(student))  # fails now if the folder holds another run
+    RunFolder(student)  # fails now if the folder holds another run
     with lock_output_dir(folder / FOLDER):
         run.translate()
         run.measure_candidates()

@@ -36,7 +36,7 @@ def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set
             kind = kinds.get(item.type, item.type)
             default = defaults.get(item.name, item.default)
             added.append((item.name, kind, field(default=default, metadata={"help": _help(config_class, item.name)})))
-    return make_dataclass(name, added)
+    return make_dataclass(name, added, frozen=True)
 
 
 def _help(config_class: type, name: str) -> str:

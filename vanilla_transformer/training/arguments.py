@@ -18,9 +18,12 @@ from .run_arguments import FineTuningArguments, OptimizationArguments, OutputArg
 logger = logging.getLogger(__name__)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Recipe:
-    """Everything that one run needs. No two parts share a field name, so that a recipe is one flat file.
+    """Everything that one run needs, as [`parse_recipe`] resolves it from YAML, flags and launcher.
+
+    Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
+    so that a recipe may be one flat file.
 
     Raises:
         ValueError: a value cannot work; the text names the field, the value and the rule.
@@ -48,11 +51,14 @@ RECIPE_PARTS = (
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
-    """Parse `[recipe.yaml] [--flag value …]`. Flags override the recipe, the recipe overrides the defaults.
+    """Parse `[recipe.yaml] [--flag value …]`, and resolve it with the settings of the launcher.
+
+    Flags override the recipe. The launcher, such as `accelerate launch` with its file, gives the number of processes
+    and what flags and recipe leave out; the defaults give the rest.
 
     Raises:
         ValueError: an unknown flag or key (the text names the nearest known one, or its new name), or values that
-            cannot work together.
+            cannot work together, or not with the launcher's.
         OSError: the recipe cannot be read.
     """
     return parse_recipe_with(None, arguments, program)[0]
@@ -75,7 +81,9 @@ def parse_recipe_with(
     _choose_batch_size(recipe, flags)
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
     parsed = parser.parse([*as_flags(recipe), *rest])
-    return Recipe(*parsed[: len(RECIPE_PARTS)]), parsed[-1]
+    from .launcher import apply_launcher  # with torch, which `--help` does not need
+
+    return apply_launcher(Recipe(*parsed[: len(RECIPE_PARTS)])), parsed[-1]
 
 
 def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:

@@ -26,8 +26,11 @@ def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
     return bool(sum_over_processes(accelerator, [decision and accelerator.is_main_process])[0])
 
 
-# Accelerate's FSDP plugin shards on accelerators only and ignores processes on a CPU (accelerate 1.15), and it casts
-# parameters to bf16 where DDP uses autocast. `fully_shard` is what it calls too, and does the same on every device.
+# Why not by Accelerate's FSDP plugin, from which only the settings are read (`launcher.py`): its state uses the plugin
+# for processes on accelerators alone and trains those on a CPU unsharded (`AcceleratorState`, accelerate 1.15), so
+# that no test without GPUs would see it. Its casts of parameters have changed between releases, once without effect
+# (huggingface/accelerate#3979, #3985), and differ from the autocast of DDP. For the same reason `mixed_precision` is
+# that of autocast alone. `fully_shard`, which the plugin calls as well, does the same on every device.
 def shard_model(model_with_loss: ModelWithLoss, num_processes: int, reshard_after_forward: bool = True) -> None:
     """Shard parameters, gradients and optimizer state over all processes, in place.
 

@@ -9,7 +9,6 @@ from typing import Any
 from .advice import advise
 from .arguments import Recipe
 from .initialization import ModelLoader, load_own_model
-from .launcher import apply_launcher
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .run_folder import RunFolder
@@ -30,7 +29,6 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
     """
-    recipe = apply_launcher(recipe)
     run = prepare_run(recipe, RunFolder(recipe), load_model=load_model)
     state, batches = run.state, run.batches
     parameters = sum(parameter.numel() for parameter in state.unwrapped_model.parameters())

@@ -1,85 +1,65 @@
-"""Take over the settings of `accelerate launch`: sharding, precision and compilation.
+"""Take over the settings of `accelerate launch`: processes, sharding, precision and compilation.
 
-`accelerate launch` passes the file that `accelerate config` writes, and its own flags, in environment variables.
+`accelerate launch` passes the file that `accelerate config` writes, and its own flags, in environment variables, which
+Accelerate's own plugins read here. Training uses the plugins no further: `distributed.py` says why.
 """
 
-import logging
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from accelerate.utils import get_cpu_distributed_information
+from accelerate.utils import (
+    DynamoBackend,
+    FullyShardedDataParallelPlugin,
+    TorchDynamoPlugin,
+    get_cpu_distributed_information,
+    parse_choice_from_env,
+    parse_flag_from_env,
+)
 
 from vanilla_transformer.data.arguments import DataArguments
 
 from .arguments import Recipe
 from .mixed_precision import AUTO
 
-logger = logging.getLogger(__name__)
-
 # Tokens: kernels for GPUs read eight values of two bytes at a time.
 _UNIT_COMPILED = 8
 _LAUNCHER = "the configuration of accelerate launch"
-# Settings of FSDP that would change how the model is sharded: the only value that works, and what to do.
-_FSDP_SETTINGS = {
-    "VERSION": ("2", "Set `fsdp_version: 2`, or convert the file with `accelerate to-fsdp2`."),
-    "OFFLOAD_PARAMS": ("false", "Set `fsdp_offload_params: false`."),
-    "ACTIVATION_CHECKPOINTING": ("false", "Set `fsdp_activation_checkpointing: false`, and lower `max_tokens`."),
-    "AUTO_WRAP_POLICY": ("transformer_based_wrap", "Set `fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP`."),
+# Settings that training has no counterpart of: their variable, and what to do.
+_REFUSED = {
+    "DeepSpeed": ("DEEPSPEED", "Choose FSDP2, which shards as ZeRO does: FSDP with `fsdp_version: 2`."),
+    "Megatron-LM": ("MEGATRON_LM", "Choose FSDP with `fsdp_version: 2`."),
+    "tensor, context or sequence parallelism": (
+        "PARALLELISM_CONFIG",
+        "Leave `parallelism_config` out; FSDP shards over all processes.",
+    ),
 }
-_FSDP_DEFAULTS = {"VERSION": "1", "AUTO_WRAP_POLICY": "transformer_based_wrap"}  # of `accelerate launch`; else false
 
 
-@dataclass(frozen=True)
-class LauncherSettings:
-    """The settings of `accelerate launch`; None or False where it has none.
-
-    Attributes:
-        plan: How the processes share the model, in words.
-    """
-
-    plan: str | None = None
-    fsdp: bool = False
-    reshard_after_forward: bool = True
-    sharded_checkpoints: bool = False
-    compile: bool = False
-    mixed_precision: str | None = None
-    max_grad_norm: float | None = None
-    gradient_accumulation_steps: int | None = None
-
-
-def apply_launcher(recipe: Recipe, environment: Mapping[str, str] = os.environ) -> Recipe:
+def apply_launcher(recipe: Recipe) -> Recipe:
     """Return the recipe with the settings of `accelerate launch` where the recipe has none, and what they imply.
 
     Raises:
         ValueError: a setting cannot work, or the recipe has another one; the text names both and what to do.
     """
-    settings = read_launcher_settings(environment)
-    options = recipe.optimization
+    _check_settings()
+    options, output, plugin = recipe.optimization, recipe.output, _read_fsdp()
     changes: dict[str, Any] = {
-        "mixed_precision": _merge_precision(options.mixed_precision, settings.mixed_precision),
-        "max_grad_norm": _merge("max_grad_norm", options.max_grad_norm, settings.max_grad_norm),
-        "gradient_accumulation_steps": _merge(
-            "gradient_accumulation_steps",
-            None if options.gradient_accumulation_steps == 1 else options.gradient_accumulation_steps,
-            settings.gradient_accumulation_steps,
-        )
-        or 1,
-        "fsdp": options.fsdp or settings.fsdp,
-        "fsdp_reshard_after_forward": options.fsdp_reshard_after_forward and settings.reshard_after_forward,
-        "compile": options.compile or settings.compile,
+        "mixed_precision": _merge_precision(options.mixed_precision, _read_mixed_precision()),
+        "compile": options.compile or _read_compile(),
     }
-    sharded = recipe.output.sharded_checkpoints or settings.sharded_checkpoints
-    if settings.plan is not None and environment.get("RANK", "0") == "0":
-        logger.info("As accelerate launch asks: %s.", settings.plan)
-    batches = count_processes() * changes["gradient_accumulation_steps"]
+    if plugin is not None:
+        reshard = options.fsdp_reshard_after_forward and plugin.reshard_after_forward
+        changes |= {"fsdp": True, "fsdp_reshard_after_forward": reshard}
+        if "SHARDED" in plugin.state_dict_type.name:
+            output = replace(output, sharded_checkpoints=True)
     unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if changes["compile"] else 1)
+    tokens = find_max_tokens(recipe.data, count_processes() * options.gradient_accumulation_steps)
     return replace(
         recipe,
-        data=replace(recipe.data, pad_to_multiple_of=unit, max_tokens=_find_max_tokens(recipe.data, batches)),
+        data=replace(recipe.data, pad_to_multiple_of=unit, max_tokens=tokens),
         optimization=replace(options, **changes),
-        output=replace(recipe.output, sharded_checkpoints=sharded),
+        output=output,
     )
 
 
@@ -88,7 +68,8 @@ def count_processes() -> int:
     return int(get_cpu_distributed_information().world_size)  # variables that are the same with GPUs
 
 
-def _find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
+def find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
+    """Return the tokens of a batch, of which a step of the whole run has `batches_per_step`."""
     if data.tokens_per_step is None:
         return data.max_tokens
     if data.tokens_per_step < batches_per_step:
@@ -99,90 +80,55 @@ def _find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
     return data.tokens_per_step // batches_per_step
 
 
-def read_launcher_settings(environment: Mapping[str, str]) -> LauncherSettings:
-    """Read the variables of `accelerate launch`.
-
-    Raises:
-        ValueError: training cannot do what they ask for.
-    """
-    _check_processes(environment)
-    common: dict[str, Any] = {
-        "compile": _read_compile(environment),
-        "mixed_precision": _read_mixed_precision(environment),
-    }
-    if _is_true(environment, "ACCELERATE_USE_MEGATRON_LM"):
+def _check_settings() -> None:
+    """Refuse settings that training cannot follow."""
+    for what, (name, advice) in _REFUSED.items():
+        if parse_flag_from_env(f"ACCELERATE_USE_{name}"):
+            raise ValueError(f"Training does not use {what}, which {_LAUNCHER} asks for. {advice}")
+    # Without mpirun, `accelerate launch` starts only one of several CPU processes.
+    by_mpi = any(name.endswith(("WORLD_SIZE", "LOCALNRANKS", "_SIZE")) and "MPI" in name for name in os.environ)
+    started_alone = {"KMP_AFFINITY", "MASTER_PORT"} <= os.environ.keys() and "RANK" not in os.environ
+    if parse_flag_from_env("ACCELERATE_USE_CPU") and started_alone and not by_mpi:
         raise ValueError(
-            f"Training does not use Megatron-LM, which {_LAUNCHER} asks for. Choose FSDP with `fsdp_version: 2`."
+            "Several processes on CPUs must be started by torchrun or mpirun, but accelerate launch has started one. "
+            "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
         )
-    if _is_true(environment, "ACCELERATE_USE_PARALLELISM_CONFIG"):
+
+
+def _read_fsdp() -> FullyShardedDataParallelPlugin | None:
+    """Return Accelerate's plugin for FSDP2 with the settings of the launcher, or None without FSDP."""
+    if not parse_flag_from_env("ACCELERATE_USE_FSDP"):
+        return None
+    from torch.distributed.fsdp import CPUOffloadPolicy
+    from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
+
+    version, policy = os.environ.get("FSDP_VERSION", "1"), os.environ.get("FSDP_AUTO_WRAP_POLICY")
+    if version != "2":
+        advice = "Set `fsdp_version: 2`, or convert the file with `accelerate to-fsdp2`."
+        raise _other_sharding(f"fsdp_version={version}", advice)
+    try:
+        plugin = FullyShardedDataParallelPlugin()
+    except (ImportError, RuntimeError, ValueError) as error:
         raise ValueError(
-            f"Training has no tensor, context or sequence parallelism, which {_LAUNCHER} asks for with "
-            "`parallelism_config`. Leave it out; FSDP shards over all processes."
-        )
-    if _is_true(environment, "ACCELERATE_USE_FSDP"):
-        return LauncherSettings(**common, **_read_fsdp(environment))
-    if _is_true(environment, "ACCELERATE_USE_DEEPSPEED"):
-        return LauncherSettings(**common, **_read_deepspeed(environment))
-    return LauncherSettings(**common)
+            f"FSDP cannot be used as {_LAUNCHER} asks for it: {error}. See `accelerate config`."
+        ) from error
+    if isinstance(plugin.cpu_offload, CPUOffloadPolicy):
+        raise _other_sharding("fsdp_offload_params=true", "Set `fsdp_offload_params: false`.")
+    if plugin.activation_checkpointing:
+        advice = "Set `fsdp_activation_checkpointing: false`, and lower `max_tokens`."
+        raise _other_sharding("fsdp_activation_checkpointing=true", advice)
+    if policy is not None and plugin.auto_wrap_policy is not transformer_auto_wrap_policy:
+        advice = "Set `fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP`."
+        raise _other_sharding(f"fsdp_auto_wrap_policy={policy}", advice)
+    return plugin
 
 
-def _read_fsdp(environment: Mapping[str, str]) -> dict[str, Any]:
-    for name, (works, advice) in _FSDP_SETTINGS.items():
-        value = environment.get(f"FSDP_{name}", _FSDP_DEFAULTS.get(name, "false"))
-        if value.lower() != works:
-            raise ValueError(
-                f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has "
-                f"fsdp_{name.lower()}={value}. {advice}"
-            )
-    reshard = environment.get("FSDP_RESHARD_AFTER_FORWARD", "true").lower()
-    if reshard not in ("true", "false"):
-        raise ValueError(f"`fsdp_reshard_after_forward` must be true or false with FSDP2, got {reshard}.")
-    sharded = "SHARDED" in environment.get("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT").upper()
-    return {
-        "plan": f"FSDP2, parameters {'resharded' if reshard == 'true' else 'kept'} after the forward pass, "
-        f"{'sharded' if sharded else 'full'} optimizer state in checkpoints",
-        "fsdp": True,
-        "reshard_after_forward": reshard == "true",
-        "sharded_checkpoints": sharded,
-    }
+def _other_sharding(found: str, advice: str) -> ValueError:
+    return ValueError(f"Training shards with FSDP2, one group per layer, but {_LAUNCHER} has {found}. {advice}")
 
 
-def _read_deepspeed(environment: Mapping[str, str]) -> dict[str, Any]:
-    """Map ZeRO to FSDP2, which shards the same: stage 3 everything, stage 2 all but parameters in use.
-
-    Stage 1 would keep full gradients; with FSDP2 they are sharded, too. Stage 0 is DDP.
-    """
-    prefix = "ACCELERATE_DEEPSPEED_"
-    if environment.get(f"{prefix}CONFIG_FILE", "none").lower() != "none":
-        raise ValueError(
-            "Training does not read DeepSpeed's own files, but `deepspeed_config_file` is "
-            f"{environment[f'{prefix}CONFIG_FILE']}. Give `zero_stage` in {_LAUNCHER} instead."
-        )
-    for name in ("OFFLOAD_OPTIMIZER_DEVICE", "OFFLOAD_PARAM_DEVICE"):
-        device = environment.get(f"{prefix}{name}", "none")
-        if device != "none":
-            raise ValueError(
-                f"Training keeps its state on the devices, but {_LAUNCHER} has {name.lower()}={device}. Set it to "
-                "none, and take stage 3 or more processes if memory is short."
-            )
-    stage = environment.get(f"{prefix}ZERO_STAGE", "2")
-    if stage not in ("0", "1", "2", "3"):
-        raise ValueError(f"`zero_stage` must be 0, 1, 2 or 3, got {stage}.")
-    plan = "DDP" if stage == "0" else f"FSDP2, parameters {'resharded' if stage == '3' else 'kept'} after the forward"
-    clipping = environment.get("ACCELERATE_GRADIENT_CLIPPING", "none")
-    steps = environment.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "none")
-    return {
-        "plan": f"DeepSpeed's ZeRO stage {stage}, for which training uses PyTorch's own {plan}"
-        + (" pass" if stage != "0" else ""),
-        "fsdp": stage != "0",
-        "reshard_after_forward": stage == "3",
-        "max_grad_norm": None if clipping in ("none", "auto") else float(clipping),
-        "gradient_accumulation_steps": None if steps in ("none", "auto", "1") else int(steps),
-    }
-
-
-def _read_mixed_precision(environment: Mapping[str, str]) -> str | None:
-    value = environment.get("ACCELERATE_MIXED_PRECISION", "no")
+def _read_mixed_precision() -> str | None:
+    value = parse_choice_from_env("ACCELERATE_MIXED_PRECISION", "no")
     if value == "fp8":  # for which Accelerate has its own options, and libraries that training does not use
         raise ValueError(
             f"`mixed_precision` fp8 must be in the recipe, but it is in {_LAUNCHER}. Move it: `mixed_precision: fp8`."
@@ -192,41 +138,18 @@ def _read_mixed_precision(environment: Mapping[str, str]) -> str | None:
     return None if value == "no" else value
 
 
-def _read_compile(environment: Mapping[str, str]) -> bool:
-    backend = environment.get("ACCELERATE_DYNAMO_BACKEND", "no").lower()
-    if backend not in ("no", "inductor"):
-        raise ValueError(f"Training compiles with inductor, but {_LAUNCHER} has dynamo_backend={backend}. Take that.")
-    return backend == "inductor"
-
-
-def _check_processes(environment: Mapping[str, str]) -> None:
-    """Refuse several CPU processes of which `accelerate launch` has started only one, as it does without mpirun."""
-    by_mpi = any(name.endswith(("WORLD_SIZE", "LOCALNRANKS", "_SIZE")) and "MPI" in name for name in environment)
-    if (
-        _is_true(environment, "ACCELERATE_USE_CPU")
-        and "KMP_AFFINITY" in environment
-        and "MASTER_PORT" in environment
-        and not by_mpi
-        and "RANK" not in environment
-    ):
-        raise ValueError(
-            "Several processes on CPUs must be started by torchrun or mpirun, but accelerate launch has started one. "
-            "Use `torchrun --nproc_per_node N scripts/train.py …`, or one process."
-        )
-
-
-def _is_true(environment: Mapping[str, str], name: str) -> bool:
-    return environment.get(name, "false").lower() in ("1", "true")
+def _read_compile() -> bool:
+    backend = TorchDynamoPlugin().backend
+    if backend not in (DynamoBackend.NO, DynamoBackend.INDUCTOR):
+        found = backend.value.lower()
+        raise ValueError(f"Training compiles with inductor, but {_LAUNCHER} has dynamo_backend={found}. Take that.")
+    return bool(backend == DynamoBackend.INDUCTOR)
 
 
 def _merge_precision(ours: str | None, theirs: str | None) -> str:
-    if ours == AUTO and theirs is not None:
-        return theirs
-    return _merge("mixed_precision", ours, theirs) or "no"
-
-
-def _merge(name: str, ours: Any, theirs: Any) -> Any:
-    """Return the value that is given; None is none."""
-    if ours is not None and theirs is not None and ours != theirs:
-        raise ValueError(f"`{name}` is {ours} in the recipe, but {theirs} in {_LAUNCHER}. Give it once, or the same.")
-    return theirs if ours is None else ours
+    """Return the precision that is given; None is none."""
+    if ours not in (None, AUTO, theirs) and theirs is not None:
+        raise ValueError(
+            f"`mixed_precision` is {ours} in the recipe, but {theirs} in {_LAUNCHER}. Give it once, or the same."
+        )
+    return theirs or ours or "no"

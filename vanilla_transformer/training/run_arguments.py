@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
-@dataclass
+@dataclass(frozen=True)
 class OptimizationArguments:
     """Optimization. Every default is the paper's value (section 5), unless the help says otherwise."""
 
@@ -66,9 +66,7 @@ class OptimizationArguments:
     )
     fsdp_reshard_after_forward: bool = field(
         default=True,
-        metadata={
-            "help": "With --fsdp: free gathered parameters after the forward pass. False is faster (ZeRO stage 2)."
-        },
+        metadata={"help": "With --fsdp: free gathered parameters after the forward pass. False is faster."},
     )
     compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
     mixed_precision: str | None = field(
@@ -101,7 +99,7 @@ class OptimizationArguments:
     )
 
 
-@dataclass
+@dataclass(frozen=True)
 class OutputArguments:
     """Where and how often results are written."""
 
@@ -147,16 +145,16 @@ class OutputArguments:
 
     def __post_init__(self) -> None:
         if self.save_steps is None and self.save_minutes is None:
-            self.save_steps = 1000
+            object.__setattr__(self, "save_steps", 1000)
         if self.keep_last is None:
-            self.keep_last = self.average_checkpoints
+            object.__setattr__(self, "keep_last", self.average_checkpoints)
 
 
 KEEP, EXTEND, REPLACE = "keep", "extend", "replace"
 FROZEN_PARTS = ("encoder", "decoder", "embeddings")
 
 
-@dataclass
+@dataclass(frozen=True)
 class FineTuningArguments:
     """Where a run starts if not from random weights. None of this is in the paper."""
 
@@ -198,11 +196,11 @@ class FineTuningArguments:
 
     def __post_init__(self) -> None:
         if isinstance(self.freeze, str):
-            self.freeze = as_list(self.freeze)
+            object.__setattr__(self, "freeze", as_list(self.freeze))
         for name in ("init_encoder_layers", "init_decoder_layers"):
             value = getattr(self, name)
             if isinstance(value, str):
-                setattr(self, name, _as_numbers(name, as_list(value)))
+                object.__setattr__(self, name, _as_numbers(name, as_list(value)))
 
 
 def as_list(text: str) -> list[str]:

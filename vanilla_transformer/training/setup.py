@@ -22,6 +22,7 @@ from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fine_tuning import freeze, prepare_initial_model
 from .fp8 import check_fp8
+from .launcher import find_max_tokens
 from .mixed_precision import resolve_mixed_precision
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
@@ -30,7 +31,7 @@ from .varlen_attention import VARLEN, check_varlen
 _LONGEST_EAGER_SOURCE = 512
 
 # Set by `accelerate launch`. Training shards by itself (see `shard_model`), so Accelerate must not.
-_WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false", "ACCELERATE_USE_DEEPSPEED": "false"}
+_WITHOUT_PLUGINS = {"ACCELERATE_USE_FSDP": "false"}
 
 
 def create_accelerator(recipe: Recipe) -> Accelerator:
@@ -38,7 +39,7 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
 
     Raises:
         ValueError: the recipe asks for fp16 on a CPU, for fp8 without a GPU that has it, for `fsdp` without several
-            processes, or for `compile` without a compiler.
+            processes, or for `compile` without a compiler; or it was read for another number of processes.
         OSError: the recipe asks for fp8 without torchao.
     """
     options, output = recipe.optimization, recipe.output
@@ -57,7 +58,7 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
     connect_processes()
     with patch_environment(**_WITHOUT_PLUGINS):
         process = PartialState(cpu=on_cpu)  # with the device of this process
-        return Accelerator(
+        accelerator = Accelerator(
             cpu=on_cpu,  # without it Accelerate ignores the other CPU processes of `torchrun`
             mixed_precision=resolve_mixed_precision(options.mixed_precision, process),
             log_with=output.report_to.split(",") if output.report_to else None,
@@ -65,6 +66,13 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             # Gradients are reduced where they are, without a copy.
             kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
         )
+    batches = accelerator.num_processes * options.gradient_accumulation_steps
+    if recipe.data.max_tokens != find_max_tokens(recipe.data, batches):
+        raise ValueError(
+            f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
+            f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."
+        )
+    return accelerator
 
 
 def create_model(

@@ -23,7 +23,6 @@ from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import uncompiled
 from .environment import limit_onednn_cache
 from .initialization import ModelLoader, load_initial_model, load_own_model
-from .launcher import apply_launcher
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .output_dir import lock_output_dir
@@ -60,7 +59,6 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
         ConnectionError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
-    recipe = apply_launcher(recipe)
     with lock_output_dir(recipe.output.output_dir), report_lost_processes(), without_cudnn_attention():
         run = RunFolder(recipe)
         if run.finished:

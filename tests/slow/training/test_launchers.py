@@ -1,7 +1,6 @@
 """Real launchers on two CPU processes: `accelerate launch` with files of `accelerate config`, and `torchrun`."""
 
 import json
-from importlib.util import find_spec
 
 import pytest
 
@@ -30,10 +29,6 @@ def accelerate_launch(config, arguments):
     [
         ("ddp", False, True, False),
         ("fsdp2", True, True, True),
-        pytest.param(
-            *("deepspeed_zero2", True, False, False),
-            marks=pytest.mark.skipif(find_spec("deepspeed") is None, reason="its launcher needs deepspeed"),
-        ),
     ],
 )
 def test_accelerate_launch_trains_as_configured(corpus, tmp_path, name, fsdp, reshard, sharded):

@@ -237,9 +237,9 @@ def test_parse_recipe_lets_flags_choose_the_batch_size(recipe_file):
         data = parse_recipe([recipe_file(text), *FILES, *flags]).data
         return data.tokens_per_step, data.max_tokens
 
-    assert sizes("tokens_per_step: 900\n") == (900, 25_000)
+    assert sizes("tokens_per_step: 900\n") == (900, 900)
     assert sizes("tokens_per_step: 900\n", "--max-tokens=70") == (None, 70)
-    assert sizes("max_tokens: 70\n", "--tokens_per_step", "900") == (900, 25_000)
+    assert sizes("max_tokens: 70\n", "--tokens_per_step", "900") == (900, 900)
     assert sizes("max_tokens: 70\ntokens_per_step: null\n") == (None, 70)
 
 

@@ -66,8 +66,8 @@ def test_create_accelerator_refuses_fp8_before_it_is_created(monkeypatch):
 
 def test_create_accelerator_runs_fp8_under_autocast_to_bf16(monkeypatch):
     monkeypatch.setattr(setup, "check_fp8", lambda: None)
-    monkeypatch.setattr(setup, "Accelerator", lambda **options: options["mixed_precision"])
-    assert create_accelerator(parse_recipe(FLAGS)) == "bf16"
+    monkeypatch.setattr(setup, "Accelerator", lambda **options: SimpleNamespace(num_processes=1, **options))
+    assert create_accelerator(parse_recipe(FLAGS)).mixed_precision == "bf16"
 
 
 def test_convert_linear_layers_leaves_out_output_projection(converted):

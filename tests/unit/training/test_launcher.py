@@ -1,12 +1,11 @@
 """Settings of `accelerate launch`, as it passes them in environment variables."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.launcher import apply_launcher
+from vanilla_transformer.training.setup import create_accelerator
 
 ROOT = Path(__file__).parents[3]
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
@@ -17,25 +16,27 @@ FSDP2 = {
     "FSDP_AUTO_WRAP_POLICY": "TRANSFORMER_BASED_WRAP",
     "FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT",
 }
-DEEPSPEED = {
-    "ACCELERATE_USE_DEEPSPEED": "true",
-    "ACCELERATE_DEEPSPEED_ZERO_STAGE": "2",
-    "ACCELERATE_DEEPSPEED_CONFIG_FILE": "none",
-    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "1",
-}
 
 
-def apply(environment, *flags):
-    recipe = apply_launcher(parse_recipe([*FLAGS, *flags]), environment)
-    options = recipe.optimization
-    return options, (options.fsdp, options.fsdp_reshard_after_forward, recipe.output.sharded_checkpoints)
+@pytest.fixture
+def resolve(monkeypatch):
+    """Return a function that parses flags in the environment of a launcher."""
+
+    def resolve(environment, *flags):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        return parse_recipe([*FLAGS, *flags])
+
+    return resolve
 
 
-def test_apply_launcher_without_accelerate_keeps_recipe():
-    recipe = parse_recipe([*FLAGS, "--mixed_precision", "bf16"])
-    assert apply_launcher(recipe, {}) == replace(recipe, data=replace(recipe.data, pad_to_multiple_of=1))
-    assert apply({})[0].mixed_precision == "no"
-    assert apply({}, "--mixed_precision", "auto")[0].mixed_precision == "auto"
+def test_parse_recipe_without_accelerate_keeps_recipe(resolve):
+    options = resolve({}, "--mixed_precision", "bf16", "--compile", "--fsdp_reshard_after_forward", "false")
+    assert options.optimization.mixed_precision == "bf16"
+    assert options.optimization.compile and not options.optimization.fsdp_reshard_after_forward
+    assert not options.optimization.fsdp and not options.output.sharded_checkpoints
+    assert resolve({}).optimization.mixed_precision == "no"
+    assert resolve({}, "--mixed_precision", "auto").optimization.mixed_precision == "auto"
 
 
 @pytest.mark.parametrize(
@@ -44,23 +45,19 @@ def test_apply_launcher_without_accelerate_keeps_recipe():
         (FSDP2, (True, True, True)),
         (FSDP2 | {"FSDP_RESHARD_AFTER_FORWARD": "false"}, (True, False, True)),
         (FSDP2 | {"FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT"}, (True, True, False)),
-        (DEEPSPEED | {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "0"}, (False, False, False)),
-        (DEEPSPEED | {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "1"}, (True, False, False)),
-        (DEEPSPEED, (True, False, False)),
-        (DEEPSPEED | {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, (True, True, False)),
     ],
 )
-def test_apply_launcher_shards_as_configured(environment, expected):
-    assert apply(environment)[1] == expected
+def test_parse_recipe_shards_as_the_launcher_is_configured(resolve, environment, expected):
+    recipe = resolve(environment)
+    options = recipe.optimization
+    assert (options.fsdp, options.fsdp_reshard_after_forward, recipe.output.sharded_checkpoints) == expected
 
 
-def test_apply_launcher_fills_in_what_recipe_leaves_out():
-    environment = DEEPSPEED | {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}
-    environment |= {"ACCELERATE_GRADIENT_CLIPPING": "1.0", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": "4"}
-    options, _ = apply(environment)
+def test_parse_recipe_takes_from_the_launcher_what_the_recipe_leaves_out(resolve):
+    environment = {"ACCELERATE_MIXED_PRECISION": "bf16", "ACCELERATE_DYNAMO_BACKEND": "INDUCTOR"}
+    options = resolve(environment).optimization
     assert (options.mixed_precision, options.compile) == ("bf16", True)
-    assert (options.max_grad_norm, options.gradient_accumulation_steps) == (1.0, 4)
-    assert apply(environment, "--mixed_precision", "auto")[0].mixed_precision == "bf16"
+    assert resolve(environment, "--mixed_precision", "auto").optimization.mixed_precision == "bf16"
 
 
 @pytest.mark.parametrize(
@@ -70,13 +67,13 @@ def test_apply_launcher_fills_in_what_recipe_leaves_out():
         (FSDP2 | {"FSDP_OFFLOAD_PARAMS": "true"}, [], "Set `fsdp_offload_params: false`"),
         (FSDP2 | {"FSDP_ACTIVATION_CHECKPOINTING": "true"}, [], "Set `fsdp_activation_checkpointing: false`"),
         (FSDP2 | {"FSDP_AUTO_WRAP_POLICY": "SIZE_BASED_WRAP"}, [], "TRANSFORMER_BASED_WRAP"),
-        (FSDP2 | {"FSDP_RESHARD_AFTER_FORWARD": "full_shard"}, [], "must be true or false with FSDP2"),
-        (FSDP2 | {"ACCELERATE_USE_PARALLELISM_CONFIG": "true"}, [], "no tensor, context or sequence parallelism"),
+        (FSDP2 | {"FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}, [], "TRANSFORMER_BASED_WRAP"),
+        (FSDP2 | {"FSDP_RESHARD_AFTER_FORWARD": "full_shard"}, [], "FSDP cannot be used as .*: .*full_shard"),
+        (FSDP2 | {"FSDP_STATE_DICT_TYPE": "LOCAL_STATE_DICT"}, [], "FSDP cannot be used as .*LOCAL_STATE_DICT"),
+        (FSDP2 | {"ACCELERATE_USE_PARALLELISM_CONFIG": "true"}, [], "not use tensor, context or sequence parallelism"),
         (FSDP2 | {"ACCELERATE_MIXED_PRECISION": "fp16"}, [], "`fsdp` needs `mixed_precision` bf16 or no"),
         ({"ACCELERATE_USE_MEGATRON_LM": "true"}, [], "does not use Megatron-LM"),
-        (DEEPSPEED | {"ACCELERATE_DEEPSPEED_CONFIG_FILE": "zero.json"}, [], "`deepspeed_config_file` is zero.json"),
-        (DEEPSPEED | {"ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE": "cpu"}, [], "offload_param_device=cpu"),
-        (DEEPSPEED | {"ACCELERATE_DEEPSPEED_ZERO_STAGE": "4"}, [], "`zero_stage` must be 0, 1, 2 or 3, got 4"),
+        ({"ACCELERATE_USE_DEEPSPEED": "true"}, [], "does not use DeepSpeed.* Choose FSDP2.*`fsdp_version: 2`"),
         ({"ACCELERATE_MIXED_PRECISION": "fp8"}, [], "fp8 must be in the recipe, but it is in the config"),
         ({"ACCELERATE_MIXED_PRECISION": "fp16"}, ["--mixed_precision", "bf16"], "is bf16 in the recipe, but fp16"),
         ({"ACCELERATE_DYNAMO_BACKEND": "EAGER"}, [], "dynamo_backend=eager"),
@@ -87,14 +84,15 @@ def test_apply_launcher_fills_in_what_recipe_leaves_out():
         ),
     ],
 )
-def test_apply_launcher_refuses_what_cannot_work(environment, flags, message):
-    with pytest.raises(ValueError, match=message):
-        apply(environment, *flags)
+def test_parse_recipe_refuses_settings_of_the_launcher_that_cannot_work(resolve, environment, flags, message):
+    with pytest.raises(ValueError, match=message) as refused:
+        resolve(environment, *flags)
+    assert "\n" not in str(refused.value)
 
 
-def test_apply_launcher_accepts_processes_of_mpirun():
+def test_parse_recipe_counts_processes_of_mpirun(resolve):
     mpi = {"OMPI_COMM_WORLD_SIZE": "2", "KMP_AFFINITY": "fine", "MASTER_PORT": "29500"}
-    assert apply(mpi | {"ACCELERATE_USE_CPU": "True"})[0].mixed_precision == "no"
+    assert resolve(mpi | {"ACCELERATE_USE_CPU": "True"}, "--tokens_per_step", "900").data.max_tokens == 450
 
 
 @pytest.mark.parametrize(
@@ -106,27 +104,32 @@ def test_apply_launcher_accepts_processes_of_mpirun():
         (["--pad_to_multiple_of", "8"], 8),
     ],
 )
-def test_apply_launcher_pads_to_multiples_of_eight_when_compiling(flags, expected):
-    assert apply_launcher(parse_recipe([*FLAGS, *flags]), {}).data.pad_to_multiple_of == expected
+def test_parse_recipe_pads_to_multiples_of_eight_when_compiling(resolve, flags, expected):
+    assert resolve({}, *flags).data.pad_to_multiple_of == expected
 
 
 @pytest.mark.parametrize(
     ("processes", "accumulation", "expected"), [("1", 1, 25_000), ("8", 1, 3125), ("1", 8, 3125), ("3", 2, 4166)]
 )
-def test_apply_launcher_divides_tokens_per_step_by_batches(monkeypatch, processes, accumulation, expected):
-    monkeypatch.setenv("WORLD_SIZE", processes)
-    recipe = parse_recipe([*FLAGS, "--tokens_per_step", "25000", "--gradient_accumulation_steps", str(accumulation)])
-    assert apply_launcher(recipe, {}).data.max_tokens == expected
+def test_parse_recipe_divides_tokens_per_step_by_batches(resolve, processes, accumulation, expected):
+    flags = ["--tokens_per_step", "25000", "--gradient_accumulation_steps", str(accumulation)]
+    assert resolve({"WORLD_SIZE": processes}, *flags).data.max_tokens == expected
 
 
-def test_apply_launcher_refuses_steps_of_fewer_tokens_than_batches(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "8")
+def test_parse_recipe_refuses_steps_of_fewer_tokens_than_batches(resolve):
     with pytest.raises(ValueError, match="`tokens_per_step` must be at least .* = 8, got 7"):
-        apply_launcher(parse_recipe([*FLAGS, "--tokens_per_step", "7"]), {})
+        resolve({"WORLD_SIZE": "8"}, "--tokens_per_step", "7")
+
+
+def test_create_accelerator_refuses_a_recipe_of_another_number_of_processes(monkeypatch, resolve):
+    recipe = resolve({"WORLD_SIZE": "8"}, "--tokens_per_step", "25000")
+    monkeypatch.delenv("WORLD_SIZE")
+    with pytest.raises(ValueError, match="must be read in each process .* before 1 processes started"):
+        create_accelerator(recipe)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("wmt14*.yaml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("processes", [1, 8])
 def test_recipes_of_the_paper_have_its_step_on_one_device_and_on_eight(monkeypatch, path, processes):
     monkeypatch.setenv("WORLD_SIZE", str(processes))
-    assert apply_launcher(parse_recipe([str(path)]), {}).data.max_tokens * processes == 25_000
+    assert parse_recipe([str(path)]).data.max_tokens * processes == 25_000

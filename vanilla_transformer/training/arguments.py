@@ -10,7 +10,7 @@ from vanilla_transformer.data.names import check_names
 from vanilla_transformer.data.stages import UNTIL_SHARE
 
 from .architecture_arguments import DROPOUTS, LongArguments, ModelArguments
-from .lr_scheduler import NEED_MAX_STEPS
+from .lr_scheduler import NEED_MAX_STEPS, Schedule
 from .recipe import Parser, as_flags, check_renamed, read_recipe
 from .recipe_checks import check_recipe
 from .run_arguments import FineTuningArguments, OptimizationArguments, OutputArguments
@@ -139,7 +139,7 @@ _MAY_CHANGE |= {
 # The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
 BATCH_SIZES = ("tokens_per_step", "max_tokens")
 # Arguments that are derived where a recipe does not give them.
-DERIVED = ("max_steps", "warmup_steps", "learning_rate_scale")
+DERIVED = tuple(item.name for item in fields(Schedule))
 # Arguments that end a run.
 LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patience")
 

@@ -48,13 +48,13 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
         "source_tokens_per_step": float(pairs.source_lengths.sum()) / steps,
         "target_tokens_per_step": float(pairs.target_lengths.sum()) / steps,
         "peak_learning_rate": _peak(state),
-        "peak_at_step": state.warmup_steps,
+        "peak_at_step": state.schedule.warmup_steps,
     }
     seconds = statistics.median(_time_steps(run, _WARM_UP + timed_steps)[_WARM_UP:])
-    hours = seconds * state.max_steps / 3600.0
+    hours = seconds * state.schedule.max_steps / 3600.0
     if recipe.optimization.max_minutes is not None:
         hours = min(hours, recipe.optimization.max_minutes / 60.0)
-    planned = min(state.max_steps, max(1, round(3600.0 * hours / seconds)))
+    planned = min(state.schedule.max_steps, max(1, round(3600.0 * hours / seconds)))
     plan |= {"planned_steps": planned, "epochs": planned / steps, "seconds_per_step": seconds}
     plan |= {"peak_memory_gib": peak_memory_gib(state.accelerator.device), "hours_without_validation": hours}
     return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
@@ -76,6 +76,5 @@ def _peak(state: TrainState) -> float:
     options = state.recipe.optimization
     if options.lr_scheduler != NOAM:
         return options.learning_rate or 0.0
-    scale = options.learning_rate_scale
-    assert scale is not None  # `plan_schedule` has derived it
-    return noam_lambda(state.unwrapped_model.config.d_model, state.warmup_steps, scale)(state.warmup_steps - 1)
+    warmup_steps, scale = state.schedule.warmup_steps, state.schedule.learning_rate_scale
+    return noam_lambda(state.unwrapped_model.config.d_model, warmup_steps, scale)(warmup_steps - 1)

@@ -1,6 +1,7 @@
 """The learning rate of section 5.3, and transformers' schedules by name."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
@@ -10,6 +11,21 @@ NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
 NEED_MAX_STEPS = {"linear", "cosine", "cosine_with_restarts", "polynomial", "cosine_with_min_lr"}
 PAPER_MAX_STEPS = 100_000  # section 5.2, base model
 PAPER_WARMUP_STEPS = 4000  # section 5.3
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The length of a run and its learning rate, given by the recipe or derived from the corpus and the speed.
+
+    Attributes:
+        max_steps: Steps of the whole run, at whose end the linear and the cosine schedule reach 0.
+        warmup_steps: Steps of linear growth.
+        learning_rate_scale: Factor of equation 3; 1 in the paper.
+    """
+
+    max_steps: int = PAPER_MAX_STEPS
+    warmup_steps: int = PAPER_WARMUP_STEPS
+    learning_rate_scale: float = 1.0
 
 
 def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable[[int], float]:
@@ -30,19 +46,18 @@ def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable
     return rate
 
 
-def create_lr_scheduler(
-    name: str, optimizer: torch.optim.Optimizer, d_model: int, warmup_steps: int, max_steps: int, scale: float
-) -> LRScheduler:
+def create_lr_scheduler(name: str, optimizer: torch.optim.Optimizer, d_model: int, schedule: Schedule) -> LRScheduler:
     """Create the paper's schedule, or one of `transformers.get_scheduler`, to be advanced once after every step.
 
     Do not prepare it with Accelerate, which would advance it once per process.
 
     Args:
         optimizer: Its rate is 1 for the paper's schedule, which yields the rate itself, and the peak for the others.
-        max_steps (`int`): Length of the whole run, at whose end the linear and the cosine schedule reach 0.
     """
     if name == NOAM:
-        return LambdaLR(optimizer, noam_lambda(d_model, warmup_steps, scale))
+        return LambdaLR(optimizer, noam_lambda(d_model, schedule.warmup_steps, schedule.learning_rate_scale))
     from transformers import get_scheduler
 
-    return get_scheduler(name, optimizer, num_warmup_steps=warmup_steps, num_training_steps=max_steps)
+    return get_scheduler(
+        name, optimizer, num_warmup_steps=schedule.warmup_steps, num_training_steps=schedule.max_steps
+    )

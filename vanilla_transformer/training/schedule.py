@@ -5,7 +5,6 @@ import math
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader
 
 from .arguments import DERIVED, Recipe
 from .distributed import sum_over_processes
-from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS
+from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, Schedule
 from .run_arguments import OptimizationArguments
 from .train_state import TrainState
 from .train_step import compute_gradient
@@ -38,8 +37,13 @@ _FROM_SCRATCH = _Length(steps=20_000, least_epochs=20, most_epochs=100)
 _FINE_TUNING = _Length(steps=2000, least_epochs=3, most_epochs=20)
 
 
-def derive_schedule(recipe: Recipe, steps_per_epoch: int, seconds_per_step: float | None = None) -> Recipe:
-    """Return the recipe with values for all of `DERIVED`.
+def derive_schedule(
+    recipe: Recipe,
+    steps_per_epoch: int,
+    seconds_per_step: float | None = None,
+    before: Mapping[str, Any] | None = None,
+) -> Schedule:
+    """Return the schedule of a recipe: what it gives, or else the run to resume has, and the rest derived.
 
     The paper's 100,000 steps are the most. Without `num_train_epochs` and `max_minutes`, the corpus decides: training
     from scratch has 20,000 steps, but at least 20 and at most 100 epochs; fine-tuning 2,000, and 3 to 20. The warm-up
@@ -48,24 +52,33 @@ def derive_schedule(recipe: Recipe, steps_per_epoch: int, seconds_per_step: floa
 
     Args:
         seconds_per_step: With it, no more steps are planned than fit into `max_minutes`.
+        before: The flat recipe of the run to resume, as its checkpoint holds it.
     """
-    options = recipe.optimization
-    max_steps = _derive_max_steps(recipe, steps_per_epoch)
+    options, known = recipe.optimization, _known_schedule(recipe, before or {})
+    max_steps = _derive_max_steps(recipe, known["max_steps"], steps_per_epoch)
     planned = _planned_steps(options, max_steps, seconds_per_step)
-    if options.max_steps is None and options.lr_scheduler in NEED_MAX_STEPS:
+    if known["max_steps"] is None and options.lr_scheduler in NEED_MAX_STEPS:
         max_steps = planned
-    warmup_steps, scale = options.warmup_steps, options.learning_rate_scale
+    warmup_steps, scale = known["warmup_steps"], known["learning_rate_scale"]
     if warmup_steps is None:
         warmup_steps = min(PAPER_WARMUP_STEPS, max(1, round(_WARMUP_SHARE * planned)))
         scale = min(1.0, (warmup_steps / _FULL_RATE_FROM) ** _SCALE_EXPONENT) if scale is None else scale
-    scale = 1.0 if scale is None else scale
-    derived: dict[str, Any] = {"max_steps": max_steps, "warmup_steps": warmup_steps, "learning_rate_scale": scale}
-    return replace(recipe, optimization=replace(options, **derived))
+    return Schedule(max_steps, warmup_steps, 1.0 if scale is None else scale)
 
 
-def _derive_max_steps(recipe: Recipe, steps_per_epoch: int) -> int:
+def _known_schedule(recipe: Recipe, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of `DERIVED` that a recipe gives, or else the run to resume has, and None for the others."""
     options = recipe.optimization
-    limits = [] if options.max_steps is None else [options.max_steps]
+    given: dict[str, Any] = {name: getattr(options, name) for name in DERIVED}
+    known = {name: before.get(name) if value is None else value for name, value in given.items()}
+    if options.num_train_epochs != before.get("num_train_epochs"):
+        known["max_steps"] = options.max_steps
+    return known
+
+
+def _derive_max_steps(recipe: Recipe, known: int | None, steps_per_epoch: int) -> int:
+    options = recipe.optimization
+    limits = [] if known is None else [known]
     if options.num_train_epochs is not None:
         limits.append(max(1, math.ceil(options.num_train_epochs * steps_per_epoch)))
     if limits or options.max_minutes is not None:
@@ -81,33 +94,25 @@ def _planned_steps(options: OptimizationArguments, max_steps: int, seconds_per_s
     return max(1, min(max_steps, int(60.0 * options.max_minutes / seconds_per_step)))
 
 
-def depends_on_speed(options: OptimizationArguments) -> bool:
+def depends_on_speed(recipe: Recipe, before: Mapping[str, Any] | None = None) -> bool:
     """Return whether `derive_schedule` needs the time of a step."""
-    if options.max_minutes is None:
+    if recipe.optimization.max_minutes is None:
         return False
-    return options.warmup_steps is None or (options.max_steps is None and options.lr_scheduler in NEED_MAX_STEPS)
+    known, needs_max_steps = _known_schedule(recipe, before or {}), recipe.optimization.lr_scheduler in NEED_MAX_STEPS
+    return known["warmup_steps"] is None or (known["max_steps"] is None and needs_max_steps)
 
 
-def plan_schedule(state: TrainState, batches: MicroBatchLoader) -> None:
-    """Derive the schedule of a run, before its first step, and log it. All processes must call it together."""
-    given, steps_per_epoch = state.recipe, batches.position.steps_per_epoch
-    seconds = measure_seconds_per_step(state, batches) if depends_on_speed(given.optimization) else None
-    state.follow_schedule(derive_schedule(given, steps_per_epoch, seconds))
-    if state.accelerator.is_main_process:
-        logger.info(describe_schedule(given, state.recipe, steps_per_epoch, seconds))
-
-
-def continue_schedule(recipe: Recipe, before: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with the values of `DERIVED` that the run to resume has, where it gives none itself.
+def plan_schedule(state: TrainState, batches: MicroBatchLoader, before: Mapping[str, Any] | None = None) -> None:
+    """Derive the schedule of a run, before its first step, and log it. All processes must call it together.
 
     Args:
-        before: The flat recipe of the run, as its checkpoint holds it.
+        before: See [`derive_schedule`].
     """
-    options = recipe.optimization
-    kept: dict[str, Any] = {name: before.get(name) for name in DERIVED if getattr(options, name) is None}
-    if options.num_train_epochs != before.get("num_train_epochs"):
-        kept.pop("max_steps", None)
-    return replace(recipe, optimization=replace(options, **kept))
+    recipe, steps_per_epoch = state.recipe, batches.position.steps_per_epoch
+    seconds = measure_seconds_per_step(state, batches) if depends_on_speed(recipe, before) else None
+    state.follow_schedule(derive_schedule(recipe, steps_per_epoch, seconds, before))
+    if state.accelerator.is_main_process:
+        logger.info(describe_schedule(recipe, state.schedule, steps_per_epoch, seconds, before))
 
 
 def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> float:
@@ -126,30 +131,25 @@ def measure_seconds_per_step(state: TrainState, batches: MicroBatchLoader) -> fl
     return float(sum_over_processes(state.accelerator, [median])[0]) / state.accelerator.num_processes
 
 
-def describe_schedule(given: Recipe, recipe: Recipe, steps_per_epoch: int, seconds_per_step: float | None) -> str:
-    """Return a line on the length of a run, its warm-up, and the derived values.
-
-    Args:
-        given: The recipe before `derive_schedule`.
-    """
+def describe_schedule(
+    recipe: Recipe,
+    schedule: Schedule,
+    steps_per_epoch: int,
+    seconds_per_step: float | None,
+    before: Mapping[str, Any] | None = None,
+) -> str:
+    """Return a line on the length of a run, its warm-up, and the values that [`derive_schedule`] has derived."""
     options = recipe.optimization
-    planned = _planned_steps(options, options.max_steps or PAPER_MAX_STEPS, seconds_per_step)
+    planned = _planned_steps(options, schedule.max_steps, seconds_per_step)
     line = f"Training has at most {planned:,} steps ({planned / steps_per_epoch:,.1f} epochs)"
     if options.max_minutes is not None:
         line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
-    line += f", with a warm-up of {options.warmup_steps:,} steps."
-    names = [name for name in DERIVED if getattr(given.optimization, name) is None]
+    line += f", with a warm-up of {schedule.warmup_steps:,} steps."
+    names = [name for name, value in _known_schedule(recipe, before or {}).items() if value is None]
     if options.lr_scheduler != NOAM and "learning_rate_scale" in names:
         names.remove("learning_rate_scale")
-    derived = [f"{name} {round(getattr(options, name), 4):,}" for name in names]
+    derived = [f"{name} {round(getattr(schedule, name), 4):,}" for name in names]
     return f"{line} Derived: {', '.join(derived)}." if derived else line
 
 
-__all__ = [
-    "continue_schedule",
-    "depends_on_speed",
-    "derive_schedule",
-    "describe_schedule",
-    "measure_seconds_per_step",
-    "plan_schedule",
-]
+__all__ = ["depends_on_speed", "derive_schedule", "describe_schedule", "measure_seconds_per_step", "plan_schedule"]

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.micro_batch import Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import Recipe, flatten
+from .arguments import DERIVED, Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .compilation import compile_regions
@@ -28,7 +28,7 @@ from .fp8 import convert_linear_layers
 from .guided_alignment import HEAD, create_guided_alignment
 from .lora import LoraAdapters
 from .loss import ModelWithLoss
-from .lr_scheduler import NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, create_lr_scheduler
+from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
 from .unread_steps import ReadStep, UnreadStep, read_steps
 
@@ -77,6 +77,7 @@ class TrainState:
         wrapped_model: `model_with_loss` or, with several processes, DDP around it: the module that is called.
         batch_preparation: Prepares batches on the CPU.
         step_metrics: Sums over the steps since the last line of the log.
+        schedule: The length of the run and its learning rate, the paper's until they are derived.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
     """
 
@@ -102,27 +103,20 @@ class TrainState:
             )
             self.ema = ExponentialMovingAverage(parameters, recipe.optimization.ema_decay)
         self.progress = TrainProgress(num_processes=accelerator.num_processes, data=data_hashes)
-        self.follow_schedule(recipe)
+        given = {name: getattr(recipe.optimization, name) for name in DERIVED}
+        self.follow_schedule(Schedule(**{name: value for name, value in given.items() if value is not None}))
         self.step_metrics = StepMetrics()
         self.unread: list[UnreadStep] = []
         self._started = time.monotonic()
 
-    def follow_schedule(self, recipe: Recipe) -> None:
-        """Create the LR schedule of a recipe, which from here on is the recipe of the run, and set its last step.
-
-        What the recipe does not give is the paper's.
-        """
-        options, scale = recipe.optimization, recipe.optimization.learning_rate_scale
-        self.recipe, self.progress.recipe = recipe, flatten(recipe)
-        self.max_steps = options.max_steps or PAPER_MAX_STEPS
-        self.warmup_steps = options.warmup_steps or PAPER_WARMUP_STEPS
+    def follow_schedule(self, schedule: Schedule) -> None:
+        """Create the LR schedule of the run, and record it with the recipe."""
+        self.schedule, self.progress.recipe = schedule, flatten(self.recipe) | asdict(schedule)
         self.lr_scheduler = create_lr_scheduler(
-            options.lr_scheduler,
+            self.recipe.optimization.lr_scheduler,
             self.optimizer.optimizer,
             self.unwrapped_model.config.d_model,
-            self.warmup_steps,
-            self.max_steps,
-            1.0 if scale is None else scale,
+            schedule,
         )
 
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
@@ -222,7 +216,7 @@ class TrainState:
         """Check steps, minutes and patience. Processes may disagree, since their clocks differ."""
         options, patience = self.recipe.optimization, self.recipe.optimization.early_stopping_patience
         return (
-            self.step >= self.max_steps
+            self.step >= self.schedule.max_steps
             or (options.max_minutes is not None and self.minutes() >= options.max_minutes)
             or (patience is not None and self.progress.validations_without_improvement >= patience)
         )
@@ -231,8 +225,8 @@ class TrainState:
         """Estimate at which step training will end, from `max_steps` and `max_minutes`."""
         minutes = self.recipe.optimization.max_minutes
         if minutes is None or not self.step:
-            return self.max_steps
-        return min(self.max_steps, max(self.step, round(self.step * minutes / self.minutes())))
+            return self.schedule.max_steps
+        return min(self.schedule.max_steps, max(self.step, round(self.step * minutes / self.minutes())))
 
     def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:
         """Return an entry for the log of the steps since the last call, for which all processes read the device.

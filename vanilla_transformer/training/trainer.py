@@ -28,7 +28,7 @@ from .metrics import MetricsLogger
 from .output_dir import lock_output_dir
 from .process_group import report_lost_processes
 from .run_folder import RunFolder
-from .schedule import continue_schedule, plan_schedule
+from .schedule import plan_schedule
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
 from .token_alignments import load_alignments
@@ -110,7 +110,7 @@ def _log_stages(
 
 def _is_milestone(state: TrainState) -> bool:
     """Return whether a run can end with the current step by a limit other than time."""
-    return state.step >= state.max_steps or state.step % state.recipe.output.eval_steps == 0
+    return state.step >= state.schedule.max_steps or state.step % state.recipe.output.eval_steps == 0
 
 
 class PreparedRun(NamedTuple):
@@ -127,8 +127,6 @@ def prepare_run(
 ) -> PreparedRun:
     """Read the data and create the model of a recipe, and restore the run that its folder holds."""
     limit_onednn_cache()
-    if run.checkpoint is not None:
-        recipe = continue_schedule(recipe, load_progress(run.checkpoint)["recipe"])
     accelerator = create_accelerator(recipe)
     texts = load_texts(recipe.data, score=dual_scores)
     initial = load_initial_model(recipe, texts, run.checkpoint, load_model)
@@ -172,7 +170,7 @@ def prepare_run(
     if recipe.optimization.compile:
         with batches.preview() as steps:
             compile_step(state, steps)
-    plan_schedule(state, batches)
+    plan_schedule(state, batches, load_progress(run.checkpoint)["recipe"] if run.checkpoint is not None else {})
     run.restore(state, batches)
     return PreparedRun(run, state, batches, validation)
 
@@ -222,12 +220,12 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
     If the last checkpoint alone or the moving average has a better validation score, it is the final model instead.
     """
     state.accelerator.wait_for_everyone()
-    if state.step < state.warmup_steps and state.accelerator.is_main_process:
+    if state.step < state.schedule.warmup_steps and state.accelerator.is_main_process:
         logger.warning(
             "Training ended after step %d, within its warm-up of %d steps: the learning rate never reached its peak. "
             "Lower `warmup_steps`, or leave it out.",
             state.step,
-            state.warmup_steps,
+            state.schedule.warmup_steps,
         )
     checkpoints = list_checkpoints(run.path)[-run.options.average_checkpoints :]
     if not checkpoints:

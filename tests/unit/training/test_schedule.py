@@ -1,11 +1,13 @@
 """The length of a run, its warm-up and its learning rate where a recipe leaves them out."""
 
+from dataclasses import asdict
+
 import pytest
 
 from tests.train_states import tiny_train_state
 from vanilla_transformer.training.arguments import check_same_run, flatten, has_same_limits, parse_recipe
+from vanilla_transformer.training.lr_scheduler import Schedule
 from vanilla_transformer.training.schedule import (
-    continue_schedule,
     depends_on_speed,
     derive_schedule,
     describe_schedule,
@@ -20,9 +22,13 @@ def recipe_of(**values):
     return parse_recipe([*FILES, *(word for name, value in values.items() for word in (f"--{name}", str(value)))])
 
 
-def schedule_of(recipe):
-    options = recipe.optimization
-    return options.max_steps, options.warmup_steps, round(options.learning_rate_scale, 3)
+def rounded(schedule):
+    return schedule.max_steps, schedule.warmup_steps, round(schedule.learning_rate_scale, 3)
+
+
+def record_of(recipe, *speed):
+    """Return what a checkpoint records of a run with the schedule that is derived for its recipe."""
+    return flatten(recipe) | asdict(derive_schedule(recipe, *speed))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +54,7 @@ def schedule_of(recipe):
     ],
 )
 def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, seconds, expected):
-    assert schedule_of(derive_schedule(recipe_of(**values), steps_per_epoch, seconds)) == expected
+    assert rounded(derive_schedule(recipe_of(**values), steps_per_epoch, seconds)) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, second
     ],
 )
 def test_depends_on_speed_only_with_a_limit_of_time(values, expected):
-    assert depends_on_speed(recipe_of(**values).optimization) is expected
+    assert depends_on_speed(recipe_of(**values)) is expected
 
 
 @pytest.mark.parametrize(
@@ -76,21 +82,22 @@ def test_depends_on_speed_only_with_a_limit_of_time(values, expected):
         ({"num_train_epochs": 10}, (90, 2000, 1.0)),
     ],
 )
-def test_continue_schedule_keeps_derived_values(values, expected):
-    before = flatten(derive_schedule(recipe_of(), 209))
+def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, expected):
+    before = record_of(recipe_of(), 209)
     recipe = recipe_of(**values)
     check_same_run(before, flatten(recipe))
-    assert schedule_of(derive_schedule(continue_schedule(recipe, before), 9)) == expected
+    assert rounded(derive_schedule(recipe, 9, before=before)) == expected
+    assert not depends_on_speed(recipe, before)
 
 
 def test_check_same_run_refuses_another_warm_up_than_was_derived():
-    before = flatten(derive_schedule(recipe_of(max_minutes=4), 209, 0.4))
+    before = record_of(recipe_of(max_minutes=4), 209, 0.4)
     with pytest.raises(ValueError, match="different values of warmup_steps was 60 and is 100"):
         check_same_run(before, flatten(recipe_of(max_minutes=4, warmup_steps=100)))
 
 
 def test_check_same_run_refuses_other_epochs_if_the_rate_depends_on_the_last_step():
-    before = flatten(derive_schedule(recipe_of(num_train_epochs=2, **LINEAR), 209))
+    before = record_of(recipe_of(num_train_epochs=2, **LINEAR), 209)
     check_same_run(before, flatten(recipe_of(num_train_epochs=2, **LINEAR)))
     with pytest.raises(ValueError, match="num_train_epochs was 2.0 and is 3.0"):
         check_same_run(before, flatten(recipe_of(num_train_epochs=3, **LINEAR)))
@@ -101,7 +108,7 @@ def test_check_same_run_refuses_other_epochs_if_the_rate_depends_on_the_last_ste
     [({}, True), ({"max_steps": 20_000}, True), ({"max_minutes": 8}, False), ({"num_train_epochs": 9}, False)],
 )
 def test_has_same_limits_with_derived_values(values, expected):
-    before = flatten(derive_schedule(recipe_of(), 209))
+    before = record_of(recipe_of(), 209)
     assert has_same_limits(before, flatten(recipe_of(**values))) is expected
 
 
@@ -118,10 +125,12 @@ def test_describe_schedule_names_derived_values():
 
 def test_train_state_follows_a_schedule_from_its_first_step(tmp_path):
     state = tiny_train_state(tmp_path)
-    recipe = recipe_of(max_steps=7, warmup_steps=4, learning_rate_scale=0.5)
-    state.follow_schedule(recipe)
-    assert (state.max_steps, state.warmup_steps) == (7, 4)
-    assert state.progress.recipe == flatten(recipe)
+    recipe = state.recipe
+    assert state.schedule == Schedule(warmup_steps=10)
+    state.follow_schedule(Schedule(max_steps=7, warmup_steps=4, learning_rate_scale=0.5))
+    assert state.recipe is recipe
+    derived = {"max_steps": 7, "warmup_steps": 4, "learning_rate_scale": 0.5}
+    assert state.progress.recipe == flatten(recipe) | derived
     assert state.optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 16**-0.5 * 4**-1.5)
 
 

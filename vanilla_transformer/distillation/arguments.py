@@ -8,6 +8,7 @@ from vanilla_transformer.training.arguments import Recipe, parse_recipe_with
 from vanilla_transformer.training.run_arguments import as_list
 
 BEAM, N_BEST, INTERPOLATED = "beam", "n_best", "interpolated"
+DISTILLATION = "distillation"  # the section of these keys in a recipe
 
 
 @dataclass
@@ -101,7 +102,7 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
         ValueError: an unknown flag or key, or values that cannot work together.
         OSError: the recipe cannot be read.
     """
-    recipe, options = parse_recipe_with(DistillationArguments, arguments, program)
+    recipe, options = parse_recipe_with({DISTILLATION: DistillationArguments}, arguments, program)
     _check_recipe(recipe)
     return recipe, options
 
@@ -125,4 +126,4 @@ def _as_weights(words: Sequence[str]) -> list[float]:
         raise ValueError(f"`teacher_weights` must be numbers, such as 2,1, got {','.join(words)}.") from None
 
 
-__all__ = ["BEAM", "INTERPOLATED", "N_BEST", "DistillationArguments", "parse_distillation"]
+__all__ = ["BEAM", "DISTILLATION", "INTERPOLATED", "N_BEST", "DistillationArguments", "parse_distillation"]

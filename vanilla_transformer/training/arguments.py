@@ -1,7 +1,7 @@
 """The recipe of a training run: dataclasses that a YAML file and flags fill in."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -11,7 +11,7 @@ from vanilla_transformer.data.stages import UNTIL_SHARE
 
 from .architecture_arguments import DROPOUTS, LongArguments, ModelArguments
 from .lr_scheduler import NEED_MAX_STEPS, Schedule
-from .recipe import Parser, as_flags, check_renamed, read_recipe
+from .recipe import Parser, as_flags, check_renamed, flatten_sections, read_recipe
 from .recipe_checks import check_recipe
 from .run_arguments import FineTuningArguments, OptimizationArguments, OutputArguments
 
@@ -40,14 +40,15 @@ class Recipe:
         check_recipe(self)
 
 
-RECIPE_PARTS = (
-    DataArguments,
-    ModelArguments,
-    LongArguments,
-    OptimizationArguments,
-    OutputArguments,
-    FineTuningArguments,
-)
+# The keys of a recipe by its sections, in which they may stand.
+SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "data": (DataArguments,),
+    "model": (ModelArguments, LongArguments),
+    "optimization": (OptimizationArguments,),
+    "output": (OutputArguments,),
+    "fine_tuning": (FineTuningArguments,),
+}
+RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
 
 
 def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
@@ -61,19 +62,21 @@ def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe
             cannot work together, or not with the launcher's.
         OSError: the recipe cannot be read.
     """
-    return parse_recipe_with(None, arguments, program)[0]
+    return parse_recipe_with({}, arguments, program)[0]
 
 
 def parse_recipe_with(
-    further: type[Any] | None, arguments: Sequence[str], program: str | None = None
+    further: Mapping[str, type[Any]], arguments: Sequence[str], program: str | None = None
 ) -> tuple[Recipe, Any]:
-    """Parse a recipe that may also have the fields of `further`, a dataclass. See [`parse_recipe`]."""
-    parts = RECIPE_PARTS if further is None else (*RECIPE_PARTS, further)
+    """Parse a recipe that may also have the fields of a dataclass, in a section of this name. See [`parse_recipe`]."""
+    parts = (*RECIPE_PARTS, *further.values())
     parser = Parser(parts, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
     rest = list(arguments)
-    recipe = read_recipe(rest.pop(0)) if rest and not rest[0].startswith("-") else {}
+    sections = {name: (part,) for name, part in further.items()} | SECTIONS
+    section_of = {item.name: name for name, found in sections.items() for part in found for item in fields(part)}
+    recipe = flatten_sections(read_recipe(rest.pop(0)), section_of) if rest and not rest[0].startswith("-") else {}
     flags = [flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"]
-    known = {item.name for part in parts for item in fields(part)}
+    known = {*section_of}
     check_renamed(recipe, "recipe key")
     check_renamed(flags, "flag")
     check_names(recipe, known, "recipe key")

@@ -105,6 +105,37 @@ def read_recipe(path: str | Path) -> dict[str, Any]:
     return recipe
 
 
+def flatten_sections(recipe: Mapping[str, Any], sections: Mapping[str, str]) -> dict[str, Any]:
+    """Return the keys of a recipe, which stand in sections such as `model` or at its top level.
+
+    Args:
+        sections: The section of each known key.
+
+    Raises:
+        ValueError: a section is no mapping of names, or a key is in another section than its own, or twice.
+    """
+    flat: dict[str, Any] = {}
+    for name, value in recipe.items():
+        is_section = name in sections.values()
+        for key, each in (_read_section(name, value) if is_section else {name: value}).items():
+            key = key.replace("-", "_")
+            if is_section and sections.get(key, name) != name:
+                raise ValueError(f"`{key}` must be in the section `{sections[key]}`, got it in `{name}`. Move it.")
+            if key in flat:
+                raise ValueError(f"`{key}` must be in a recipe once, got it twice. Delete one of the two.")
+            flat[key] = each
+    return flat
+
+
+def _read_section(name: str, value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict | None):
+        raise ValueError(f"The section `{name}` must hold `key: value` lines, got {type(value).__name__}.")
+    for key in value or ():
+        if not isinstance(key, str):
+            raise ValueError(f"Every key of the section `{name}` must be a name, got {key!r}.")
+    return value or {}
+
+
 def check_renamed(names: Iterable[str], what: str) -> None:
     """Raise a `ValueError` for the first name that has been renamed, with its new name."""
     for name in names:

@@ -27,6 +27,15 @@ def test_parse_distillation_reads_an_ensemble_of_a_recipe(tmp_path, text):
     assert (options.teachers, options.weights) == (["big", "other"], [2.0, 1.0])
 
 
+def test_parse_distillation_reads_its_section(tmp_path):
+    (tmp_path / "recipe.yaml").write_text("distillation: {teacher: big}\ndata: {vocab_size: 70}\n")
+    recipe, options = parsed(str(tmp_path / "recipe.yaml"), teacher=None)
+    assert (recipe.data.vocab_size, options.teachers) == (70, ["big"])
+    (tmp_path / "recipe.yaml").write_text("output: {teacher: big}\n")
+    with pytest.raises(ValueError, match="`teacher` must be in the section `distillation`, got it in `output`"):
+        parsed(str(tmp_path / "recipe.yaml"), teacher=None)
+
+
 def test_parse_distillation_reads_an_ensemble_of_flags():
     assert parsed(teacher="big,other")[1].teachers == ["big", "other"]
 

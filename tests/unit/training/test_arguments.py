@@ -10,8 +10,8 @@ from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTr
 from vanilla_transformer.data.arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.training.architecture_arguments import LongArguments, ModelArguments, config_fields
-from vanilla_transformer.training.arguments import check_same_run, flatten, parse_recipe
-from vanilla_transformer.training.recipe import RENAMED, read_recipe
+from vanilla_transformer.training.arguments import SECTIONS, check_same_run, flatten, parse_recipe
+from vanilla_transformer.training.recipe import RENAMED, flatten_sections, read_recipe
 from vanilla_transformer.training.run_arguments import OptimizationArguments, OutputArguments
 from vanilla_transformer.training.schedule import derive_schedule
 
@@ -263,3 +263,45 @@ def test_check_same_run_allows_smaller_batches_in_more_processes():
             check_same_run(before, now)
     with pytest.raises(ValueError, match="max_tokens was 900 and is 800"):
         check_same_run(sizes(900, 900), sizes(800, 800))
+
+
+def test_parse_recipe_reads_sections_and_flat_keys_alike(recipe_file):
+    flat = "train_source: a\ntrain_target: b\nd_model: 64\nmem_len: 9\nseed: 3\noutput_dir: c\nfreeze: null\n"
+    sections = "data: {train_source: a, train-target: b}\nmodel: {d_model: 64, mem_len: 9}\nseed: 3\n"
+    sections += "output:\n  output_dir: c\nfine_tuning:\n"
+    recipe = parse_recipe([recipe_file(sections)])
+    assert recipe == parse_recipe([recipe_file(flat)])
+    assert (recipe.model.d_model, recipe.long.mem_len, recipe.optimization.seed) == (64, 9, 3)
+    assert parse_recipe([recipe_file(sections), "--d_model", "32"]).model.d_model == 32
+
+
+@pytest.mark.parametrize("section, parts", SECTIONS.items())
+def test_each_key_may_stand_in_its_section_only(section, parts):
+    section_of = {item.name: name for name, found in SECTIONS.items() for part in found for item in fields(part)}
+    own = {item.name: 1 for part in parts for item in fields(part)}
+    assert flatten_sections({section: own}, section_of) == own
+    for name in section_of.keys() - own.keys():
+        message = f"`{name}` must be in the section `{section_of[name]}`, got it in `{section}`. Move it."
+        with pytest.raises(ValueError, match=message):
+            flatten_sections({section: {name: 1}}, section_of)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("data: {dropout: 0.1}\n", "`dropout` must be in the section `model`, got it in `data`. Move it."),
+        ("dropout: 0.1\nmodel: {dropout: 0.2}\n", "`dropout` must be in a recipe once, got it twice"),
+        ("model: {d_model: 4, d-model: 4}\n", "`d_model` must be in a recipe once, got it twice"),
+        ("model: [d_model]\n", "The section `model` must hold `key: value` lines, got list"),
+        ("model: 64\n", "The section `model` must hold `key: value` lines, got int"),
+        ("model: {1: 2}\n", "Every key of the section `model` must be a name, got 1"),
+        ("model: {drop_out: 0.1}\n", "There is no recipe key 'drop_out'. Did you mean 'dropout'"),
+        ("model: {model: {dropout: 0.1}}\n", "There is no recipe key 'model'"),
+        ("model: {lsh_rounds: 2}\n", "The recipe key 'lsh_rounds' is now called 'num_hashes'"),
+        ("distillation: {teacher: a}\n", "There is no recipe key 'distillation'"),
+        ("data: {max_tokens: 4}\ntokens_per_step: 8\n", "Give either `tokens_per_step`"),
+    ],
+)
+def test_parse_recipe_refuses_invalid_sections(recipe_file, text, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe([recipe_file(text), *FILES])

@@ -56,18 +56,20 @@ def python_page() -> str:
 
 
 def recipe_keys_page() -> str:
-    """Return all recipe keys, by section."""
+    """Return all recipe keys, by section, from their declarations."""
+    from vanilla_transformer.distillation.arguments import DISTILLATION, DistillationArguments
     from vanilla_transformer.training import arguments
 
     text = [
         "# Recipe keys",
-        "Each key of a [recipe](../train_on_your_own_data.md) is a flag of `vanilla-transformer train` as well.",
+        "Each key of a [recipe](../train_on_your_own_data.md#write-a-recipe) is a flag of `train`, too. In "
+        "the YAML file it stands at the top level or in the section under which this page lists it. Lengths "
+        "are in tokens and include EOS, unless the key says otherwise.",
     ]
-    for part in arguments.RECIPE_PARTS:
-        title = re.sub(r"(?<=[a-z])([A-Z])", lambda match: f" {match[0].lower()}", part.__name__).removesuffix(
-            " arguments"
-        )
-        text += [f"## {title}", *(_definition(item) for item in fields(part))]
+    for section, parts in arguments.SECTIONS.items():
+        text += [f"## {section}", *(_definition(item) for part in parts for item in fields(part))]
+    text += [f"## {DISTILLATION}", "Keys of `vanilla-transformer distill` alone."]
+    text += [_definition(item) for item in fields(DistillationArguments)]
     return "\n\n".join(text) + "\n"
 
 

@@ -1,11 +1,13 @@
 """The site builds strictly: every page is in the navigation, every link and every public name exists."""
 
 import re
+from dataclasses import fields
 
 import pytest
 import yaml
 
 from tests.docs_pages import ROOT
+from vanilla_transformer.training.arguments import SECTIONS
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +29,12 @@ def test_site_documents_every_public_name_and_recipe_key(site):
     assert all(f".{name}" in python for name in vanilla_transformer.__all__)
     commands = (site / "reference/commands/index.html").read_text()
     assert all(f'id="{name}"' in commands for name in COMMANDS)
-    assert "Width of the residual stream" in (site / "reference/recipe_keys/index.html").read_text()
+    page = (site / "reference/recipe_keys/index.html").read_text()
+    titles = [f'<h2 id="{section}"' for section in SECTIONS]
+    assert "Width of the residual stream" in page and sorted(titles, key=page.index) == titles
+    for title, parts in zip(titles, SECTIONS.values(), strict=True):
+        keys = page[page.index(title) :].removeprefix(title).split("<h2 id=")[0]
+        assert all(f"<code>{item.name}</code>" in keys for part in parts for item in fields(part))
 
 
 def test_site_asks_no_other_server(site):

@@ -10,10 +10,12 @@ from transformers import PreTrainedConfig
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 
+from .recipe import REMOVED
+
 # Fields of the configuration that follow from the tokenizer and the corpus, or that training does not use.
 _DERIVED = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
 _DERIVED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
-_DERIVED |= {"use_cache"}
+_DERIVED |= {"use_cache", *REMOVED}
 
 
 def config_fields(config_class: type[PreTrainedConfig]) -> set[str]:
@@ -51,6 +53,6 @@ ModelArguments = _model_arguments("ModelArguments", VanillaTransformerConfig, _D
 LongArguments = _model_arguments(
     "LongArguments",
     VanillaTransformerLongConfig,
-    config_fields(VanillaTransformerConfig),
+    config_fields(VanillaTransformerConfig) | REMOVED.keys(),
     layer_types="full_attention",
 )

@@ -11,7 +11,7 @@ from vanilla_transformer.data.stages import UNTIL_SHARE
 
 from .architecture_arguments import DROPOUTS, LongArguments, ModelArguments
 from .lr_scheduler import NEED_MAX_STEPS, Schedule
-from .recipe import Parser, as_flags, check_renamed, flatten_sections, read_recipe
+from .recipe import REMOVED, Parser, as_flags, check_renamed, flatten_sections, read_recipe
 from .recipe_checks import check_recipe
 from .run_arguments import FineTuningArguments, OptimizationArguments, OutputArguments
 
@@ -150,12 +150,15 @@ LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patien
 def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
     """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
 
-    A name that `before` lacks, because it is newer than the run, had its default.
+    A name that `before` lacks, because it is newer than the run, had its default. A removed one may have the
+    value that training uses since.
 
     Raises:
         ValueError: a change would make it a different run; the text names each value before and now.
     """
-    before = {item.name: item.default for part in RECIPE_PARTS for item in fields(part)} | before
+    before = {item.name: item.default for part in RECIPE_PARTS for item in fields(part)} | {
+        name: value for name, value in before.items() if name not in REMOVED or value != REMOVED[name][0]
+    }
     names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
     needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
         UNTIL_SHARE in stage for stage in now.get("stages") or ()

@@ -18,10 +18,19 @@ RENAMED = {
     "lsh_rounds": "num_hashes",
     "lsh_buckets": "num_buckets",
     "lsh_chunk": "lsh_attn_chunk_length",
-    "lsh_seed": "hash_seed",
     "memory_length": "mem_len",
     "feed_forward_chunk": "chunk_size_feed_forward",
     "torch_compile": "compile",
+}
+# Former flags and recipe keys: the value that training has used since, which was the default, and what to do.
+_CONFIGURATION = "It remains a field of the configuration, for converted models. Leave it out"
+REMOVED: dict[str, tuple[Any, str]] = {
+    "hash_seed": (0, "Set `seed` for other runs"),
+    "lsh_seed": (0, "Set `seed` for other runs"),
+    "lm_head_bias": (False, _CONFIGURATION),
+    "scale_embedding": (True, _CONFIGURATION),
+    "sinusoid_layout": ("interleaved", _CONFIGURATION),
+    "source_eos": (True, _CONFIGURATION),
 }
 
 
@@ -137,11 +146,15 @@ def _read_section(name: str, value: Any) -> dict[str, Any]:
 
 
 def check_renamed(names: Iterable[str], what: str) -> None:
-    """Raise a `ValueError` for the first name that has been renamed, with its new name."""
+    """Raise a `ValueError` for the first name that has been renamed or removed, with its new name or what to do."""
     for name in names:
-        successor = RENAMED.get(name.replace("-", "_"))
+        key = name.replace("-", "_")
+        successor = RENAMED.get(key)
         if successor is not None:
             raise ValueError(f"The {what} {name!r} is now called {successor!r}.")
+        for removed in {key, key.removeprefix("no_")} & REMOVED.keys():
+            value, advice = REMOVED[removed]
+            raise ValueError(f"The {what} {name!r} no longer exists: training uses {value}. {advice}.")
 
 
 def as_flags(recipe: Mapping[str, Any]) -> list[str]:

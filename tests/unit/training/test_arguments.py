@@ -11,7 +11,7 @@ from vanilla_transformer.data.arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.training.architecture_arguments import LongArguments, ModelArguments, config_fields
 from vanilla_transformer.training.arguments import SECTIONS, check_same_run, flatten, parse_recipe
-from vanilla_transformer.training.recipe import RENAMED, flatten_sections, read_recipe
+from vanilla_transformer.training.recipe import REMOVED, RENAMED, flatten_sections, read_recipe
 from vanilla_transformer.training.run_arguments import OptimizationArguments, OutputArguments
 from vanilla_transformer.training.schedule import derive_schedule
 
@@ -55,10 +55,12 @@ def test_model_arguments_have_types_defaults_and_help_of_configuration(arguments
 def test_model_arguments_are_all_fields_that_training_uses_and_data_do_not_determine():
     derived = {"vocab_size", "decoder_vocab_size", "share_encoder_decoder_embeddings", "max_source_length"}
     derived |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "is_encoder_decoder"}
-    derived |= {"use_cache"}
+    derived |= {"use_cache", *REMOVED}
     own = config_fields(VanillaTransformerConfig)
     assert {item.name for item in fields(ModelArguments)} == own - derived
-    assert {item.name for item in fields(LongArguments)} == config_fields(VanillaTransformerLongConfig) - own
+    assert {item.name for item in fields(LongArguments)} == config_fields(
+        VanillaTransformerLongConfig
+    ) - own - REMOVED.keys()
 
 
 @pytest.mark.parametrize("old, new", RENAMED.items())
@@ -67,6 +69,31 @@ def test_parse_recipe_names_successor_of_renamed_key(recipe_file, old, new):
         parse_recipe([*FILES, f"--{old}", "3"])
     with pytest.raises(ValueError, match=f"The recipe key '{old}' is now called '{new}'"):
         parse_recipe([recipe_file(f"{old}: 3\n"), *FILES])
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_parse_recipe_says_what_replaces_a_removed_key(recipe_file, name):
+    message = f"{name}' no longer exists: training uses {REMOVED[name][0]}. "
+    with pytest.raises(ValueError, match=f"The flag '{message}"):
+        parse_recipe([*FILES, f"--{name}", "3"])
+    with pytest.raises(ValueError, match=f"The flag 'no_{message}"):
+        parse_recipe([*FILES, f"--no_{name}"])
+    with pytest.raises(ValueError, match=f"The recipe key '{message}"):
+        parse_recipe([recipe_file(f"model: {{{name}: 3}}\n"), *FILES])
+
+
+def test_removed_keys_have_the_default_of_the_configuration():
+    defaults = {item.name: item.default for item in fields(VanillaTransformerLongConfig)}
+    assert {name: value for name, (value, _) in REMOVED.items() if name in defaults} == {
+        name: defaults[name] for name in REMOVED.keys() - RENAMED.keys() - {"lsh_seed"}
+    }
+
+
+def test_check_same_run_takes_runs_with_removed_keys_that_have_the_value_of_today():
+    now = flatten(parse_recipe(FILES))
+    check_same_run(now | {"source_eos": True, "hash_seed": 0}, now)
+    with pytest.raises(ValueError, match="different values of hash_seed was 5 and is None"):
+        check_same_run(now | {"hash_seed": 5}, now)
 
 
 def test_renamed_keys_have_existing_successors():

@@ -27,7 +27,7 @@ def rounded(schedule):
 
 
 def record_of(recipe, *speed):
-    """Return what a checkpoint records of a run with the schedule that is derived for its recipe."""
+    """Return the record in a checkpoint of a run with the schedule that is derived for its recipe."""
     return flatten(recipe) | asdict(derive_schedule(recipe, *speed))
 
 

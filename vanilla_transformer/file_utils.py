@@ -8,6 +8,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,15 @@ _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 
 
 @contextmanager
-def atomic_folder(folder: str | Path) -> Iterator[Path]:
+def atomic_folder(folder: str | Path, mode: int = 0o777) -> Iterator[Path]:
     """Yield a temporary folder and move its files into `folder` if the block succeeds.
 
     Files of the same name are replaced, other files in `folder` stay. The weights of a model are removed first and
     moved last, so a process that is killed leaves all files of one model or a folder without weights. If the block
     fails, `folder` is not touched. All files follow the umask.
+
+    Args:
+        mode: Who may use a new folder and its files, as far as the umask permits it.
 
     Raises:
         OSError: a file cannot be written, for example because the disk is full.
@@ -38,7 +42,7 @@ def atomic_folder(folder: str | Path) -> Iterator[Path]:
     parent = folder if folder.exists() else folder.parent
     parent.mkdir(parents=True, exist_ok=True)
     temporary = parent / f"{temporary_prefix(folder)}{secrets.token_hex(4)}"
-    temporary.mkdir()
+    temporary.mkdir(mode)
     try:
         yield temporary
         follow_umask(temporary)
@@ -102,13 +106,14 @@ def save_model_folder(
     return Path(folder)
 
 
-def write_text_atomically(path: str | Path, text: str | Iterable[str]) -> Path:
+def write_text_atomically(path: str | Path, text: str | Iterable[str], mode: int = 0o666) -> Path:
     r"""Write `text` (UTF-8, lines end with `\n`) to a temporary file beside `path`, then rename it to `path`.
 
     Missing parent folders are created. A pipe or a device cannot be replaced and is written directly.
 
     Args:
         text: The content, in one piece or in several, which need not fit into memory together.
+        mode: Who may use the file, as far as the umask permits it.
 
     Raises:
         OSError: the file cannot be written; `path` has its old content.
@@ -121,7 +126,7 @@ def write_text_atomically(path: str | Path, text: str | Iterable[str]) -> Path:
         return path
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write_text(temporary, pieces)
+        _write_text(temporary, pieces, mode)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -139,8 +144,8 @@ def update_json(path: str | Path, entries: Mapping[str, Any]) -> None:
     write_text_atomically(path, json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
-def _write_text(path: Path, pieces: Iterable[str]) -> None:
-    with path.open("w", encoding="utf-8", newline="\n") as file:
+def _write_text(path: Path, pieces: Iterable[str], mode: int = 0o666) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n", opener=partial(os.open, mode=mode)) as file:
         file.writelines(pieces)
 
 
@@ -184,11 +189,14 @@ def find_damage(folder: Path) -> str | None:
     return None if damaged is None else f"{damaged} is damaged"
 
 
-def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None]) -> Path:
+def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None], mode: int = 0o777) -> Path:
     """Return the folder `name` of a cache, filled by `write` if it does not exist yet or is damaged.
 
     If several processes need the same folder, one writes it and the others wait. The folder is renamed into place once
     it is complete, so a killed process leaves no incomplete entry.
+
+    Args:
+        mode: See [`atomic_folder`].
 
     Raises:
         OSError: `cache_dir` cannot be written.
@@ -212,7 +220,7 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
                 return folder
             logger.warning("The cache entry %s is damaged (%s). It is built again.", folder, damage)
             shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
-        with atomic_folder(folder) as temporary:
+        with atomic_folder(folder, mode) as temporary:
             write(temporary)
             write_hashes(temporary)
     return folder

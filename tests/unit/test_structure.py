@@ -19,7 +19,15 @@ from tests.tiny import (
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "vanilla_transformer"
-UTILITIES = {"device_utils", "file_utils", "html_utils", "import_utils", "metric_labels", "yaml_utils"}
+UTILITIES = {
+    "device_utils",
+    "file_utils",
+    "html_utils",
+    "import_utils",
+    "metric_labels",
+    "private_folders",
+    "yaml_utils",
+}
 NOT_ON_THE_HUB = {"__init__", "__main__"} | UTILITIES
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
 CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
@@ -37,6 +45,7 @@ ALLOWED = {
     "html_utils": set(),
     "import_utils": set(),
     "metric_labels": set(),
+    "private_folders": set(),
     "yaml_utils": set(),
     "text": {"text"} | UTILITIES,
     "decoding": {"decoding", "text", "hub"} | UTILITIES,

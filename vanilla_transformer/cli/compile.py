@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> None:
 
     from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
     from vanilla_transformer.decoding.engine.engine import Engine
+    from vanilla_transformer.decoding.engine.machine_cache import prepare_cache
     from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions
     from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
     from vanilla_transformer.decoding.engine_workers import threads_of, worker_counts
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str]) -> None:
 
     if find_compiler() is None:
         raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
+    prepare_cache(cache_folder())
     translates = load_config(name).is_encoder_decoder
     model = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
     if not Engine.supports(model):

@@ -12,6 +12,7 @@ import torch.fx.experimental._config
 from torch import nn
 
 from vanilla_transformer.device_utils import find_compiler
+from vanilla_transformer.private_folders import check_inductor_caches
 
 from .loss import ModelWithLoss, cross_entropy_in_graph
 
@@ -19,13 +20,15 @@ _BACKEND: Any = "inductor"  # of `torch.compile`
 
 
 def check_compiler() -> None:
-    """Refuse to compile where there is no compiler.
+    """Refuse to compile without a compiler, and where another user could change the compiled code.
 
     Raises:
         ValueError: there is no C++ compiler.
+        PermissionError: see [`check_inductor_caches`].
     """
     if find_compiler() is None:
         raise ValueError("`compile` needs a C++ compiler, and there is none. Install g++, or leave `compile` out.")
+    check_inductor_caches()
 
 
 def compile_regions(model_with_loss: ModelWithLoss, device: torch.device) -> None:

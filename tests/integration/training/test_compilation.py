@@ -4,6 +4,7 @@
 `compile`, fp8 and attention implementations that the machine cannot run: one line before training starts.
 """
 
+import os
 import random
 from contextlib import nullcontext
 
@@ -175,6 +176,17 @@ def test_train_keeps_cudnn_attention_off(corpus, tmp_path, monkeypatch):
     )
     train(parse_recipe(flags(corpus, tmp_path / "run", max_steps=2)), evaluate=no_scores)
     assert seen == [False, False] and torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
+def test_train_refuses_compile_where_others_may_change_the_code(corpus, tmp_path, monkeypatch):
+    cache = tmp_path / "inductor"
+    cache.mkdir()
+    cache.chmod(0o777)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
+    with pytest.raises(PermissionError, match=f"Torch keeps compiled code in {cache}, but other users can write"):
+        train(parse_recipe(flags(corpus, tmp_path / "run", compile=True)), evaluate=no_scores)
+    assert not (tmp_path / "run").exists()
 
 
 def test_train_refuses_compile_without_compiler(corpus, tmp_path, monkeypatch):

@@ -61,3 +61,10 @@ def test_download_names_a_mistake_with_mtdata(read):
         read("mtdata:Statmt-none-1-deu-eng")
     with pytest.raises(ValueError, match="it must be in en and fr, but it is in deu and eng"):
         read(f"mtdata:{IDENTIFIER}", target_language="fr")
+
+
+def test_download_reads_no_index_that_others_may_write(read, tmp_path):
+    cache = tmp_path / "mtdata"
+    cache.chmod(0o777)
+    with pytest.raises(OSError, match=f"other users can write {cache} .* MTDATA can name another folder"):
+        read(f"mtdata:{IDENTIFIER}")

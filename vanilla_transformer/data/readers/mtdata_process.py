@@ -5,11 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.private_folders import find_unsafe
+
 
 def main(words: Sequence[str]) -> int:
     """Write the pairs of a corpus, in the direction of the languages, and return 2 if there is no such corpus."""
     identifier, source, target, file = words
-    from mtdata import cache_dir
+    from mtdata import cache_dir, cached_index_file
+
+    unsafe = find_unsafe(cached_index_file)
+    if unsafe is not None:
+        remedy = "MTDATA can name another folder, which only you can write."
+        sys.stderr.write(f"it keeps its index as a pickle in {cache_dir}, but {unsafe}. {remedy}\n")
+        return 1
     from mtdata.cache import Cache
     from mtdata.entry import DatasetId
     from mtdata.index import INDEX

@@ -12,16 +12,13 @@ import sys
 
 import torch
 
-from vanilla_transformer.file_utils import cached_folder
-
-from .compiled_steps import cache_folder
-from .step_package import compile_step
+from .compiled_steps import write_package
 
 
 def main(name: str, kind: str) -> None:
     step, arguments, dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
     torch.set_num_threads(threads)
-    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new, kind))
+    write_package(step, arguments, dimensions, name, kind)
 
 
 if __name__ == "__main__":

@@ -28,10 +28,11 @@ from transformers.utils import logging
 
 from vanilla_transformer.device_utils import find_compiler, usable_cores
 from vanilla_transformer.file_utils import cached_folder, find_damage
+from vanilla_transformer.private_folders import check_inductor_caches
 
-from .machine_cache import cache_root, find_foreign, identity_of, shape_of
+from .machine_cache import cache_root, identity_of, is_usable, prepare_cache, shape_of
 from .slot_buffers import SlotBuffers
-from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, compile_step, kinds_of
+from .step_package import FEW_ROWS, MANY_ROWS, MOST_FEW_ROWS, CompiledStep, Dimensions, compile_step, kinds_of
 
 logger = logging.get_logger(__name__)
 Step = Callable[..., Any]
@@ -87,7 +88,7 @@ class CompiledSteps:
             form.missed_seconds += time.perf_counter() - start
             if form.missed_seconds > EAGER_SECONDS:
                 form.began = True
-                if _has_compiler():
+                if is_usable(self._folder(kind)) and _has_compiler():
                     threading.Thread(target=self._compile_elsewhere, args=(kind,), daemon=True).start()
 
     @contextmanager
@@ -139,14 +140,13 @@ class CompiledSteps:
 
     def _load(self, kind: str) -> Step | None:
         folder = self._folder(kind)
+        if not is_usable(folder):
+            return None
         if not folder.is_dir() or find_damage(folder) is not None:
             if self._compile is not True or not _has_compiler():
                 return None
-            write_package(self.step, self._buffers, folder.name, kind)
-        other = find_foreign(folder)
-        if other is not None:
-            logger.warning_once(f"Compiled steps must be in folders that only you can write, so {other} is not used.")
-            return None
+            buffers = self._buffers
+            write_package(self.step, buffers.example(), buffers.dimensions(), folder.name, kind)
         try:
             return CompiledStep(folder, self.step)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
@@ -162,11 +162,10 @@ class CompiledSteps:
                 error = _run_worker(self.step, self._buffers, self._folder(kind).name, kind)
             finally:
                 self._leaves_core = False
-            compiled = None if error else self._load(kind)
-        if compiled is None:
-            logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
+        if error is None:
+            self._forms[kind].step = self._load(kind)
         else:
-            self._forms[kind].step = compiled
+            logger.warning_once(f"Compiling failed, so decoding is not compiled: {error}.")
 
 
 def check_compile(compile: bool | str) -> None:
@@ -191,10 +190,15 @@ def cache_folder() -> Path:
     return cache_root() / "compiled_steps"
 
 
-def write_package(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> None:
-    """Compile a step into an entry of the cache, as [`compile_step`] does."""
-    arguments, dimensions = buffers.example(), buffers.dimensions()
-    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new, kind))
+def write_package(step: nn.Module, arguments: Any, dimensions: Dimensions, name: str, kind: str) -> None:
+    """Compile a step into an entry of the cache, as [`compile_step`] does.
+
+    Raises:
+        OSError: The cache cannot be written, or another user could change it or the caches of inductor.
+    """
+    check_inductor_caches()
+    prepare_cache(cache_folder())
+    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new, kind), mode=0o700)
 
 
 def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> str | None:

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from transformers.utils import logging
 
 from vanilla_transformer.device_utils import deliberate_wait
+from vanilla_transformer.private_folders import check_inductor_caches
 
 from .compiled_steps import CompiledSteps, Step, check_compile, find_compiler
 from .device_profile import profile_of
@@ -144,6 +145,11 @@ def _size_of(arguments: Any) -> tuple[int, ...]:
 def _can_compile() -> bool:
     if find_spec("triton") is None or find_compiler() is None:
         logger.warning_once("There is no Triton or no C++ compiler, so decoding is captured but not compiled.")
+        return False
+    try:
+        check_inductor_caches()
+    except OSError as error:
+        logger.warning_once(f"Decoding is captured but not compiled. {error}")
         return False
     return True
 

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,30 +12,48 @@ import torch
 from huggingface_hub.constants import HF_HOME
 from torch import Tensor, nn
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from transformers.utils import logging
 
 from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.private_folders import create_private_folder, find_unsafe
+
+logger = logging.get_logger(__name__)
 
 
 def cache_root() -> Path:
     """Return the folder of compiled steps and of measurements on this machine."""
     root = os.environ.get("VANILLA_TRANSFORMER_CACHE") or Path(HF_HOME) / "vanilla_transformer"
-    return Path(root).expanduser()
+    return Path(root).expanduser().absolute()
 
 
-def find_foreign(folder: Path) -> Path | None:
-    """Return the first of a folder of the cache, its parents there and its files that another user owns or may write.
+def is_usable(path: Path) -> bool:
+    """Tell whether a file of the cache, or a folder with its files, may be used, and log the reason if not.
 
-    Code from there would run with the rights of this user. Links count as foreign, and files of other systems do not.
+    Code from there runs with the rights of this user; see [`find_unsafe`].
     """
-    if not hasattr(os, "getuid"):
-        return None
-    parents = [parent for parent in folder.parents if parent == cache_root() or cache_root() in parent.parents]
-    for path in (*parents, folder, *folder.iterdir()):
-        facts = path.lstat()
-        is_own = facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
-        if not is_own or stat.S_ISLNK(facts.st_mode):
-            return path
-    return None
+    unsafe = find_unsafe(path, own=cache_root())
+    if unsafe is None and path.is_dir():
+        unsafe = next(filter(None, (find_unsafe(each, own=cache_root()) for each in path.iterdir())), None)
+    if unsafe is not None:
+        logger.warning_once(_refuse(unsafe))
+    return unsafe is None
+
+
+def prepare_cache(folder: Path) -> None:
+    """Create a folder of the cache for the running user alone.
+
+    Raises:
+        PermissionError: Another user could change its files.
+        OSError: It cannot be created.
+    """
+    unsafe = create_private_folder(folder, own=cache_root())
+    if unsafe is not None:
+        raise PermissionError(_refuse(unsafe))
+
+
+def _refuse(unsafe: str) -> str:
+    remedy = "VANILLA_TRANSFORMER_CACHE can name another folder, which only you can write."
+    return f"The cache of compiled steps and measurements is not used, since {unsafe}. {remedy}"
 
 
 def identity_of(*settings: Any) -> str:
@@ -92,20 +109,30 @@ def load_choice(kind: str, identity: str) -> tuple[Any, str] | None:
         kind: Name of the choice, such as `"precision"`.
         identity: A hash of all that the choice depends on.
     """
+    path = _file_of(kind, identity)
+    if not is_usable(path):
+        return None
     try:
-        choice = json.loads(_file_of(kind, identity).read_text(encoding="utf-8"))
+        choice = json.loads(path.read_text(encoding="utf-8"))
         return choice[kind], choice["reason"]
     except (OSError, ValueError, LookupError, TypeError):
         return None
 
 
 def store_choice(kind: str, identity: str, value: Any, reason: str) -> None:
-    """Store a value and the reason for it; see [`load_choice`]."""
-    write_text_atomically(_file_of(kind, identity), json.dumps({kind: value, "reason": reason}) + "\n")
+    """Store a value and the reason for it; see [`load_choice`].
+
+    Raises:
+        OSError: See [`prepare_cache`], or the file cannot be written.
+    """
+    path = _file_of(kind, identity)
+    prepare_cache(path.parent)
+    write_text_atomically(path, json.dumps({kind: value, "reason": reason}) + "\n", mode=0o600)
 
 
 def _file_of(kind: str, identity: str) -> Path:
     return cache_root() / "choices" / kind / f"{identity}.json"
 
 
-__all__ = ["cache_root", "find_foreign", "identity_of", "load_choice", "shape_of", "store_choice", "values_of"]
+__all__ = ["cache_root", "identity_of", "is_usable", "load_choice", "prepare_cache", "shape_of", "store_choice"]
+__all__ += ["values_of"]

@@ -124,6 +124,19 @@ def test_graphed_steps_are_captured_without_compiler(warnings, monkeypatch):
     assert warnings() == ["There is no Triton or no C++ compiler, so decoding is captured but not compiled."]
 
 
+def test_graphed_steps_are_captured_where_others_may_change_compiled_code(warnings, monkeypatch):
+    def check():
+        raise PermissionError("Torch keeps compiled code in a folder of another user.")
+
+    for name, value in (("find_spec", str), ("find_compiler", lambda: "g++"), ("check_inductor_caches", check)):
+        monkeypatch.setattr(graphed_steps, name, value)
+    engine, recorder = graphed(compile=True)
+    assert translate(engine) == translate(engine_of(1, compile=False))
+    assert len(recorder.sizes) > 0
+    (warning,) = warnings()
+    assert warning == f"Decoding is captured but not compiled. {pytest.raises(PermissionError, check).value}"
+
+
 @pytest.fixture
 def captures(monkeypatch):
     """Let the CPU stand in for a GPU, and return the sizes that are captured."""

@@ -1,45 +1,170 @@
-"""The cache of this machine: whose folders code may be loaded from."""
+"""The cache of this machine: from whose files code and measurements are read, and whose are written."""
 
+import json
 import os
+import stat
 
 import pytest
 
-from vanilla_transformer.decoding.engine.machine_cache import find_foreign
+from tests.tiny_engines import engine_of, translate
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
+from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_package
+from vanilla_transformer.decoding.engine.machine_cache import is_usable, load_choice, prepare_cache, store_choice
+from vanilla_transformer.file_utils import write_hashes
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="Windows has no modes")
+STRANGER = 65534
+as_root = pytest.mark.skipif(getattr(os, "geteuid", lambda: 1)() != 0, reason="only root can give files away")
 
 
 @pytest.fixture
-def package(tmp_path, monkeypatch):
-    """Return the folder of a compiled step in a cache."""
+def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("VANILLA_TRANSFORMER_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "cache" / "compiled_steps" / "abc"
-    folder.mkdir(parents=True)
-    (folder / "step.pt2").write_bytes(b"code")
-    return folder
+    return tmp_path / "cache"
 
 
-def test_find_foreign_finds_nothing_in_own_folders(package):
-    assert find_foreign(package) is None
+@pytest.fixture
+def warnings(monkeypatch):
+    """Record the warnings of the cache and of compiled steps, which are logged once in a process."""
+    found = []
+    for module in (machine_cache, compiled_steps):
+        monkeypatch.setattr(module.logger, "warning_once", lambda text: text in found or found.append(text))
+    return found
 
 
-@pytest.mark.parametrize("level", [0, 1, 2])
-def test_find_foreign_finds_folders_that_others_may_write(package, level):
-    folder = [package, *package.parents][level]
-    folder.chmod(0o777)
-    assert find_foreign(package) == folder
+@pytest.fixture
+def engine(cache, monkeypatch):
+    """Return an engine whose cache has a whole package of code, which must not be loaded."""
+    engine = engine_of(1, slots=1)
+    prepare_cache(cache_folder())
+    for kind in engine.steps._forms:
+        folder = engine.steps._folder(kind)
+        folder.mkdir(mode=0o700)
+        (folder / "step.pt2").write_bytes(b"code")
+        write_hashes(folder)
+    monkeypatch.setattr(compiled_steps, "CompiledStep", lambda folder, step: loaded.append(folder) or step)
+    loaded = engine.loaded = []
+    return engine
 
 
-def test_find_foreign_finds_files_that_others_may_write(package):
-    (package / "step.pt2").chmod(0o666)
-    assert find_foreign(package) == package / "step.pt2"
+def test_engine_loads_packages_of_the_user(engine, warnings):
+    engine.steps.find(engine.buffers.arguments)
+    assert engine.loaded == [engine.steps._folder("few_rows")] and not warnings
 
 
-def test_find_foreign_finds_links(package, tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    (package / "step.pt2").rename(elsewhere)
-    (package / "step.pt2").symlink_to(elsewhere)
-    assert find_foreign(package) == package / "step.pt2"
+PLACES = {
+    "the cache": lambda cache, package: cache,
+    "its folder of steps": lambda cache, package: package.parent,
+    "the package": lambda cache, package: package,
+    "the code": lambda cache, package: package / "step.pt2",
+    "the hashes": lambda cache, package: package / "sha256.json",
+}
 
 
-def test_find_foreign_finds_folders_of_other_users(package, monkeypatch):
-    monkeypatch.setattr(os, "getuid", lambda: 12345)
-    assert find_foreign(package) is not None
+def refuses(engine, warnings, monkeypatch, reason):
+    """Check that an engine decodes eagerly, compiles nothing, and says why in one line."""
+    monkeypatch.setattr(compiled_steps, "EAGER_SECONDS", 0.0)
+    monkeypatch.setattr(compiled_steps, "_has_compiler", lambda: pytest.fail("compiles into a refused cache"))
+    assert engine.steps._load("few_rows") is None
+    assert translate(engine) == translate(engine_of(1, slots=1, compile=False))
+    assert engine.steps._folder("few_rows") not in engine.loaded
+    assert len(warnings) == 1 and reason in warnings[0] and "\n" not in warnings[0]
+    assert "VANILLA_TRANSFORMER_CACHE can name another folder" in warnings[0]
+
+
+@as_root
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("compile", ["auto", True])
+def test_engine_loads_no_packages_of_another_user(engine, cache, warnings, monkeypatch, place, compile):
+    engine.steps._compile = compile
+    path = PLACES[place](cache, engine.steps._folder("few_rows"))
+    os.chown(path, STRANGER, -1)
+    refuses(engine, warnings, monkeypatch, f"{path} belongs to user {STRANGER}")
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("bits", [0o020, 0o002])
+def test_engine_loads_no_packages_that_others_may_write(engine, cache, warnings, monkeypatch, place, bits):
+    path = PLACES[place](cache, engine.steps._folder("few_rows"))
+    path.chmod(path.stat().st_mode | bits)
+    refuses(engine, warnings, monkeypatch, f"other users can write {path}")
+    assert f"run `chmod -R go-w {cache}`" in warnings[0]
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeypatch, tmp_path, place):
+    path = PLACES[place](cache, engine.steps._folder("few_rows"))
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    refuses(engine, warnings, monkeypatch, f"{path} is a link")
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o002])
+def test_packages_and_measurements_are_for_the_user_alone(cache, monkeypatch, umask):
+    def compile_step(step, arguments, dimensions, folder, kind):
+        (folder / "step.pt2").write_bytes(b"code")
+
+    monkeypatch.setattr(compiled_steps, "compile_step", compile_step)
+    monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
+    previous = os.umask(umask)
+    try:
+        write_package(None, None, None, "package", "few_rows")
+        store_choice("precision", "abc", "float32", "fast")
+    finally:
+        os.umask(previous)
+    package = cache_folder() / "package"
+    for path in (cache, cache_folder(), package, cache / "choices", cache / "choices" / "precision"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+    for path in (*package.iterdir(), cache / "choices" / "precision" / "abc.json"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert is_usable(package) and load_choice("precision", "abc") == ("float32", "fast")
+    previous = os.umask(umask)
+    try:
+        write_package(None, None, None, "another", "few_rows")  # beside the file of the lock
+    finally:
+        os.umask(previous)
+
+
+def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cache, monkeypatch):
+    def check():
+        raise PermissionError("Torch keeps compiled code in …")
+
+    monkeypatch.setattr(compiled_steps, "check_inductor_caches", check)
+    monkeypatch.setattr(compiled_steps, "compile_step", lambda *_: pytest.fail("compiles"))
+    with pytest.raises(PermissionError, match="Torch keeps"):
+        write_package(None, None, None, "package", "few_rows")
+
+
+@pytest.mark.parametrize("level", ["file", "kind", "choices", "cache"])
+def test_choices_that_others_may_write_are_not_read(cache, warnings, level):
+    store_choice("precision", "abc", "int8", "of a measurement")
+    file = cache / "choices" / "precision" / "abc.json"
+    path = {"file": file, "kind": file.parent, "choices": file.parent.parent, "cache": cache}[level]
+    path.chmod(path.stat().st_mode | 0o020)
+    assert load_choice("precision", "abc") is None
+    assert len(warnings) == 1 and f"other users can write {path}" in warnings[0]
+    path.chmod(path.stat().st_mode & 0o700)
+    assert load_choice("precision", "abc") == ("int8", "of a measurement")
+
+
+@as_root
+def test_choices_of_another_user_are_neither_read_nor_written(cache, warnings):
+    file = cache / "choices" / "precision" / "abc.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps({"precision": "int8", "reason": "of somebody else"}))
+    os.chown(cache, STRANGER, -1)
+    assert load_choice("precision", "abc") is None
+    assert len(warnings) == 1 and f"{cache} belongs to user {STRANGER}" in warnings[0]
+    with pytest.raises(PermissionError, match=f"{cache} belongs to user {STRANGER}"):
+        store_choice("precision", "def", "float32", "")
+    assert not (file.parent / "def.json").exists()
+
+
+def test_compile_refuses_a_cache_that_others_may_write(cache, capsys):
+    prepare_cache(cache_folder())
+    cache.chmod(0o770)
+    assert main(["compile", "any"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: The cache of compiled steps and measurements is not used, since other users can")
+    assert error.count("\n") == 1

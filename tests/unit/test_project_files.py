@@ -1,5 +1,6 @@
 """The files for contributors and newcomers name things that exist."""
 
+import os
 import re
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 import yaml
 
 import vanilla_transformer
+from tools.check_prose import SUFFIXES
 from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.cli.resources import find_recipe
 
@@ -79,3 +81,16 @@ def test_workflows_run_make_targets_that_exist(path):
 def test_project_files_link_to_files_that_exist(name):
     links = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text())
     assert all((ROOT / link).exists() for link in links)
+
+
+def test_files_have_no_markers_of_merge_conflicts():
+    suffixes = SUFFIXES | {".json", ".sh", ".sbatch", ".service"}
+    marker = re.compile(rb"^(?:<{7}|\|{7}|>{7}) \S", re.MULTILINE)
+    found, count = [], 0
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name == ".github" or not name.startswith(".")]
+        for path in (Path(folder, name) for name in names):
+            if path.suffix in suffixes:
+                count += 1
+                found += [str(path.relative_to(ROOT))] if marker.search(path.read_bytes()) else []
+    assert count > 900 and not found

@@ -54,7 +54,7 @@ def apply_launcher(recipe: Recipe) -> Recipe:
         if "SHARDED" in plugin.state_dict_type.name:
             output = replace(output, sharded_checkpoints=True)
     unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if changes["compile"] else 1)
-    tokens = find_max_tokens(recipe.data, count_processes() * options.gradient_accumulation_steps)
+    tokens = _find_max_tokens(recipe.data, count_processes() * options.gradient_accumulation_steps)
     return replace(
         recipe,
         data=replace(recipe.data, pad_to_multiple_of=unit, max_tokens=tokens),
@@ -68,7 +68,7 @@ def count_processes() -> int:
     return int(get_cpu_distributed_information().world_size)  # variables that are the same with GPUs
 
 
-def find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
+def _find_max_tokens(data: DataArguments, batches_per_step: int) -> int:
     """Return the tokens of a batch, of which a step of the whole run has `batches_per_step`."""
     if data.tokens_per_step is None:
         return data.max_tokens

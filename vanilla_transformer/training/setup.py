@@ -22,7 +22,6 @@ from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fine_tuning import freeze, prepare_initial_model
 from .fp8 import check_fp8
-from .launcher import find_max_tokens
 from .mixed_precision import resolve_mixed_precision
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
@@ -66,8 +65,8 @@ def create_accelerator(recipe: Recipe) -> Accelerator:
             # Gradients are reduced where they are, without a copy.
             kwargs_handlers=[DistributedDataParallelKwargs(gradient_as_bucket_view=True)],
         )
-    batches = accelerator.num_processes * options.gradient_accumulation_steps
-    if recipe.data.max_tokens != find_max_tokens(recipe.data, batches):
+    batches, total = accelerator.num_processes * options.gradient_accumulation_steps, recipe.data.tokens_per_step
+    if total is not None and recipe.data.max_tokens != total // batches:
         raise ValueError(
             f"A recipe with `tokens_per_step` must be read in each process of the run, got one that was read before "
             f"{accelerator.num_processes} processes started. Call `parse_recipe` in the function that trains."

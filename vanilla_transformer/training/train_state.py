@@ -102,7 +102,9 @@ class TrainState:
                 dict(self.unwrapped_model.named_parameters()) if adapters is None else adapters.parameters()
             )
             self.ema = ExponentialMovingAverage(parameters, recipe.optimization.ema_decay)
-        self.progress = TrainProgress(num_processes=accelerator.num_processes, data=data_hashes)
+        self.progress = TrainProgress(
+            num_processes=accelerator.num_processes, recipe=flatten(recipe), data=data_hashes
+        )
         given = {name: getattr(recipe.optimization, name) for name in DERIVED}
         self.follow_schedule(Schedule(**{name: value for name, value in given.items() if value is not None}))
         self.step_metrics = StepMetrics()
@@ -111,7 +113,7 @@ class TrainState:
 
     def follow_schedule(self, schedule: Schedule) -> None:
         """Create the LR schedule of the run, and record it with the recipe."""
-        self.schedule, self.progress.recipe = schedule, flatten(self.recipe) | asdict(schedule)
+        self.schedule, self.progress.recipe = schedule, self.progress.recipe | asdict(schedule)
         self.lr_scheduler = create_lr_scheduler(
             self.recipe.optimization.lr_scheduler,
             self.optimizer.optimizer,

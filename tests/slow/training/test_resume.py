@@ -65,6 +65,18 @@ def test_train_resumes_run_of_two_processes_on_one(corpus, tmp_path, straight):
     assert_like(folder, straight)
 
 
+def test_train_resumes_with_smaller_batches_in_more_processes(corpus, tmp_path):
+    options = RUN | {"gradient_accumulation_steps": 1, "max_tokens": None, "tokens_per_step": 128, "save_steps": 4}
+    finish(start(1, flags(corpus, tmp_path, **options | {"max_steps": 4})))
+    errors = finish(start(2, flags(corpus, tmp_path, **options | {"max_steps": 5})))
+    assert "Changed since the run began: max_steps was 4 and is 5, max_tokens was 128 and is 64" in errors
+    before, after = (load_progress(folder) for folder in list_checkpoints(tmp_path)[-2:])
+    assert [each["recipe"]["max_tokens"] for each in (before, after)] == [128, 64]
+    *_, (batches, done, max_tokens) = before["batch_sampler"]["parts"]
+    assert (batches, max_tokens) == (1, 128)
+    assert after["batch_sampler"]["parts"][-2:] == [[1, done, 128], [2, 1, 64]]
+
+
 def assert_like(folder, straight):
     """Compare the last weights up to the order of sums, and the places in the data exactly.
 

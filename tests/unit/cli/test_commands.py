@@ -66,15 +66,15 @@ def test_train_help_explains_each_flag_once(capsys):
     explained = dict(flags)
     assert len(flags) == len(explained) > 80
     assert explained["d_model"].startswith("Width of the residual stream")
-    assert explained["no_scale_embedding"] == "Turn off --scale_embedding."
+    assert explained["no_tie_word_embeddings"] == "Turn off --tie_word_embeddings."
     assert not any(text.startswith("See ") or "-" in name for name, text in flags)
 
 
 def test_flags_may_be_written_with_dashes():
-    given = ["--train-source=a-b.en", "--train-target", "c-d.de", "--output-dir", "x-y", "--no-scale-embedding"]
+    given = ["--train-source=a-b.en", "--train-target", "c-d.de", "--output-dir", "x-y", "--no-tie-word-embeddings"]
     recipe = parse_recipe(given)
     assert (recipe.data.train_source, recipe.data.train_target) == ("a-b.en", "c-d.de")
-    assert recipe.output.output_dir == "x-y" and recipe.model.scale_embedding is False
+    assert recipe.output.output_dir == "x-y" and recipe.model.tie_word_embeddings is False
 
 
 def test_command_without_positional_arguments_refuses_one(capsys):

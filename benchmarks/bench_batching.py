@@ -18,7 +18,7 @@ import numpy as np
 
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.data.batch_sampler import BatchPlan, plan_batches
+from vanilla_transformer.data.batch_plan import BatchPlan, plan_batches
 from vanilla_transformer.data.micro_batch import round_up
 
 # Standard deviations that describe the logarithms of WMT14's lengths in tokens: one part is common to source and

@@ -134,9 +134,12 @@ def expand_mask(seen: Tensor, attention: str, dtype: torch.dtype) -> Tensor:
     The function of transformers reads from the device whether there is padding.
     """
     expanded = seen.bool()[:, None, None]
-    if attention == "eager":
-        return torch.where(expanded, 0.0, torch.finfo(dtype).min).to(dtype)
-    return expanded
+    return additive_mask(expanded, dtype) if attention == "eager" else expanded
+
+
+def additive_mask(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a mask to add to the scores of attention: 0 where `seen`, the lowest number of `dtype` elsewhere."""
+    return torch.zeros_like(seen, dtype=dtype).masked_fill_(~seen, torch.finfo(dtype).min)
 
 
 class _CudnnSwitch:
@@ -172,5 +175,14 @@ def without_cudnn_attention() -> Iterator[None]:
         _cudnn_switch.restore()
 
 
-__all__ = ["HostCopy", "copy_to_device", "deliberate_wait", "expand_mask", "find_compiler", "multiplies", "to_device"]
+__all__ = [
+    "HostCopy",
+    "additive_mask",
+    "copy_to_device",
+    "deliberate_wait",
+    "expand_mask",
+    "find_compiler",
+    "multiplies",
+    "to_device",
+]
 __all__ += ["usable_cores", "without_cudnn_attention"]

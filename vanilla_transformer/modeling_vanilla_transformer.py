@@ -411,15 +411,18 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
     @capture_outputs
     def forward(
         self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None, **kwargs: Any,
+        inputs_embeds: Tensor | None = None, position_ids: Tensor | None = None, **kwargs: Any,
     ) -> BaseModelOutput:  # fmt: skip
         """
         Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not scaled by √d_model.
 
         `attention_mask`, `(B, S)`, is 1 for tokens and 0 for padding; it is derived from `input_ids` by default.
+        `position_ids`, `(B, S)`, are counted from it by default.
         """
         attention_mask = source_mask(self.config, input_ids, attention_mask)
-        hidden_states, attention_mask = self.prepare_inputs("input", input_ids, inputs_embeds, attention_mask)
+        hidden_states, attention_mask = self.prepare_inputs(
+            "input", input_ids, inputs_embeds, attention_mask, position_ids
+        )
         return BaseModelOutput(last_hidden_state=self.run_layers(hidden_states, attention_mask, **kwargs))
 
     def run_layers(self, hidden_states: Tensor, attention_mask: Tensor | None, **kwargs: Any) -> Tensor:

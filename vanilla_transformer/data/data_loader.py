@@ -12,7 +12,6 @@ from itertools import count
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
@@ -26,7 +25,8 @@ from .tuning import SECONDS_BETWEEN_LOOKS, STEPS_AHEAD_PER_WORKER
 # Forks share memory. On macOS they are unsafe, and a started process maps the files of the table again.
 _START_METHOD = "fork" if sys.platform == "linux" else None
 _ALIGNMENT = 16  # bytes; each tensor of a slot begins at a multiple of it
-_BYTES_PER_TOKEN = 36  # of a batch: source, labels and their places of 8 bytes each, and a mask of up to 12
+# Of a batch: source, labels and the places of labels of 8 bytes each, and a mask of up to 12 or positions of 16.
+_BYTES_PER_TOKEN = 40
 _BYTES_PER_LINK = 12
 _TENSORS_PER_BATCH = 8  # at most
 _slots_by_number: WeakValueDictionary[int, torch.Tensor] = WeakValueDictionary()  # of this process
@@ -107,14 +107,14 @@ class MicroBatchLoader:
             generator=torch.Generator(),  # otherwise starting workers would draw from the global one
         )
 
-    def _plan_steps(self, steps: "_Steps") -> Iterator[tuple[int, list[np.ndarray]]]:
+    def _plan_steps(self, steps: "_Steps") -> Iterator[tuple[int, list[PlannedBatch]]]:
         """Yield a slot and the rows of each batch for each step, and note what the step will be made of."""
         for number in count():
             if self._sampler.pairs.table is not steps.table:
                 return
             batches = self._sampler.take_step()
             self._ahead.append((batches, self._sampler.position))
-            yield number % len(steps.slots), [batch.rows for batch in batches]
+            yield number % len(steps.slots), batches
             self._sampler.enter_next_epoch()
 
     @property
@@ -218,12 +218,12 @@ class _Steps(Dataset[_WrittenStep]):
         self._number = next(_numbers)
         _slots_by_number[self._number] = slots
 
-    def __getitem__(self, step: tuple[int, Sequence[np.ndarray]]) -> _WrittenStep:
+    def __getitem__(self, step: tuple[int, Sequence[PlannedBatch]]) -> _WrittenStep:
         """Write a step to its slot."""
-        slot, rows = step
+        slot, batches = step
         end, places = 0, []
-        for batch in rows:
-            tensors = self.table.pad(batch, self.pad_token_id, self.pad_to_multiple_of)
+        for batch in batches:
+            tensors = self._read(batch)
             tensors = tensors if self.prepare is None else self.prepare(tensors)
             places.append(dict[str, _Place]())
             for name, tensor in tensors.items():
@@ -231,6 +231,11 @@ class _Steps(Dataset[_WrittenStep]):
                 self.slots[slot, end : end + place.size] = tensor.contiguous().view(-1).view(torch.uint8)
                 end = round_up(end + place.size, _ALIGNMENT)
         return _WrittenStep(self._number, slot, places)
+
+    def _read(self, batch: PlannedBatch) -> Batch:
+        if batch.places is not None:
+            return self.table.pack(batch.rows, batch.places, batch.shape, self.pad_token_id)
+        return self.table.pad(batch.rows, self.pad_token_id, self.pad_to_multiple_of)
 
 
 def _identity(item: Any) -> Any:

@@ -10,6 +10,14 @@ Batch = dict[str, torch.Tensor]
 IGNORED_LABEL = -100  # the library's mark of positions without a label
 
 
+class BatchShape(NamedTuple):
+    """The rows of a batch, and the tokens of each row on both sides, with padding."""
+
+    rows: int
+    source_length: int
+    target_length: int
+
+
 class TokenCounts(NamedTuple):
     """Numbers of tokens, known on the host: of the source, of the target, and of both sides with padding."""
 
@@ -24,7 +32,7 @@ class MicroBatch:
     One forward and backward pass of one process.
 
     Args:
-        tensors: `input_ids`, `attention_mask` and `labels` on the CPU, as [`TokenTable.pad`] returns them.
+        tensors: On the CPU, as [`TokenTable.pad`] or [`TokenTable.pack`] return them.
         pairs: The numbers of its pairs in the corpus, from 0.
         counts: Its numbers of tokens; target tokens are the labels that count.
         step_target_tokens (`int`): Target tokens of the whole step, over all processes and micro-batches.

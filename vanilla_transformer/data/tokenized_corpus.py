@@ -20,7 +20,7 @@ from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
-from .micro_batch import IGNORED_LABEL, Batch, round_up
+from .micro_batch import IGNORED_LABEL, Batch, BatchShape, round_up
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 from .word_alignments import WordPair
@@ -136,7 +136,10 @@ class TokenTable:
         labels, _ = _pad(*self.targets.read(rows), IGNORED_LABEL, pad_to_multiple_of)
         arrays = {"input_ids": input_ids, "attention_mask": mask.astype(np.int64), "labels": labels}
         if self.links is not None:
-            arrays |= _place_links(*self.links.read(rows), labels.shape[1], input_ids.shape[1])
+            first_targets = np.arange(0, labels.size, labels.shape[1])
+            arrays |= _place_links(
+                *self.links.read(rows), first_targets, np.zeros_like(first_targets), input_ids.shape[1]
+            )
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def max_links(self, max_tokens: int) -> int:
@@ -145,6 +148,30 @@ class TokenTable:
             return 0
         longest = np.maximum(self.sources.lengths(), self.targets.lengths())
         return math.ceil(max_tokens * (self.links.lengths() // _LINK_SIZE / longest).max(initial=0.0))
+
+    def pack(self, rows: np.ndarray, places: np.ndarray, shape: BatchShape, pad_token_id: int) -> Batch:
+        """
+        Put rows one after another into the rows of a packed batch.
+
+        Args:
+            places (`np.ndarray` of shape `(rows,)`): The row of the batch for each row of the table, ascending.
+
+        Returns:
+            `input_ids` and `source_positions` of shape `(batch_size, source_length)`, and `labels` and
+            `target_positions` of shape `(batch_size, target_length)`. Positions count from 0 in each sentence, and are
+            0 at padding.
+        """
+        source_shape, target_shape = (shape.rows, shape.source_length), (shape.rows, shape.target_length)
+        input_ids, source_positions, first_sources = _pack(
+            *self.sources.read(rows), places, source_shape, pad_token_id
+        )
+        labels, target_positions, first_targets = _pack(*self.targets.read(rows), places, target_shape, IGNORED_LABEL)
+        arrays = {"input_ids": input_ids, "source_positions": source_positions}
+        arrays |= {"labels": labels, "target_positions": target_positions}
+        if self.links is not None:
+            first_sources %= shape.source_length
+            arrays |= _place_links(*self.links.read(rows), first_targets, first_sources, shape.source_length)
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
     def __reduce__(self) -> tuple[type, tuple[datasets.Dataset]]:
         # A memory-mapped dataset is pickled as the names of its files; the arrays would be pickled as copies.
@@ -202,12 +229,26 @@ def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> 
     return padded, mask
 
 
+def _pack(
+    tokens: np.ndarray, lengths: np.ndarray, places: np.ndarray, shape: tuple[int, int], value: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sentences in the rows `places` of a batch, the positions of their tokens, and their first indices."""
+    begins = np.cumsum(lengths) - lengths
+    firsts = places * shape[1] + begins - begins[np.searchsorted(places, places)]  # `begins` of the row's first one
+    positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
+    indices = np.repeat(firsts, lengths) + positions
+    packed, packed_positions = np.full(shape, value, np.int64), np.zeros(shape, np.int64)
+    packed.flat[indices], packed_positions.flat[indices] = tokens, positions
+    return packed, packed_positions, firsts
+
+
 def _place_links(
-    values: np.ndarray, sizes: np.ndarray, target_length: int, source_length: int
+    values: np.ndarray, sizes: np.ndarray, first_targets: np.ndarray, first_sources: np.ndarray, source_length: int
 ) -> dict[str, np.ndarray]:
+    """Return the links of pairs, given the index of each first target in the batch and first source in its row."""
     target, source, divisor = values.astype(np.int64).reshape(-1, _LINK_SIZE).T
     pair = np.repeat(np.arange(len(sizes)), sizes // _LINK_SIZE)
-    places = (pair * target_length + target) * source_length + source
+    places = (first_targets[pair] + target) * source_length + first_sources[pair] + source
     return {"link_places": places, "link_weights": np.float32(1.0) / divisor.astype(np.float32)}
 
 

@@ -126,6 +126,7 @@ _MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", 
 _MAY_CHANGE |= {
     "early_stopping_patience",
     "compile",
+    "packing",
     "attn_implementation",
     "dataloader_num_workers",
     "fsdp",

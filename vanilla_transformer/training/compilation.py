@@ -31,16 +31,29 @@ def check_compiler() -> None:
     check_inductor_caches()
 
 
-def compile_regions(model_with_loss: ModelWithLoss, device: torch.device) -> None:
+def should_compile(choice: bool | None, config: Any, device: torch.device) -> bool:
+    """Return whether to compile a model: as the recipe says, and by default on a GPU of CUDA where that works.
+
+    Raises:
+        ValueError: the recipe says so, but the layers of the model cannot be compiled as one graph.
+    """
+    obstacle = _find_obstacle(config)
+    if choice and obstacle is not None:
+        rule = "must be given without this key, whose layers are no single graph"
+        raise ValueError(f"`compile` {rule}, got `{obstacle}`. Leave one of them out.")
+    by_default = device.type == "cuda" and obstacle is None and find_compiler() is not None
+    return by_default if choice is None else choice
+
+
+def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packing: bool) -> None:
     """Let the layers of the model, and on a GPU the loss, be compiled at their first batch.
 
     A layer that learns to align stays uncompiled, since its inputs are recorded. Call this before DDP or FSDP2 wraps
     the model.
 
-    Raises:
-        ValueError: the layers of the model cannot be compiled as one graph.
+    Args:
+        packing: All batches have one shape, for which layers are compiled.
     """
-    _check_layers(model_with_loss.model.config)
     # With `dynamic`, Dynamo makes each float of a module, such as the probability of dropout, an input on the CPU.
     torch._dynamo.config.specialize_float = True
     # By default, sizes that are equal in the first batch, such as its source and target length, are compiled as one.
@@ -49,22 +62,22 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device) -> Non
     aligned = None if guided is None else model.get_decoder().layers[guided.layer]
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
         if layer is not aligned:
-            layer.compile(backend=_BACKEND, fullgraph=True, dynamic=True)
+            layer.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
     if device.type == "cuda":
         model_with_loss.loss_in_graph = torch.compile(
-            cross_entropy_in_graph, backend=_BACKEND, fullgraph=True, dynamic=True
+            cross_entropy_in_graph, backend=_BACKEND, fullgraph=True, dynamic=not packing
         )
 
 
-def _check_layers(config: Any) -> None:
-    for holds, found in (
-        ("lsh_attention" not in (getattr(config, "layer_types", None) or ()), "layer_types: lsh_attention"),
-        (not getattr(config, "reversible", False), "reversible: true"),
-        (not config.chunk_size_feed_forward, f"chunk_size_feed_forward: {config.chunk_size_feed_forward}"),
-    ):
-        if not holds:
-            rule = "must be given without this key, whose layers are no single graph"
-            raise ValueError(f"`compile` {rule}, got `{found}`. Leave one of them out.")
+def _find_obstacle(config: Any) -> str | None:
+    """Return the key and value of a model whose layers cannot be compiled as one graph, or None."""
+    if "lsh_attention" in (getattr(config, "layer_types", None) or ()):
+        return "layer_types: lsh_attention"
+    if getattr(config, "reversible", False):
+        return "reversible: true"
+    if config.chunk_size_feed_forward:
+        return f"chunk_size_feed_forward: {config.chunk_size_feed_forward}"
+    return None
 
 
 def is_compiled(module: nn.Module) -> bool:
@@ -77,4 +90,4 @@ def uncompiled(module: nn.Module, when: bool = True) -> AbstractContextManager[N
     return torch.compiler.set_stance("force_eager") if when and is_compiled(module) else nullcontext()
 
 
-__all__ = ["check_compiler", "compile_regions", "is_compiled", "uncompiled"]
+__all__ = ["check_compiler", "compile_regions", "is_compiled", "should_compile", "uncompiled"]

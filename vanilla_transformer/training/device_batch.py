@@ -10,6 +10,7 @@ from vanilla_transformer.device_utils import copy_to_device, expand_mask
 from vanilla_transformer.generation_vanilla_transformer import source_mask
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 
+from .packed_attention import is_packed
 from .varlen_attention import VARLEN, pack_source
 
 
@@ -41,17 +42,19 @@ class BatchPreparation:
         """Prepare a batch.
 
         Args:
-            batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them, and, with guided
-                alignment, `link_places` and `link_weights`.
+            batch: `input_ids`, `attention_mask` and `labels`, as [`TokenTable.pad`] returns them, or what
+                [`TokenTable.pack`] returns, and, with guided alignment, `link_places` and `link_weights`.
 
         Returns:
             `input_ids`, `labels`, `label_places` (the indices in `labels.flatten()` of the labels that count), the
             links, and, unless there is no padding, `attention_mask` in the form that the model's attention takes, or
-            what it takes instead.
+            what it takes instead. Packed batches have `source_positions` and `target_positions` instead.
         """
         places = (batch["labels"].flatten() != IGNORED_LABEL).nonzero().flatten()
         prepared = {"input_ids": batch["input_ids"], "labels": batch["labels"], "label_places": places}
         prepared |= {name: batch[name] for name in ("link_places", "link_weights") if name in batch}
+        if is_packed(batch):
+            return prepared | {name: batch[name] for name in ("source_positions", "target_positions")}
         return prepared | self._prepare_padding(batch)
 
     def _prepare_padding(self, batch: Batch) -> Batch:

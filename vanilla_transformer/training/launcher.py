@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import torch
 from accelerate.utils import (
     DynamoBackend,
     FullyShardedDataParallelPlugin,
@@ -46,14 +47,15 @@ def apply_launcher(recipe: Recipe) -> Recipe:
     options, output, plugin = recipe.optimization, recipe.output, _read_fsdp()
     changes: dict[str, Any] = {
         "mixed_precision": _merge_precision(options.mixed_precision, _read_mixed_precision()),
-        "compile": options.compile or _read_compile(),
+        "compile": _read_compile() or options.compile,
     }
     if plugin is not None:
         reshard = options.fsdp_reshard_after_forward and plugin.reshard_after_forward
         changes |= {"fsdp": True, "fsdp_reshard_after_forward": reshard}
         if "SHARDED" in plugin.state_dict_type.name:
             output = replace(output, sharded_checkpoints=True)
-    unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if changes["compile"] else 1)
+    compiled = torch.cuda.is_available() if changes["compile"] is None else changes["compile"]
+    unit = recipe.data.pad_to_multiple_of or (_UNIT_COMPILED if compiled else 1)
     tokens = _find_max_tokens(recipe.data, count_processes() * options.gradient_accumulation_steps)
     return replace(
         recipe,

@@ -12,6 +12,7 @@ from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
+from .packed_attention import is_packed, packed_decoder_states
 from .varlen_attention import PACKING
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how
@@ -70,6 +71,14 @@ class ModelWithLoss(nn.Module):
         return loss._replace(smoothed=loss.smoothed + self.guided_alignment.weight * guidance)
 
     def _label_loss(self, batch: Batch) -> SummedLoss:
+        states = packed_decoder_states(self.model, batch) if is_packed(batch) else self._decoder_states(batch)
+        head, labels = self.model.lm_head, batch["labels"]
+        arguments = states, head.weight, head.bias, labels, self.smoothing
+        if self.loss_in_graph is not None and labels.numel() * head.out_features <= _LOGITS_IN_GRAPH:
+            return self.loss_in_graph(*arguments)
+        return projected_cross_entropy(*arguments, batch["label_places"])
+
+    def _decoder_states(self, batch: Batch) -> torch.Tensor:
         mask, input_ids = batch.get("attention_mask"), batch["input_ids"]
         # Without a mask, the model would derive one from `input_ids`.
         embeds = self.model.get_encoder().embed_tokens(input_ids) if mask is None else None
@@ -81,11 +90,7 @@ class ModelWithLoss(nn.Module):
             use_cache=False,
             **{name: batch[name] for name in PACKING if name in batch},
         )
-        head, labels = self.model.lm_head, batch["labels"]
-        arguments = outputs.last_hidden_state, head.weight, head.bias, labels, self.smoothing
-        if self.loss_in_graph is not None and labels.numel() * head.out_features <= _LOGITS_IN_GRAPH:
-            return self.loss_in_graph(*arguments)
-        return projected_cross_entropy(*arguments, batch["label_places"])
+        return outputs.last_hidden_state
 
 
 def cross_entropy_in_graph(

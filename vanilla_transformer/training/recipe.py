@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from transformers import HfArgumentParser
+from transformers.hf_argparser import string_to_bool
 
 from vanilla_transformer.yaml_utils import load_yaml
 
@@ -50,6 +51,8 @@ class Parser(HfArgumentParser):
     def add_argument(self, *flags: str, **kwargs: Any) -> Action:  # type: ignore[override]
         if flags[0] == "-h":
             return super().add_argument(*flags, **kwargs)
+        if kwargs.get("type") is string_to_bool:  # without a value, `bool | None` is True, as `bool` is
+            kwargs = {"nargs": "?", "const": True} | kwargs
         if kwargs.get("action") == "store_false":
             kwargs["help"] = f"Turn off --{kwargs['dest']}."
         else:

@@ -68,7 +68,20 @@ class OptimizationArguments:
         default=True,
         metadata={"help": "With --fsdp: free gathered parameters after the forward pass. False is faster."},
     )
-    compile: bool = field(default=False, metadata={"help": "Compile the model with torch.compile."})
+    compile: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Compile the layers of the model and the loss with torch.compile. Default: on a GPU of CUDA, if "
+            "the layers can be compiled."
+        },
+    )
+    packing: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Put several sentence pairs in each row of a batch, so that all batches have one shape. Default: "
+            "on a GPU of CUDA, if the model is compiled and has softmax attention."
+        },
+    )
     mixed_precision: str | None = field(
         default=None,
         metadata={

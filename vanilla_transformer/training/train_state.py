@@ -21,7 +21,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from .arguments import DERIVED, Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
-from .compilation import compile_regions
+from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, to_device
 from .distributed import full_tensor, shard_like, shard_model
 from .fp8 import convert_linear_layers
@@ -30,6 +30,7 @@ from .lora import LoraAdapters
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import StepMetrics, peak_memory_gib
+from .packed_attention import should_pack
 from .unread_steps import ReadStep, UnreadStep, read_steps
 
 
@@ -78,6 +79,8 @@ class TrainState:
         batch_preparation: Prepares batches on the CPU.
         step_metrics: Sums over the steps since the last line of the log.
         schedule: The length of the run and its learning rate, the paper's until they are derived.
+        compiled: Whether layers and loss are compiled.
+        packing: Whether batches are packed.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
     """
 
@@ -92,8 +95,11 @@ class TrainState:
         self.recipe = recipe
         self.tokenizer = tokenizer
         self.accelerator = accelerator
+        options, device = recipe.optimization, accelerator.device
+        self.compiled = should_compile(options.compile, model.config, device)
+        self.packing = should_pack(options.packing, model, self.compiled, device)
         self._wrap(model)
-        self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, recipe.optimization.compile)
+        self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, self.compiled)
         self.optimizer = accelerator.prepare(self._create_optimizer())
         self.ema: ExponentialMovingAverage | None = None
         if recipe.optimization.ema_decay is not None:
@@ -135,8 +141,8 @@ class TrainState:
         if guided_alignment is not None:
             model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
         model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment)
-        if options.compile:
-            compile_regions(model_with_loss, self.accelerator.device)
+        if self.compiled:
+            compile_regions(model_with_loss, self.accelerator.device, self.packing)
         if options.fsdp:
             shard_model(
                 model_with_loss.to(self.accelerator.device),

@@ -146,6 +146,7 @@ def prepare_run(
         Validation, tokenizer=tokenizer, evaluate=evaluate, accelerator=accelerator, max_tokens=recipe.data.max_tokens
     )
     validation = create_validation(texts, measure)
+    state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     sampler = StatefulBatchSampler(
         corpus,
         recipe.data.max_tokens,
@@ -155,8 +156,8 @@ def prepare_run(
         accelerator.process_index,
         recipe.data.pad_to_multiple_of or 1,
         planned,
+        state.packing,
     )
-    state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
     on_gpu = accelerator.device.type == "cuda"
     workers = recipe.optimization.dataloader_num_workers
     batches = MicroBatchLoader(
@@ -167,7 +168,7 @@ def prepare_run(
         prepare=state.batch_preparation,
     )
     state.wrapped_model.train()
-    if recipe.optimization.compile:
+    if state.compiled:
         with batches.preview() as steps:
             compile_step(state, steps)
     plan_schedule(state, batches, load_progress(run.checkpoint)["recipe"] if run.checkpoint is not None else {})

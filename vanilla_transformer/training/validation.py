@@ -8,7 +8,7 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.batch_sampler import plan_batches
+from vanilla_transformer.data.batch_plan import plan_batches
 from vanilla_transformer.data.micro_batch import Batch
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.readers import SentencePair

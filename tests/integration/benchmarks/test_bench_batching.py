@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import bench_batching
-from vanilla_transformer.data.batch_sampler import plan_batches
+from vanilla_transformer.data.batch_plan import plan_batches
 
 
 def test_bench_batching_padding_and_balance_match_manual_counts():

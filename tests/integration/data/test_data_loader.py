@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from tests.tiny_corpora import FreshCorpus, LengthsCorpus
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import PlannedBatch, StatefulBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader, _Steps, report_lost_workers
+from vanilla_transformer.data.micro_batch import BatchShape, TokenCounts
 from vanilla_transformer.data.tokenized_corpus import TokenTable
 
 LENGTHS = [1 + number * 7 % 11 for number in range(40)]
@@ -161,9 +162,10 @@ def test_micro_batch_loader_steps_can_be_sent_to_a_started_process(tmp_path, on_
         table = TokenTable(datasets.load_from_disk(tmp_path))
     steps = _Steps(table, 0, torch.empty(1, 1920, dtype=torch.uint8), pad_to_multiple_of=1)
     sent = pickle.dumps(steps)
-    received, rows = pickle.loads(sent), [np.array([3, 1])]
-    (expected,) = steps[0, rows].tensors()
-    (found,) = pickle.loads(pickle.dumps(received[0, rows])).tensors()
+    rows = np.array([3, 1])
+    received, batch = pickle.loads(sent), PlannedBatch(rows, rows, BatchShape(2, 40, 40), None, TokenCounts(), 80)
+    (expected,) = steps[0, [batch]].tensors()
+    (found,) = pickle.loads(pickle.dumps(received[0, [batch]])).tensors()
     assert torch.equal(received.slots, steps.slots) and found.keys() == expected.keys()
     assert all(torch.equal(found[name], expected[name]) and found[name].numel() == 80 for name in expected)
     assert (len(sent) < 10_000) == on_disk

@@ -91,6 +91,28 @@ def test_train_compiles_two_graphs_before_first_step(corpus, tmp_path, monkeypat
         assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"gradient_accumulation_steps": 2, "ema_decay": 0.9},
+        {"attn_implementation": "eager", "train_alignments": "agreement"},
+        {"mixed_precision": "bf16", "label_smoothing": 0.0, "dropout": 0.1},
+    ],
+    ids=str,
+)
+def test_train_compiles_one_shape_of_packed_batches(corpus, tmp_path, monkeypatch, graphs, changes):
+    write_uneven_pairs(corpus)
+    changes = SIX_LAYERS | changes | {"packing": True}
+    shapes = train_counting(corpus, tmp_path / "compiled", monkeypatch, compile=True, **changes)
+    assert len(graphs) == 2 and not counters["graph_break"] and len(shapes) == 1
+    inputs = [each for _, inputs in graphs for each in inputs]
+    assert inputs and all(isinstance(each, torch.Tensor) and each.dim() for each in inputs)
+    if not changes.get("dropout"):  # whose masks are drawn in another way
+        train_counting(corpus, tmp_path / "eager", monkeypatch, compile=False, **changes)
+        assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
+
+
 @pytest.mark.parametrize("attention", ["linear_attention", "transfo_xl_attention"])
 def test_train_compiles_layers_of_long_models(corpus, tmp_path, monkeypatch, graphs, attention):
     write_uneven_pairs(corpus)

@@ -45,7 +45,7 @@ def test_stateful_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step
     step = [batch for rank in ranks for batch in next(walk(rank))]
     for batch in step:
         own = [lengths[number] for number in batch.pairs]
-        assert batch.lengths == (max(own), max(own)) and batch.rows.tolist() == batch.pairs.tolist()
+        assert batch.shape == (len(own), max(own), max(own)) and batch.rows.tolist() == batch.pairs.tolist()
         assert batch.counts == (sum(own), sum(own), 2 * len(own) * max(own))
     assert {batch.step_target_tokens for batch in step} == {sum(batch.counts.target_tokens for batch in step)}
 
@@ -96,7 +96,7 @@ def test_stateful_batch_sampler_survives_two_changes_within_an_epoch():
         order.load_state_dict(state)
         seen += pairs_of(updates(order, 2))
     parts = order.position.state_dict()["parts"]
-    assert parts == [[2, 3, 8], [3, 2, 8], [1, 2, 8]]
+    assert parts == [[2, 3, 8, False], [3, 2, 8, False], [1, 2, 8, False]]
     seen += pairs_of(updates(order, order.position.steps_per_epoch - 7))
     assert sorted(seen) == list(range(60))
 

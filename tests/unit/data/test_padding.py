@@ -17,9 +17,9 @@ def test_stateful_batch_sampler_pads_to_multiples_within_the_budget(multiple):
     assert sorted(pair for batch in batches for pair in batch.pairs) == list(range(len(LENGTHS)))
     for batch in batches:
         longest = max(LENGTHS[pair] for pair in batch.pairs)
-        assert batch.lengths == (-(-longest // multiple) * multiple,) * 2
-        assert len(batch.pairs) * batch.lengths[0] <= 64
-        assert batch.counts.padded_tokens == len(batch.pairs) * sum(batch.lengths)
+        assert batch.shape[1:] == (-(-longest // multiple) * multiple,) * 2
+        assert len(batch.pairs) * batch.shape.source_length <= 64
+        assert batch.counts.padded_tokens == len(batch.pairs) * sum(batch.shape[1:])
         assert batch.counts.target_tokens == sum(LENGTHS[pair] for pair in batch.pairs)
 
 

@@ -1,0 +1,115 @@
+"""
+Packed batches: several sentence pairs in each row, so that all batches of an epoch have one shape.
+
+A GPU compiles one shape once and computes little padding (Raffel et al., 2020, section 3.1.2). Attention keeps the
+pairs of a row apart, which costs a CPU more than the padding of the batches of [`plan_batches`].
+"""
+
+import numpy as np
+
+from .batch_plan import BatchPlan, Lengths, check_lengths
+from .micro_batch import BatchShape, round_up
+from .tuning import PACKED_ROW_TOKENS, PACKED_SHARE, PACKED_UNIT
+
+
+def packed_shape(source_lengths: Lengths, target_lengths: Lengths, max_tokens: int) -> BatchShape:
+    """
+    Return the shape of batches of at most `max_tokens` tokens on each side, with padding.
+
+    The side with more tokens in the corpus has the longer rows. Rows hold the longest sentence of their side.
+
+    Raises:
+        ValueError: see [`plan_batches`].
+    """
+    source, target = np.asarray(source_lengths), np.asarray(target_lengths)
+    check_lengths(source, target, max_tokens, batches_per_step=1)
+    lengths = np.stack([source, target])
+    totals, longest = lengths.sum(axis=1), lengths.max(axis=1)
+    length = min(max_tokens, max(PACKED_ROW_TOKENS, round_up(int(longest.max()), PACKED_UNIT)))
+    source_length, target_length = (
+        min(length, round_up(max(int(most), round(length * total / totals.max())), PACKED_UNIT))
+        for total, most in zip(totals, longest, strict=True)
+    )
+    return BatchShape(max_tokens // length, source_length, target_length)
+
+
+def plan_packed_batches(
+    source_lengths: Lengths,
+    target_lengths: Lengths,
+    shape: BatchShape,
+    seed: int = 0,
+    epoch: int = 0,
+    batches_per_step: int = 1,
+) -> BatchPlan:
+    """
+    Plan one epoch of packed batches of one shape: every pair once, in rows with pairs of all lengths, in random order.
+
+    Args:
+        source_lengths, target_lengths, seed, epoch, batches_per_step: See [`plan_batches`].
+        shape: The shape of all batches, from [`packed_shape`].
+
+    Raises:
+        ValueError: see [`plan_batches`].
+    """
+    source, target = np.asarray(source_lengths), np.asarray(target_lengths)
+    check_lengths(source, target, max(shape.source_length, shape.target_length), batches_per_step)
+    random = np.random.default_rng((seed, epoch))
+    shares = np.stack([source / shape.source_length, target / shape.target_length], axis=1)  # of a row
+    row_of, rows = _pack(shares, shape.rows * batches_per_step, random)
+    # Steps, and batches in them, get rows in turn, in random order and rows with pairs first: no step is empty.
+    batches = rows // shape.rows
+    filled = np.bincount(row_of, minlength=rows) > 0
+    order = np.lexsort((random.random(rows), ~filled))
+    batch_of, place_of = np.empty(rows, int), np.empty(rows, int)
+    batch_of[order], place_of[order] = np.arange(rows) % batches, np.arange(rows) // batches
+    pairs = np.lexsort((place_of[row_of], batch_of[row_of]))
+    bounds = np.searchsorted(batch_of[row_of[pairs]], np.arange(batches + 1))
+    steps = np.arange(batches).reshape(batches_per_step, -1).T
+    return BatchPlan(pairs, bounds, steps, place_of[row_of[pairs]])
+
+
+def _pack(shares: np.ndarray, unit: int, random: np.random.Generator) -> tuple[np.ndarray, int]:
+    """
+    Return the row of each pair, and the number of rows, a multiple of `unit`.
+
+    Pairs that find no room get further rows.
+
+    Args:
+        shares (`np.ndarray` of shape `(pairs, 2)`): The share of a row that each side of a pair takes.
+    """
+    row_of, rows, left = np.full(len(shares), -1), 0, np.arange(len(shares))
+    while len(left):
+        needed = min(len(left), int(np.ceil(shares[left].sum(axis=0).max() / PACKED_SHARE)))
+        added = round_up(rows + needed, unit) - rows
+        found = _deal(shares[left], added, random)
+        row_of[left] = np.where(found < 0, -1, found + rows)
+        rows, left = rows + added, left[found < 0]
+    return row_of, rows
+
+
+def _deal(shares: np.ndarray, rows: int, random: np.random.Generator) -> np.ndarray:
+    """
+    Return the row of each pair, or -1 for pairs without room.
+
+    In each round the longest pairs left go to the emptiest rows, one to each. Among them, the pairs with the longer
+    source go to the rows with more room on this side.
+    """
+    row_of, room = np.full(len(shares), -1), np.ones((rows, 2))
+    left = np.lexsort((random.random(len(shares)), -shares.max(axis=1)))
+    while len(left):
+        pairs, later = left[:rows], left[rows:]
+        emptiest = np.argsort(-room.min(axis=1), kind="stable")[: len(pairs)]
+        emptiest = emptiest[np.argsort(np.subtract(*room[emptiest].T), kind="stable")]
+        pairs = pairs[np.argsort(np.subtract(*shares[pairs].T), kind="stable")]
+        after = room[emptiest] - shares[pairs]
+        fits = (after >= -_ROUNDING).all(axis=1)
+        room[emptiest[fits]], row_of[pairs[fits]] = after[fits], emptiest[fits]
+        if not fits.any():
+            break
+        left = np.concatenate([later, pairs[~fits]])
+    return row_of
+
+
+_ROUNDING = 1e-9
+
+__all__ = ["packed_shape", "plan_packed_batches"]

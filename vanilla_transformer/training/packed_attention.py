@@ -1,0 +1,82 @@
+"""The positions of packed batches as masks of attention, and their decoder inputs, computed on the device."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
+from vanilla_transformer.device_utils import additive_mask
+from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerEncoder,
+    VanillaTransformerForConditionalGeneration,
+)
+
+_WITH_MASKS = ("sdpa", "eager")  # implementations that take a mask for each row
+
+
+def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.device) -> bool:
+    """Return whether to pack batches: as the recipe says, and by default for a compiled model on a GPU of CUDA.
+
+    Raises:
+        ValueError: the recipe says so, but the model cannot keep the sentences of a row apart.
+    """
+    attention = model.config._attn_implementation
+    plain = type(model.get_encoder()) is VanillaTransformerEncoder and model.config.source_eos
+    if choice and not (plain and attention in _WITH_MASKS):
+        found = (
+            f"attn_implementation: {attention}" if plain else "a model with other attention or without `source_eos`"
+        )
+        raise ValueError(
+            f"`packing` must be given with softmax attention by {' or '.join(_WITH_MASKS)}, got {found}. Leave it out."
+        )
+    by_default = compiled and plain and attention in _WITH_MASKS and device.type == "cuda"
+    return by_default if choice is None else choice
+
+
+def is_packed(batch: Batch) -> bool:
+    """Return whether a batch is from [`TokenTable.pack`]."""
+    return "source_positions" in batch
+
+
+def packed_decoder_states(model: VanillaTransformerForConditionalGeneration, batch: Batch) -> Tensor:
+    """Return the decoder's output for a packed batch, `(B, T, D)`: each pair as if it had a batch for itself."""
+    source_positions, target_positions, labels = (
+        batch[name] for name in ("source_positions", "target_positions", "labels")
+    )
+    padding = labels == IGNORED_LABEL
+    source, target = (_number_sentences(each) for each in (source_positions, target_positions))
+    dtype = _compute_dtype(model)
+    same = source[:, None] == source[:, :, None]  # (B, S, S)
+    encoded = model.get_encoder()(
+        input_ids=batch["input_ids"], attention_mask=additive_mask(same[:, None], dtype), position_ids=source_positions
+    )
+    length = labels.shape[1]
+    past = torch.ones(length, length, dtype=torch.bool, device=labels.device).tril()
+    # A row of the source may have less padding. There padding of the target attends to everything, not to nothing.
+    aligned = (target[:, :, None] == source[:, None]) | padding[:, :, None]  # (B, T, S)
+    start: Any = model.config.decoder_start_token_id
+    shifted = model.prepare_decoder_input_ids_from_labels(labels)
+    decoded = model.get_decoder()(
+        input_ids=shifted.masked_fill((target_positions == 0) & ~padding, start),
+        attention_mask=additive_mask(((target[:, None] == target[:, :, None]) & past)[:, None], dtype),
+        encoder_hidden_states=encoded.last_hidden_state,
+        encoder_attention_mask=additive_mask(aligned[:, None], dtype),
+        position_ids=target_positions,
+        use_cache=False,
+    )
+    return decoded.last_hidden_state
+
+
+def _number_sentences(positions: Tensor) -> Tensor:
+    """Return the number of each token's sentence in its row, from 1. Each token of padding has its own number."""
+    return (positions == 0).cumsum(dim=-1)
+
+
+def _compute_dtype(model: VanillaTransformerForConditionalGeneration) -> torch.dtype:
+    """Return the type of queries and keys, to which attention would convert a mask in each layer."""
+    device = model.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else model.dtype
+
+
+__all__ = ["is_packed", "packed_decoder_states", "should_pack"]

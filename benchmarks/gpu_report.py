@@ -18,7 +18,8 @@ _ABOUT = {
     "text, with random weights of the shape of the Multi30k recipe in bfloat16. Each translation has 14 tokens.",
     "training": "Target tokens per second (higher is better), in bfloat16. MFU counts 6 operations for each parameter "
     "and pair of a source and a target token, tied embeddings once, against 989 TFLOP/s. Idle is the share of the "
-    "time in which the GPU runs nothing.",
+    "time in which the GPU runs nothing: the time of its kernels, by the profiler, in the time of updates without the "
+    "profiler. Compiling includes the first update.",
 }
 
 
@@ -107,10 +108,11 @@ def _pipeline(rows: list[Record]) -> Iterator[str]:
 
 
 def _training(rows: list[Record]) -> Iterator[str]:
-    heads = ["model", "system", "tokens of an update", "tokens/s", "MFU", "peak memory", "idle"]
+    heads = ["model", "system", "tokens of an update", "tokens/s", "MFU", "peak memory", "idle", "compiling"]
     lines = (
         [row["size"], row["system"], f"{row['max_tokens']:,}", _speed(row), _percent(row.get("mfu"))]
         + [f"{row['peak_gib']} GiB" if row.get("peak_gib") is not None else "", _percent(row.get("idle"))]
+        + [f"{row['compile_seconds']} s" if row.get("compile_seconds") is not None else ""]
         for row in rows
     )
     yield from _table(heads, lines)

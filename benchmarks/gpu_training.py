@@ -3,11 +3,11 @@ The part `training` of `bench_gpu`: target tokens a second, MFU, memory and idle
 
     python -m benchmarks.gpu_training ROWS
 
-The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, with
-updates of 25,000 tokens on each side and with the largest ones that fit, without and with `torch.compile`. At 25,000
-tokens they also train with `varlen` attention and, where the packages are installed, with the fused loss of
-liger-kernel and in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size on the same batches, already padded.
-The exit status is 1 if the package's own training failed.
+The package's own `TrainState` and `train_step` train the base and the big model (table 3 of the paper) in bf16, as a
+recipe does by default: compiled, with packed batches. Updates have 25,000 tokens on each side, and as many as fit. At
+25,000 tokens they also train with padded batches, compiled and not, with `varlen` attention and, where the packages
+are installed, with the fused loss of liger-kernel and in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size
+on padded batches. The exit status is 1 if the package's own training failed.
 """
 
 import sys
@@ -47,20 +47,24 @@ from benchmarks.liger_loss import loss_of_liger_kernel
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batch_plan import plan_batches
 from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts, round_up
+from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_step, train_step
 
-OURS, COMPILED, PEER = "train_step", "train_step, torch.compile", "Seq2SeqTrainer with MarianMTModel"
-VARLEN, LIGER, FP8 = "train_step, varlen", "train_step, loss of liger-kernel", "train_step, torch.compile, fp8"
+OURS, PEER = "train_step", "Seq2SeqTrainer with MarianMTModel"
+PADDED, EAGER = "train_step, padded", "train_step, padded, not compiled"
+VARLEN, LIGER = "train_step, varlen, not compiled", "train_step, loss of liger-kernel, not compiled"
+FP8 = "train_step, fp8"
 # The recipe keys in which each system differs from the first.
 _CHANGES: dict[str, dict[str, str]] = {
     OURS: {},
-    COMPILED: {"compile": "True"},
-    VARLEN: {"attn_implementation": "varlen"},
-    LIGER: {},
-    FP8: {"compile": "True", "mixed_precision": "fp8"},
+    PADDED: {"packing": "False"},
+    EAGER: {"compile": "False"},
+    VARLEN: {"compile": "False", "attn_implementation": "varlen"},
+    LIGER: {"compile": "False"},
+    FP8: {"mixed_precision": "fp8"},
 }
 _PACKAGES = {LIGER: "liger_kernel", FP8: "torchao"}
 PAD = VanillaTransformerConfig().pad_token_id
@@ -95,12 +99,43 @@ _PROFILED = 4  # updates
 
 def synthetic_batches(tokens: int, vocab_size: int, pad_to_multiple_of: int = 1) -> list[MicroBatch]:
     """Return updates of random tokens with the lengths of sentences, planned as in training, on the host."""
-    random = np.random.default_rng(0)
-    longest = min(150, tokens)
-    lengths = random.lognormal(3.1, 0.6, size=2 * _DIFFERENT_BATCHES * tokens // 25).astype(int).clip(4, longest)
+    lengths = _synthetic_lengths(tokens)
     plan = plan_batches(lengths, lengths, tokens, pad_to_multiple_of=pad_to_multiple_of)
     updates = [lengths[plan[step][0]] for step in range(min(_DIFFERENT_BATCHES, len(plan)))]
     return [_fill(each, round_up(int(each.max()), pad_to_multiple_of), vocab_size) for each in updates]
+
+
+def packed_batches(tokens: int, vocab_size: int) -> list[MicroBatch]:
+    """Return packed updates of such sentences, planned as in training, on the host."""
+    lengths, random = _synthetic_lengths(tokens), np.random.default_rng(1)
+    shape = packed_shape(lengths, lengths, tokens)
+    plan = plan_packed_batches(lengths, lengths, shape)
+    paddings: dict[str, Any] = {"input_ids": PAD, "labels": IGNORED_LABEL}
+    batches = []
+    for step in range(min(_DIFFERENT_BATCHES, len(plan))):
+        (pairs,), (rows,) = plan[step], plan.rows_of(step)
+        assert rows is not None
+        count = int(lengths[pairs].sum())
+        arrays = {}
+        for side, name in (("source", "input_ids"), ("target", "labels")):
+            size = shape.rows, getattr(shape, f"{side}_length")
+            ids = random.integers(3, vocab_size, count)
+            packed = pack_sentences(ids, lengths[pairs], rows, size, paddings[name])
+            arrays[name], arrays[f"{side}_positions"], _ = packed
+        padded = shape.rows * (shape.source_length + shape.target_length)
+        tensors = _pinned({name: torch.from_numpy(array) for name, array in arrays.items()})
+        batches.append(MicroBatch(tensors, pairs, TokenCounts(count, count, padded), count))
+    return batches
+
+
+def _synthetic_lengths(tokens: int) -> np.ndarray:
+    """Return the lengths of the sentences of some updates."""
+    longest, sentences = min(150, tokens), 2 * _DIFFERENT_BATCHES * tokens // 25
+    return np.random.default_rng(0).lognormal(3.1, 0.6, size=sentences).astype(int).clip(4, longest)
+
+
+def _pinned(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {name: tensor.pin_memory() for name, tensor in tensors.items()} if ON_GPU else tensors
 
 
 def _fill(lengths: np.ndarray, longest: int, vocab_size: int) -> MicroBatch:
@@ -109,10 +144,8 @@ def _fill(lengths: np.ndarray, longest: int, vocab_size: int) -> MicroBatch:
     source, target = (torch.randint(3, vocab_size, seen.shape) for _ in range(2))
     tensors = {"input_ids": source.where(seen, torch.tensor(PAD)), "attention_mask": seen.long()}
     tensors["labels"] = target.where(seen, torch.tensor(IGNORED_LABEL))
-    if ON_GPU:
-        tensors = {name: tensor.pin_memory() for name, tensor in tensors.items()}
     tokens = int(lengths.sum())
-    return MicroBatch(tensors, np.arange(len(lengths)), TokenCounts(tokens, tokens, 2 * seen.numel()), tokens)
+    return MicroBatch(_pinned(tensors), np.arange(len(lengths)), TokenCounts(tokens, tokens, 2 * seen.numel()), tokens)
 
 
 def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
@@ -132,10 +165,12 @@ def create_state(fields: dict[str, Any], **changes: str) -> TrainState:
 
 
 def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: Setting) -> dict[str, Any]:
-    """Return the speed of updates after a warm-up, the memory that they take, and the share of idle time."""
-    updates = cycle(batches)
-    if state.recipe.optimization.compile:
+    """Return the speed of updates after a warm-up, the seconds to compile them, their memory, and the idle time."""
+    updates, compiling = cycle(batches), time.perf_counter()
+    if state.compiled:
         compile_step(state, [[batch] for batch in batches])
+    synchronize()
+    compiled = round(time.perf_counter() - compiling, 1) if state.compiled else None
     for _ in batches:  # so that each shape has been compiled
         train_step(state, [next(updates)])
     synchronize()
@@ -145,9 +180,11 @@ def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: S
         train_step(state, [batch])
         tokens, count = tokens + batch.counts.target_tokens, count + 1
     synchronize()
-    rate = tokens / (time.perf_counter() - started)
-    idle = idle_share(lambda: train_step(state, [next(updates)]))
-    return figures(rate, state.unwrapped_model) | {"idle": idle, "update_tokens": tokens // count}
+    seconds = time.perf_counter() - started
+    busy = busy_seconds(lambda: train_step(state, [next(updates)]))
+    idle = None if busy is None else round(max(0.0, 1 - busy * count / seconds), 3)
+    row = figures(tokens / seconds, state.unwrapped_model)
+    return row | {"idle": idle, "update_tokens": tokens // count, "compile_seconds": compiled}
 
 
 def figures(rate: float, model: torch.nn.Module) -> dict[str, Any]:
@@ -159,27 +196,30 @@ def figures(rate: float, model: torch.nn.Module) -> dict[str, Any]:
     return {"tokens_per_second": round(rate), "mfu": mfu, "peak_gib": memory, "parameters": parameters}
 
 
-def idle_share(update: Callable[[], Any]) -> float | None:
-    """Return the share of the time of some updates in which the GPU computes and copies nothing."""
+def busy_seconds(update: Callable[[], Any]) -> float | None:
+    """Return the seconds of an update in which the GPU computes or copies.
+
+    The profiler slows the host. Compare with the time of updates without it.
+    """
     if not ON_GPU:
         return None
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as recorded:
+    with profile(activities=[ProfilerActivity.CUDA]) as recorded:
         for _ in range(_PROFILED):
             update()
         synchronize()
     kernels = [event for event in recorded.events() if event.device_type == DeviceType.CUDA]
     spans = [(event.time_range.start, event.time_range.end) for event in kernels if not event.is_user_annotation]
-    return round(1 - busy_share(spans), 3) if spans else None
+    return covered_time(spans) / 1e6 / _PROFILED if spans else None
 
 
-def busy_share(spans: Sequence[tuple[float, float]]) -> float:
-    """Return the share of the time from the first start to the last end that at least one span covers."""
+def covered_time(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the time that at least one span covers."""
     ordered = sorted(spans)
     busy, covered = 0.0, ordered[0][0]
     for start, end in ordered:
         busy += max(0.0, end - max(start, covered))
         covered = max(covered, end)
-    return busy / (covered - ordered[0][0])
+    return busy
 
 
 def largest_update(fields: dict[str, Any], setting: Setting) -> int:
@@ -188,7 +228,7 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
     state = create_state(fields)
     for _ in range(setting.doublings):
         try:
-            for batch in synthetic_batches(2 * fitting, fields["vocab_size"]):
+            for batch in packed_batches(2 * fitting, fields["vocab_size"])[:2]:
                 train_step(state, [batch])
             synchronize()
         except Exception as error:
@@ -201,9 +241,10 @@ def largest_update(fields: dict[str, Any], setting: Setting) -> int:
 
 def measure_ours(fields: dict[str, Any], tokens: int, system: str, setting: Setting) -> dict[str, Any]:
     state = create_state(fields, **_CHANGES[system])
-    unit = state.recipe.data.pad_to_multiple_of or 1
+    vocabulary, unit = fields["vocab_size"], state.recipe.data.pad_to_multiple_of or 1
+    batches = packed_batches(tokens, vocabulary) if state.packing else synthetic_batches(tokens, vocabulary, unit)
     with loss_of_liger_kernel() if system == LIGER else nullcontext():
-        return measure_updates(state, synthetic_batches(tokens, fields["vocab_size"], unit), setting)
+        return measure_updates(state, batches, setting)
 
 
 class _Clock(TrainerCallback):
@@ -275,17 +316,11 @@ class Cells:
             self._add(PEER, size, tokens)
         variants = self._variants()
         for size in models:
-            for system in (VARLEN, LIGER):
+            for system in (EAGER, PADDED, VARLEN, LIGER, FP8):
                 if system in variants:
                     self._add(system, size, tokens)
         for size in models:
             self._find_largest(size)
-        for size in models if COMPILED in variants else ():  # what takes longest comes last
-            self._add(COMPILED, size, tokens)
-            if size in self._largest:
-                self._add(COMPILED, size, self._largest[size])
-        for size in models if FP8 in variants else ():
-            self._add(FP8, size, tokens)
 
     def _variants(self) -> set[str]:
         """Return the other systems of this package whose packages are installed."""

@@ -110,6 +110,32 @@ def _deal(shares: np.ndarray, rows: int, random: np.random.Generator) -> np.ndar
     return row_of
 
 
+def pack_sentences(
+    tokens: np.ndarray, lengths: np.ndarray, places: np.ndarray, shape: tuple[int, int], value: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """
+    Put sentences one after another into the rows of one side of a batch.
+
+    Args:
+        tokens (`np.ndarray` of shape `(tokens,)`): Of all sentences, one after another.
+        lengths (`np.ndarray` of shape `(sentences,)`): Their numbers of tokens.
+        places (`np.ndarray` of shape `(sentences,)`): The row of each sentence, ascending.
+        shape: Of the side: rows, and tokens of each row.
+        value (`int`): The padding.
+
+    Returns:
+        The tokens and their positions in their sentences, int64 of shape `shape`, and the index of the first token of
+        each sentence in them.
+    """
+    begins = np.cumsum(lengths) - lengths
+    firsts = places * shape[1] + begins - begins[np.searchsorted(places, places)]  # `begins` of the row's first one
+    positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
+    indices = np.repeat(firsts, lengths) + positions
+    packed, packed_positions = np.full(shape, value, np.int64), np.zeros(shape, np.int64)
+    packed.flat[indices], packed_positions.flat[indices] = tokens, positions
+    return packed, packed_positions, firsts
+
+
 _ROUNDING = 1e-9
 
-__all__ = ["packed_shape", "plan_packed_batches"]
+__all__ = ["pack_sentences", "packed_shape", "plan_packed_batches"]

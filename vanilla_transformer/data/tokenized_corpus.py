@@ -21,6 +21,7 @@ from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .micro_batch import IGNORED_LABEL, Batch, BatchShape, round_up
+from .packing import pack_sentences
 from .readers import SentencePair
 from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
 from .word_alignments import WordPair
@@ -162,10 +163,12 @@ class TokenTable:
             0 at padding.
         """
         source_shape, target_shape = (shape.rows, shape.source_length), (shape.rows, shape.target_length)
-        input_ids, source_positions, first_sources = _pack(
+        input_ids, source_positions, first_sources = pack_sentences(
             *self.sources.read(rows), places, source_shape, pad_token_id
         )
-        labels, target_positions, first_targets = _pack(*self.targets.read(rows), places, target_shape, IGNORED_LABEL)
+        labels, target_positions, first_targets = pack_sentences(
+            *self.targets.read(rows), places, target_shape, IGNORED_LABEL
+        )
         arrays = {"input_ids": input_ids, "source_positions": source_positions}
         arrays |= {"labels": labels, "target_positions": target_positions}
         if self.links is not None:
@@ -227,19 +230,6 @@ def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> 
     padded = np.full(mask.shape, value, np.int64)
     padded[mask] = tokens
     return padded, mask
-
-
-def _pack(
-    tokens: np.ndarray, lengths: np.ndarray, places: np.ndarray, shape: tuple[int, int], value: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return sentences in the rows `places` of a batch, the positions of their tokens, and their first indices."""
-    begins = np.cumsum(lengths) - lengths
-    firsts = places * shape[1] + begins - begins[np.searchsorted(places, places)]  # `begins` of the row's first one
-    positions = np.arange(len(tokens)) - np.repeat(begins, lengths)
-    indices = np.repeat(firsts, lengths) + positions
-    packed, packed_positions = np.full(shape, value, np.int64), np.zeros(shape, np.int64)
-    packed.flat[indices], packed_positions.flat[indices] = tokens, positions
-    return packed, packed_positions, firsts
 
 
 def _place_links(

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import gpu_training
 from benchmarks.gpu_correctness import Recorder
-from benchmarks.gpu_training import COMPILED, FP8, LIGER, OURS, PEER, VARLEN, Cells, Setting
+from benchmarks.gpu_training import EAGER, FP8, LIGER, OURS, PADDED, PEER, VARLEN, Cells, Setting
 from benchmarks.liger_loss import liger_cross_entropy, loss_of_liger_kernel
 from vanilla_transformer.training import loss
 from vanilla_transformer.training.loss import projected_cross_entropy
@@ -68,7 +68,7 @@ def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
     assert cells.failed == 2
     errors = [row["error"] for row in added if "error" in row]
     assert errors == ["RuntimeError: CUDA error: invalid configuration argument"] * 2
-    assert [row["size"] for row in added if row["system"] == COMPILED] == ["base", "big"]
+    assert [row["size"] for row in added if row["system"] == PADDED] == ["base", "big"]
 
 
 def test_recorder_runs_tests_that_compile_last():
@@ -81,8 +81,8 @@ def test_recorder_runs_tests_that_compile_last():
     ("installed", "variants", "expected"),
     [
         ((), False, {OURS, PEER}),
-        ((), True, {OURS, PEER, VARLEN, COMPILED}),
-        (("liger_kernel", "torchao"), True, {OURS, PEER, VARLEN, COMPILED, LIGER, FP8}),
+        ((), True, {OURS, PEER, VARLEN, PADDED, EAGER}),
+        (("liger_kernel", "torchao"), True, {OURS, PEER, VARLEN, PADDED, EAGER, LIGER, FP8}),
     ],
 )
 def test_cells_measure_variants_whose_packages_are_installed(monkeypatch, installed, variants, expected):

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tests.host_reads import GPU
 from tests.tiny import tiny_model
 from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
+from vanilla_transformer.data.packing import pack_sentences
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 
@@ -57,6 +58,19 @@ def _micro_batch(lengths: list[int], step_target_tokens: int) -> MicroBatch:
     tensors = {"input_ids": sources, "attention_mask": (labels != -100).long(), "labels": labels}
     counts = TokenCounts(sum(lengths), sum(lengths), 2 * len(lengths) * max(lengths))
     return MicroBatch(tensors, np.arange(len(lengths)), counts, step_target_tokens)
+
+
+def packed_micro_batch(lengths: list[list[int]], length: int) -> MicroBatch:
+    """Return a micro-batch whose rows hold sentences of the given lengths, the same on both sides."""
+    flat = np.array([each for row in lengths for each in row])
+    ids = np.concatenate([[5 + number] * (each - 1) + [EOS] for number, each in enumerate(flat)])
+    places = np.repeat(np.arange(len(lengths)), [len(row) for row in lengths])
+    tensors = {}
+    for side, name, padding in (("source", "input_ids", 0), ("target", "labels", -100)):
+        packed, positions, _ = pack_sentences(ids, flat, places, (len(lengths), length), padding)
+        tensors |= {name: torch.from_numpy(packed), f"{side}_positions": torch.from_numpy(positions)}
+    counts = TokenCounts(len(ids), len(ids), 2 * len(lengths) * length)
+    return MicroBatch(tensors, np.arange(len(flat)), counts, len(ids))
 
 
 def parameters_of(state: TrainState) -> list[torch.Tensor]:

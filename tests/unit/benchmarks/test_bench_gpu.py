@@ -180,7 +180,7 @@ def test_markdown_has_each_cell_with_its_machine():
         "| system | greedy, one | beam 4, 1,000 |",
         "| pipeline | 3.21 ms | 4,321/s |",
         "| CTranslate2 float16 |  | skipped |",
-        "| big | train_step | 25,000 | 352,000 | 45.1% | 40.1 GiB | 2.0% |",
+        "| big | train_step | 25,000 | 352,000 | 45.1% | 40.1 GiB | 2.0% |  |",
     ):
         assert line in page.splitlines()
 

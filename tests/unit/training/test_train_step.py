@@ -8,9 +8,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.half_precision import HalfPrecision
 from tests.host_reads import gpu_stand_in
-from tests.train_states import accelerator_of_stand_in, micro_batches, parameters_of, tiny_train_state
+from tests.train_states import (
+    accelerator_of_stand_in,
+    micro_batches,
+    packed_micro_batch,
+    parameters_of,
+    tiny_train_state,
+)
 from vanilla_transformer.training import train_step as module
-from vanilla_transformer.training.loss import ModelWithLoss
+from vanilla_transformer.training.loss import ModelWithLoss, cross_entropy_in_graph
 from vanilla_transformer.training.train_step import train_step
 
 PADDED, FULL = [5, 3, 4], [4, 4]
@@ -128,6 +134,34 @@ class Operations(TorchDispatchMode):
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
         self.calls.append((operation.overloadpacket.__name__, args))
         return operation(*args, **(kwargs or {}))
+
+
+def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
+    """Compiled layers and the compiled loss are few kernels. The host starts each of the other operations."""
+    state = tiny_train_state(tmp_path, packing=True)
+    batch = packed_micro_batch([[5, 3], [4, 2, 1]], length=9)
+    train_step(state, [batch])
+    model = state.unwrapped_model
+    for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
+        layer.forward = lambda states, *_, **__: states
+    state.model_with_loss.loss_in_graph = cross_entropy_in_graph
+    with Operations() as step:
+        train_step(state, [batch])
+    states, weight = torch.randn(2, 9, 8, requires_grad=True), torch.randn(40, 8, requires_grad=True)
+    with Operations() as loss:
+        cross_entropy_in_graph(states, weight, None, batch.tensors["labels"], 0.1).smoothed.backward()
+    assert 20 < len(loss.calls) <= 64 and 20 < len(step.calls) - len(loss.calls) <= 125
+
+
+@pytest.mark.parametrize("changes", [{}, {"attn_implementation": "eager"}], ids=str)
+def test_packed_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes):
+    state = tiny_train_state(tmp_path, stand_in, packing=True, **changes)
+    batch = packed_micro_batch([[5, 3], [4, 2, 1]], length=9)
+    train_step(state, [batch])
+    with gpu_stand_in() as copies:
+        for _ in range(3):
+            train_step(state, [batch])
+    assert not copies.arrived and len(state.unread) == 4
 
 
 def test_resume_state_holds_no_step_with_infinite_loss(tmp_path, monkeypatch):

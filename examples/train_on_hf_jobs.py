@@ -18,7 +18,8 @@ from collections.abc import Sequence
 
 from huggingface_hub import create_repo
 
-from vanilla_transformer.cli.resources import find_facts
+from vanilla_transformer.cli import run
+from vanilla_transformer.cli.resources import find_facts, find_recipe
 from vanilla_transformer.publishing.card import read_facts
 
 OUTPUT = "runs/job"
@@ -37,14 +38,22 @@ def push_command(repo_id: str, facts: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> None:
+    """Train and publish a model.
+
+    Raises:
+        ValueError, OSError: a name is wrong, or this account may not write to the repository.
+        SystemExit: training or publishing has failed, and has said why.
+    """
     if len(arguments) < 4 or arguments[2] != "--facts":
-        sys.exit("Usage: train_on_hf_jobs.py RECIPE REPO_ID --facts FACTS [--flags ...]")
+        raise ValueError("Usage: train_on_hf_jobs.py RECIPE REPO_ID --facts FACTS [--flags ...]")
     recipe, repo_id, _, facts, *flags = arguments
+    find_recipe(recipe)
     read_facts(find_facts(facts))
     create_repo(repo_id, private=True, exist_ok=True)
-    subprocess.run(training_command(recipe, flags), check=True)
-    subprocess.run(push_command(repo_id, facts), check=True)
+    for command in (training_command(recipe, flags), push_command(repo_id, facts)):
+        if status := subprocess.run(command).returncode:
+            sys.exit(status)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(run(main))

@@ -4,13 +4,17 @@ import os
 import re
 import runpy
 import subprocess
+import sys
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from tests.hub_client import run_with_hub
+from vanilla_transformer.cli import run
 from vanilla_transformer.cli.push_to_hub import PushArguments, parse
 from vanilla_transformer.cli.resources import find_recipe
 from vanilla_transformer.training.arguments import parse_recipe
@@ -42,6 +46,42 @@ def test_hf_jobs_script_runs_valid_commands():
     push = script["push_command"]("user/name", "wmt14_en_de")
     words, options = parse(PushArguments, push[push.index("push-to-hub") + 1 :], "push-to-hub")
     assert words == [script["OUTPUT"], "user/name"] and options.private
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["small", "user/name", "--facts", "wmt14_de"], "There is no file of facts 'wmt14_de'. Name a YAML file"),
+        (["small", "user/name", "--facts", "missing.yaml"], "missing.yaml: No such file"),
+        (["smal", "user/name", "--facts", "demo"], "There is no recipe 'smal'."),
+        (["small", "user/name", "demo"], "Usage: train_on_hf_jobs.py RECIPE"),
+    ],
+    ids=["facts", "file", "recipe", "usage"],
+)
+def test_hf_jobs_script_refuses_wrong_names_in_one_line(capsys, words, message):
+    assert run(runpy.run_path(str(JOB))["main"], words) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1
+
+
+def test_hf_jobs_script_refuses_in_one_line_a_repository_that_it_may_not_write(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    ended = run_with_hub(hub, tmp_path, JOB, "small", "other/name", "--facts", "demo", timeout=100)
+    assert ended.returncode == 2 and ended.stderr.startswith("error: ") and "403" in ended.stderr
+    assert ended.stderr.count("\n") == 1 and not (tmp_path / "runs").exists()
+
+
+def test_hf_jobs_script_publishes_nothing_after_training_has_failed(monkeypatch):
+    main = runpy.run_path(str(JOB))["main"]
+    names = {"create_repo": lambda *_, **__: None}
+    names |= {
+        name: lambda *_, status=status: [sys.executable, "-c", f"raise SystemExit({status})"]
+        for name, status in (("training_command", 3), ("push_command", 4))
+    }
+    for name, function in names.items():
+        monkeypatch.setitem(main.__globals__, name, function)
+    with pytest.raises(SystemExit, match="3"):
+        main(["small", "user/name", "--facts", "demo"])
 
 
 def run_slurm_script(tmp_path, srun, *arguments):

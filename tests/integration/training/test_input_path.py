@@ -87,7 +87,7 @@ def test_training_with_a_worker_builds_and_reads_no_tensor_between_two_lines_of_
 
 
 def test_training_that_prepares_batches_itself_is_found(state):
-    assert {"nonzero", "ne", "where"} <= {*count_operations(state, loader(None, num_workers=1))}
+    assert {"nonzero", "ne"} <= {*count_operations(state, loader(None, num_workers=1))}
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa", "varlen", None])

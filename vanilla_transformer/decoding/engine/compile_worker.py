@@ -12,13 +12,13 @@ import sys
 
 import torch
 
-from .compiled_steps import write_package
+from .compiled_steps import write_packages
 
 
 def main(name: str, kind: str) -> None:
     step, arguments, dimensions, threads = torch.load(io.BytesIO(sys.stdin.buffer.read()), weights_only=False)
     torch.set_num_threads(threads)
-    write_package(step, arguments, dimensions, name, kind)
+    write_packages(step, arguments, dimensions, {kind: name})
 
 
 if __name__ == "__main__":

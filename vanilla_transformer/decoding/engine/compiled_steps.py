@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -127,6 +127,10 @@ class CompiledSteps:
     def _folder(self, kind: str) -> Path:
         return cache_folder() / f"{self.identity}_{kind}"
 
+    def _is_missing(self, kind: str) -> bool:
+        folder = self._folder(kind)
+        return not folder.is_dir() or find_damage(folder) is not None
+
     def _kind(self, arguments: Any) -> str:
         is_few = FEW_ROWS in self._forms and arguments[0].last_tokens.numel() <= MOST_FEW_ROWS
         return FEW_ROWS if is_few else MANY_ROWS
@@ -142,11 +146,12 @@ class CompiledSteps:
         folder = self._folder(kind)
         if not is_usable(folder):
             return None
-        if not folder.is_dir() or find_damage(folder) is not None:
+        if self._is_missing(kind):
             if self._compile is not True or not _has_compiler():
                 return None
-            buffers = self._buffers
-            write_package(self.step, buffers.example(), buffers.dimensions(), folder.name, kind)
+            kinds = [each for each in self._forms if is_usable(self._folder(each)) and self._is_missing(each)]
+            names = {each: self._folder(each).name for each in kinds}
+            write_packages(self.step, self._buffers.example(), self._buffers.dimensions(), names)
         try:
             return CompiledStep(folder, self.step)
         except (OSError, RuntimeError, ValueError, LookupError, TypeError) as error:
@@ -190,15 +195,29 @@ def cache_folder() -> Path:
     return cache_root() / "compiled_steps"
 
 
-def write_package(step: nn.Module, arguments: Any, dimensions: Dimensions, name: str, kind: str) -> None:
-    """Compile a step into an entry of the cache, as [`compile_step`] does.
+def write_packages(step: nn.Module, arguments: Any, dimensions: Dimensions, names: Mapping[str, str]) -> None:
+    """Compile the forms of a step into the named entries of the cache, as [`compile_step`] does.
 
     Raises:
         OSError: The cache cannot be written, or another user could change it or the caches of inductor.
     """
     check_inductor_caches()
     prepare_cache(cache_folder())
-    cached_folder(cache_folder(), name, lambda new: compile_step(step, arguments, dimensions, new, kind), mode=0o700)
+    written = set[str]()
+
+    def fill(folders: dict[str, Path], others: list[str]) -> None:
+        for place, kind in enumerate(others):
+
+            def write(new: Path, kind: str = kind, rest: list[str] = others[place + 1 :]) -> None:
+                fill({**folders, kind: new}, rest)
+
+            cached_folder(cache_folder(), names[kind], write, mode=0o700)
+        left = {kind: folder for kind, folder in folders.items() if kind not in written}
+        if left:  # unless together with the other forms, of which another process may have written some
+            compile_step(step, arguments, dimensions, left)
+            written.update(left)
+
+    fill({}, [*names])
 
 
 def _run_worker(step: nn.Module, buffers: SlotBuffers, name: str, kind: str) -> str | None:
@@ -238,4 +257,4 @@ def _read_sources() -> str:
 
 
 _SOURCES = _read_sources()
-__all__ = ["CompiledSteps", "cache_folder", "check_compile", "write_package"]
+__all__ = ["CompiledSteps", "cache_folder", "check_compile", "write_packages"]

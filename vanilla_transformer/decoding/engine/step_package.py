@@ -10,14 +10,17 @@ Tensors of the search's options are stored in `constants.safetensors`. Quantized
 
 import copy
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -27,6 +30,10 @@ _PACKAGE, _CONSTANTS, _VALUES = "step.pt2", "constants.json", "constants.safeten
 _PREFIX = "step."  # of names in a `_FlatStep`
 FEW_ROWS, MANY_ROWS = "few_rows", "many_rows"
 MOST_FEW_ROWS = 4
+_SETTINGS: dict[str, dict[str, Any]] = {
+    FEW_ROWS: {"max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"},
+    MANY_ROWS: {},
+}
 # The dimensions of each tensor that vary with the slots or with the room for positions, and how fast they grow.
 Dimensions = Sequence[dict[int, tuple[str, int]]]
 
@@ -59,11 +66,13 @@ class CompiledStep:
         self._loader.boxed_run(list(self._leaves))  # which empties the list
 
 
-def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder: Path, kind: str = MANY_ROWS) -> None:
-    """Compile a step into a package, given arguments of which some dimensions may vary.
+def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folders: Mapping[str, Path]) -> None:
+    """Compile the forms of a step into packages, given arguments of which some dimensions may vary.
+
+    All forms are made of one graph, as tracing a step takes as long as generating the code of a form.
 
     Args:
-        kind: `FEW_ROWS` or `MANY_ROWS`; see [`kinds_of`].
+        folders: Of the package of each form, `FEW_ROWS` or `MANY_ROWS`; see [`kinds_of`].
     """
     is_quantized = _is_quantized(step)
     if not is_quantized:
@@ -74,22 +83,38 @@ def compile_step(step: nn.Module, arguments: Any, dimensions: Dimensions, folder
         "always_keep_tensor_constants": True,  # also vectors of up to 8 numbers, which would become part of the code
         "aot_inductor.compile_wrapper_opt_level": "O0",
         "aot_inductor.check_lowerbound": False,  # code for two slots or more works for one
+        "aot_inductor.package": True,
         "aot_inductor.package_constants_in_so": is_quantized,
         "_post_fusion_custom_pass": _record_constants,
     }
-    if kind == FEW_ROWS:
-        settings |= {"max_autotune_gemm": True, "max_autotune_gemm_backends": "CPP"}
-    _constants.clear()
-    with tracing(step):
-        torch._inductor.aoti_compile_and_package(
-            program, package_path=str(folder / _PACKAGE), inductor_configs=settings
-        )
-    names = _load(folder).get_constant_fqns()
-    constants = None if is_quantized else {name: _source_of(name, step, program) for name in names}
-    values = {name: _constants[name].clone() for name, source in (constants or {}).items() if source is None}
-    if values:
-        save_file(values, folder / _VALUES)
-    (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
+    recorded: dict[str, dict[str, Tensor]] = {}
+
+    def compile_forms(graph: GraphModule, inputs: Sequence[Any], **options: Any) -> Any:
+        for kind, folder in folders.items():
+            own = GraphModule(graph, copy.deepcopy(graph.graph))  # with the same weights; compiling changes the graph
+            own.meta.update(graph.meta)
+            _constants.clear()
+            with torch._inductor.config.patch(_SETTINGS[kind]):
+                compiled: Any = compile_fx.compile_fx_inner(own, [*inputs], **options)
+            package_aoti(str(folder / _PACKAGE), compiled.filename)
+            recorded[kind] = dict(_constants)
+        return compiled
+
+    from torch._inductor import compile_fx
+    from torch._inductor.package import package_aoti
+
+    # `aot_compile` has no argument for the compiler of the graph.
+    compile_graph = partial(compile_fx.compile_fx_aot, inner_compile=cast(Any, compile_forms))
+    with tracing(step), patch.object(compile_fx, "compile_fx_aot", compile_graph):
+        torch._inductor.aot_compile(program.module(check_guards=False), *program.example_inputs, options=settings)
+    for kind, folder in folders.items():
+        names = _load(folder).get_constant_fqns()
+        values = recorded[kind]
+        constants = None if is_quantized else {name: _source_of(name, values, step, program) for name in names}
+        stored = {name: values[name].clone() for name, source in (constants or {}).items() if source is None}
+        if stored:
+            save_file(stored, folder / _VALUES)
+        (folder / _CONSTANTS).write_text(json.dumps(constants, indent=0) + "\n", encoding="utf-8")
 
 
 def kinds_of(step: nn.Module) -> tuple[str, ...]:
@@ -168,7 +193,9 @@ def _with_distinct_weights(step: nn.Module) -> nn.Module:
     return step
 
 
-def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram) -> dict[str, Any] | None:
+def _source_of(
+    name: str, constants: dict[str, Tensor], step: nn.Module, program: torch.export.ExportedProgram
+) -> dict[str, Any] | None:
     """Return how a constant is made: of which tensor of the step, and the arguments of [`_in_layout`].
 
     None is for tensors of the search's options, on whose values the identity of the step depends.
@@ -176,9 +203,8 @@ def _source_of(name: str, step: nn.Module, program: torch.export.ExportedProgram
     tensors = _tensors_of(step)
     if name.removeprefix(_PREFIX) in tensors:
         return {"tensor": name.removeprefix(_PREFIX)}
-    constant = _constants[name]
-    packed = {"packed": True} if constant.is_mkldnn else {}
-    values = constant.to_dense() if constant.is_mkldnn else constant
+    packed = {"packed": True} if constants[name].is_mkldnn else {}
+    values = constants[name].to_dense() if constants[name].is_mkldnn else constants[name]
     for own, tensor in tensors.items():
         if tensor.shape == values.shape and torch.equal(tensor, values):
             return {"tensor": own, **packed}

@@ -70,10 +70,11 @@ def compilations(packages, monkeypatch):
     """Count compilations, which take a package from the cache instead of a minute."""
     made = []
 
-    def copy(step, arguments, dimensions, folder, kind):
-        for name in ("step.pt2", "constants.json"):
-            shutil.copy(packages[0] / "compiled_steps" / f"{packages[1][step.beams]}_{kind}" / name, folder)
-        made.append(kind)
+    def copy(step, arguments, dimensions, folders):
+        for kind, folder in folders.items():
+            for name in ("step.pt2", "constants.json"):
+                shutil.copy(packages[0] / "compiled_steps" / f"{packages[1][step.beams]}_{kind}" / name, folder)
+            made.append(kind)
 
     monkeypatch.setattr(compiled_steps, "compile_step", copy)
     return made

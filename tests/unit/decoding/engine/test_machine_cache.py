@@ -9,7 +9,7 @@ import pytest
 from tests.tiny_engines import engine_of, translate
 from vanilla_transformer.cli import main
 from vanilla_transformer.decoding.engine import compiled_steps, machine_cache
-from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_package
+from vanilla_transformer.decoding.engine.compiled_steps import cache_folder, write_packages
 from vanilla_transformer.decoding.engine.machine_cache import is_usable, load_choice, prepare_cache, store_choice
 from vanilla_transformer.file_utils import write_hashes
 
@@ -102,14 +102,15 @@ def test_engine_loads_no_packages_through_links(engine, cache, warnings, monkeyp
 
 @pytest.mark.parametrize("umask", [0o000, 0o002])
 def test_packages_and_measurements_are_for_the_user_alone(cache, monkeypatch, umask):
-    def compile_step(step, arguments, dimensions, folder, kind):
-        (folder / "step.pt2").write_bytes(b"code")
+    def compile_step(step, arguments, dimensions, folders):
+        for folder in folders.values():
+            (folder / "step.pt2").write_bytes(b"code")
 
     monkeypatch.setattr(compiled_steps, "compile_step", compile_step)
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", lambda: None)
     previous = os.umask(umask)
     try:
-        write_package(None, None, None, "package", "few_rows")
+        write_packages(None, None, None, {"few_rows": "package"})
         store_choice("precision", "abc", "float32", "fast")
     finally:
         os.umask(previous)
@@ -121,7 +122,7 @@ def test_packages_and_measurements_are_for_the_user_alone(cache, monkeypatch, um
     assert is_usable(package) and load_choice("precision", "abc") == ("float32", "fast")
     previous = os.umask(umask)
     try:
-        write_package(None, None, None, "another", "few_rows")  # beside the file of the lock
+        write_packages(None, None, None, {"few_rows": "another"})  # beside the file of the lock
     finally:
         os.umask(previous)
 
@@ -133,7 +134,7 @@ def test_package_is_not_written_where_others_may_change_the_code_of_inductor(cac
     monkeypatch.setattr(compiled_steps, "check_inductor_caches", check)
     monkeypatch.setattr(compiled_steps, "compile_step", lambda *_: pytest.fail("compiles"))
     with pytest.raises(PermissionError, match="Torch keeps"):
-        write_package(None, None, None, "package", "few_rows")
+        write_packages(None, None, None, {"few_rows": "package"})
 
 
 @pytest.mark.parametrize("level", ["file", "kind", "choices", "cache"])

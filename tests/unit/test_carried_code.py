@@ -29,11 +29,3 @@ LONG |= {"linear_attention", "lsh_attention", "transfo_xl_attention"}
 def test_save_pretrained_carries_only_the_modules_in_use(build, expected, tmp_path):
     build().save_pretrained(tmp_path)
     assert {path.stem for path in tmp_path.glob("*.py")} == expected
-
-
-def line_counts(names):
-    return {name: len((PACKAGE / f"{name}.py").read_text().splitlines()) for name in names}
-
-
-def test_modeling_file_is_at_most_650_lines():
-    assert line_counts(COMMON)["modeling_vanilla_transformer"] <= 650

@@ -9,7 +9,7 @@ from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.trainer import train
 
-SIZES = {"d_model": 16, "vocab_size": 280, "max_tokens": 200, "max_steps": 2, "eval_steps": 2, "save_steps": 2}
+SIZES = {"d_model": 16, "vocab_size": 280, "tokens_per_step": 200, "max_steps": 2, "eval_steps": 2, "save_steps": 2}
 SIZES |= {f"{part}_{name}": 1 for part in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")}
 
 

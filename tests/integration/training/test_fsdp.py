@@ -42,8 +42,9 @@ def test_gradients_are_views_of_buckets(corpus, tmp_path, tiny_model, tiny_token
 
 
 def test_create_accelerator_leaves_sharding_to_training(corpus, tmp_path, monkeypatch):
+    recipe = parse_recipe(flags(corpus, tmp_path / "run"))
     monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
     seen = []
     monkeypatch.setattr(FullyShardedDataParallelPlugin, "__post_init__", seen.append)
-    create_accelerator(parse_recipe(flags(corpus, tmp_path / "run")))
+    create_accelerator(recipe)
     assert not seen

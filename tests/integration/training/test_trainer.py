@@ -86,7 +86,8 @@ def _split_unevenly(batch):
 
 
 def _take(batch, part):
-    tensors = {name: tensor[part] for name, tensor in batch.tensors.items()}
+    tensors = {name: tensor[part] for name, tensor in batch.tensors.items() if name != "label_places"}
+    tensors["label_places"] = (tensors["labels"].flatten() != -100).nonzero().flatten()
     return replace(batch, tensors=tensors, pairs=batch.pairs[part])
 
 

@@ -21,6 +21,7 @@ from vanilla_transformer.training.recipe import read_recipe
 from vanilla_transformer.training.trainer import train
 
 ROOT = Path(__file__).parents[1]
+SLOW_DISK = Path(__file__).with_name("slow_disk.py")
 TINY = TINY_SIZES | {
     "vocab_size": 280,
     "max_tokens": 64,

@@ -55,6 +55,7 @@ def save_checkpoint(
     state: ResumeState,
     folder: Path,
     shards: Path | None = None,
+    weights: StateDict | None = None,
 ) -> Path:
     """Write a checkpoint from one process. A checkpoint of the same step is replaced.
 
@@ -63,11 +64,12 @@ def save_checkpoint(
     Args:
         shards: A folder with the tensors of optimizer and EMA, which moves into the checkpoint. Without it, the
             tensors of `state` are written.
+        weights: A copy of the model's weights, which training does not change. Without it, they are the model's own.
     """
     if folder.exists():
         delete_folder(folder)
     with atomic_folder(folder) as temporary:
-        model.save_pretrained(temporary)
+        model.save_pretrained(temporary, state_dict=weights)
         tokenizer.save_pretrained(temporary)
         if shards is not None:
             os.replace(shards, temporary / SHARDS)

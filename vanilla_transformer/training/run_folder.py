@@ -29,14 +29,13 @@ from .checkpoint import (
     list_checkpoints,
     load_progress,
     load_resume_state,
-    save_checkpoint,
     step_of,
 )
+from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision
 from .environment import describe_machine
 from .metrics import truncate_metrics
 from .output_dir import check_output_dir
-from .sharded_checkpoint import ShardedCheckpointWriter
 from .train_state import TrainState
 
 logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class RunFolder:
         self.path = Path(recipe.output.output_dir)
         self._temporary_step: int | None = None
         self._saved_step: int | None = None
-        self._sharded_writer: ShardedCheckpointWriter | None = None
+        self._writer: CheckpointWriter | None = None
         self._last_saved = time.monotonic()
         check_output_dir(self.path)
         trained = has_weights(self.path)
@@ -143,8 +142,7 @@ class RunFolder:
     def start(self, state: TrainState, corpus: Corpus) -> None:
         """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
         state.accelerator.wait_for_everyone()  # all processes have read what they resume from
-        if self.options.sharded_checkpoints:
-            self._sharded_writer = ShardedCheckpointWriter(state.accelerator)
+        self._writer = CheckpointWriter(state.accelerator, state.tokenizer, self.options.sharded_checkpoints)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
             for leftovers in (".checkpoint-*", f".{_BEST}*", f"{temporary_prefix(self.path)}*"):
@@ -175,26 +173,25 @@ class RunFolder:
         return state.step == self._saved_step
 
     def save_checkpoint(self, state: TrainState, batches: MicroBatchLoader, temporary: bool = False) -> None:
-        """Write what `restore` needs, and prune old checkpoints. Shards are written while training continues.
+        """Copy what `restore` needs; a thread writes it, and prunes old checkpoints, while training continues.
 
         Nothing is written if the loss of a step since the last look was not finite.
 
         Args:
             temporary: The run was interrupted; the next checkpoint replaces this one.
+
+        Raises:
+            OSError: the checkpoint before this one could not be written.
         """
+        assert self._writer is not None  # `start` creates it
         state.progress.temporary = temporary
         state.progress.batch_sampler = batches.state_dict()
-        folder, accelerator = checkpoint_folder(self.path, state.step), state.accelerator
         model = state.gather_model(to_save=True)
         resume_state = state.resume_state(full=not self.options.sharded_checkpoints)
         prune = partial(self._prune_checkpoints, temporary)
-        if self._sharded_writer is not None:
-            self._sharded_writer.save(model, state.tokenizer, resume_state, folder, then=prune)
-        elif accelerator.is_main_process:
-            save_checkpoint(model, state.tokenizer, resume_state, folder)
-            prune()
+        folder = checkpoint_folder(self.path, state.step)
+        state.unfinished_checkpoint = self._writer.save(model, resume_state, folder, then=prune)
         self._saved_step, self._last_saved = state.step, time.monotonic()
-        accelerator.wait_for_everyone()
 
     def finish_saving(self) -> None:
         """Wait until the last checkpoint is complete.
@@ -202,8 +199,13 @@ class RunFolder:
         Raises:
             OSError: it could not be written.
         """
-        if self._sharded_writer is not None:
-            self._sharded_writer.wait()
+        if self._writer is not None:
+            self._writer.wait()
+
+    def close(self) -> None:
+        """Wait for the thread that writes checkpoints, also after an error, so that it writes no more."""
+        if self._writer is not None:
+            self._writer.close()
 
     def _prune_checkpoints(self, temporary: bool) -> None:
         """Delete the checkpoint of an earlier interruption and, unless this one is temporary too, the oldest ones."""

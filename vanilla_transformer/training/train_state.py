@@ -2,7 +2,9 @@
 
 import copy
 import time
+from concurrent.futures import Future, wait
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -82,6 +84,7 @@ class TrainState:
         compiled: Whether layers and loss are compiled.
         packing: Whether batches are packed.
         unread: Steps whose losses are still on the device and not in `step_metrics`.
+        unfinished_checkpoint: The checkpoint that a thread may still be writing.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class TrainState:
         self.follow_schedule(Schedule(**{name: value for name, value in given.items() if value is not None}))
         self.step_metrics = StepMetrics()
         self.unread: list[UnreadStep] = []
+        self.unfinished_checkpoint: Future[None] | None = None
         self._started = time.monotonic()
 
     def follow_schedule(self, schedule: Schedule) -> None:
@@ -211,14 +215,20 @@ class TrainState:
             self.step_metrics.add(read.sums)
 
     def _diverged(self, step: UnreadStep, read: ReadStep) -> FloatingPointError:
-        saved = list_checkpoints(self.recipe.output.output_dir)
         what = "gradient" if read.finite_loss else "loss"
         value = "not finite" if read.finite_loss else read.sums.smoothed_loss
         return FloatingPointError(
             f"The {what} of step {step.step} is {value}, so training stops. The last good checkpoint is "
-            f"{saved[-1] if saved else 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1. "
+            f"{self.last_checkpoint() or 'none'}. Try a lower learning rate, a longer warm-up or --max_grad_norm 1. "
             f"This process contributed sentences {', '.join(map(str, step.sentences()))} of the corpus."
         )
+
+    def last_checkpoint(self) -> Path | None:
+        """Return the last complete checkpoint of the run, after waiting for one that is being written."""
+        if self.unfinished_checkpoint is not None:
+            wait([self.unfinished_checkpoint])
+        saved = list_checkpoints(self.recipe.output.output_dir)
+        return saved[-1] if saved else None
 
     def is_finished(self) -> bool:
         """Check steps, minutes and patience. Processes may disagree, since their clocks differ."""
@@ -285,14 +295,15 @@ class TrainState:
         It reads all steps, so that no checkpoint holds a loss that was not finite.
 
         Args:
-            full: Gather full tensors on the CPU. Otherwise tensors are returned as they are, sharded or not.
+            full: Gather sharded tensors in the main process. Tensors that are not sharded are the run's own.
         """
         self.read_steps()
-        options = StateDictOptions(full_state_dict=full, cpu_offload=full)
+        gather = full and self.recipe.optimization.fsdp
+        options = StateDictOptions(full_state_dict=gather, cpu_offload=gather)
         optimizer: Any = get_optimizer_state_dict(self.unwrapped_model, self.optimizer.optimizer, options=options)
-        state = optimizer.get("state", {})  # gathered on the CPU of the main process only
+        state = optimizer.get("state", {})
         tensors = {f"{name}.{kind}": tensor for name, kinds in state.items() for kind, tensor in kinds.items()}
-        ema = {} if self.ema is None else self.gather_ema() if full else self.ema.state_dict()
+        ema = {} if self.ema is None else self.gather_ema() if gather else self.ema.state_dict()
         adapters = {} if self._adapters is None else self._adapters.state_dict()
         return ResumeState(self._collect_metadata(), optimizer.get("param_groups", []), tensors, ema, adapters)
 

@@ -14,7 +14,6 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from vanilla_transformer.data.micro_batch import MicroBatch
 
-from .checkpoint import list_checkpoints
 from .compilation import uncompiled
 from .distributed import full_tensor, skip_gradient_sync
 from .train_state import TrainState
@@ -121,12 +120,11 @@ def explain_out_of_memory(state: TrainState, what: str, step: int) -> Iterator[N
     try:
         yield
     except torch.OutOfMemoryError as error:
-        saved = list_checkpoints(state.recipe.output.output_dir)
         raise ValueError(
             f"{what} must fit into the memory of {state.accelerator.device}, but in step {step} it did not. Lower "
             f"`max_tokens`, now {state.recipe.data.max_tokens}, and raise `gradient_accumulation_steps` by the same "
             f"factor to keep the size of a step; this is another run, with another --output_dir. The last checkpoint "
-            f"is {saved[-1] if saved else 'none'}; with more free memory, the same command resumes from it."
+            f"is {state.last_checkpoint() or 'none'}; with more free memory, the same command resumes from it."
         ) from error
 
 

@@ -64,7 +64,8 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
         if run.finished:
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
-        return _train(prepare_run(recipe, run, evaluate, load_model))
+        with closing(run):
+            return _train(prepare_run(recipe, run, evaluate, load_model))
 
 
 def _train(prepared: "PreparedRun") -> Path:

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
+from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, launch, no_scores
 from vanilla_transformer.training import train_step, trainer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
@@ -60,6 +60,22 @@ def test_train_resumes_run_killed_before_final_validation_bit_for_bit(corpus, tm
         patch.setattr(trainer, "_finish", kill)
         train(recipe, evaluate=no_scores)
     assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(corpus, tmp_path):
+    """All files of checkpoint 5 are written, and step 6 is made."""
+    options = RUN | {"max_steps": 8, "eval_steps": 8}  # no scores before the kill
+    straight, killed = (flags(corpus, tmp_path / name, **options) for name in ("straight", "killed"))
+    process = launch([], ["0", *killed], script=SLOW_DISK)
+    process.communicate(timeout=120)
+    assert process.returncode == -signal.SIGKILL
+    folder = tmp_path / "killed"
+    assert find_latest_checkpoint(folder).name == list_checkpoints(folder)[-1].name == "checkpoint-4"
+    (unfinished,) = folder.glob(".checkpoint-5.tmp-*")
+    assert (unfinished / "optimizer.safetensors").exists() and not (unfinished / "sha256.json").exists()
+    train(parse_recipe(killed), evaluate=no_scores)
+    assert_same_run(train(parse_recipe(straight), evaluate=no_scores), folder)
+    assert [path.name for path in folder.glob(".*")] == [".lock"]
 
 
 @pytest.mark.parametrize("step", [5, 13])

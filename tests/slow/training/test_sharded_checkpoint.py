@@ -1,17 +1,17 @@
 """Sharded checkpoints: written while training continues, and read by other numbers of processes."""
 
 import shutil
-from pathlib import Path
+
+import pytest
 
 from tests.launchers import torchrun
-from tests.tiny_runs import assert_same_run, assert_similar_weights, flags, launch, no_scores
+from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, flags, launch, no_scores
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import load_progress
 from vanilla_transformer.training.trainer import train
 
 PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}
 RUN = PLAIN | {"fsdp": True, "sharded_checkpoints": True}
-SLOW_DISK = Path(__file__).with_name("slow_disk.py")
 
 
 def finish(process):
@@ -20,13 +20,14 @@ def finish(process):
     return errors
 
 
-def test_sharded_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path):
+@pytest.mark.parametrize(("options", "ranks"), [(RUN, (0, 1)), (PLAIN, (0,))], ids=["sharded", "plain"])
+def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path, options, ranks):
     """Training continues meanwhile; after a restart it ends as if nothing had happened, bit for bit."""
-    finish(launch(torchrun(2), flags(corpus, tmp_path / "straight", **RUN)))
-    for rank in range(2):
+    finish(launch(torchrun(2), flags(corpus, tmp_path / "straight", **options)))
+    for rank in ranks:
         folder = tmp_path / f"killed-{rank}"
         launcher = torchrun(2, "--max_restarts", 1)
-        errors = finish(launch(launcher, [str(rank), *flags(corpus, folder, **RUN)], script=SLOW_DISK))
+        errors = finish(launch(launcher, [str(rank), *flags(corpus, folder, **options)], script=SLOW_DISK))
         assert "Resuming from step 4" in errors
         assert_same_run(tmp_path / "straight", folder)
         assert [path.name for path in folder.glob(".*")] == [".lock"]  # no unfinished folder

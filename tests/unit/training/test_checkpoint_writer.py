@@ -1,0 +1,222 @@
+"""Plain checkpoints (safetensors) and sharded ones hold the same, and are written while training continues."""
+
+import copy
+import errno
+import os
+import stat
+import threading
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch.distributed.checkpoint import FileSystemWriter
+
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.training import checkpoint, checkpoint_writer
+from vanilla_transformer.training.checkpoint import (
+    ResumeState,
+    find_damage,
+    load_model_weights,
+    load_progress,
+    load_resume_state,
+    save_checkpoint,
+)
+from vanilla_transformer.training.checkpoint_writer import CheckpointWriter
+
+
+@pytest.fixture
+def state(tiny_model):
+    """Return a state with an EMA and Adam's tensors of every parameter."""
+    ema = {name: torch.randn_like(parameter) for name, parameter in tiny_model.named_parameters()}
+    optimizer = {
+        f"{name}.{kind}": torch.randn_like(t) for name, t in ema.items() for kind in ("exp_avg", "exp_avg_sq")
+    }
+    optimizer |= {f"{name}.step": torch.tensor(3.0) for name in ema}
+    return ResumeState({"step": 3, "recipe": {"seed": 0}}, [{"lr": 0.1, "params": list(ema)}], optimizer, ema)
+
+
+def save_sharded_checkpoint(model, tokenizer, state, folder):
+    return write(model, tokenizer, state, folder, sharded=True)
+
+
+def write(model, tokenizer, state, folder, sharded):
+    writer = CheckpointWriter(Accelerator(cpu=True), tokenizer, sharded)
+    writer.save(model, state, folder)
+    writer.wait()
+    return folder
+
+
+def zeros_like(state):
+    optimizer, ema = ({name: torch.zeros_like(t) for name, t in part.items()} for part in (state.optimizer, state.ema))
+    return ResumeState({}, [], optimizer, ema)
+
+
+def assert_equal(ours, theirs):
+    assert (ours.progress, ours.param_groups) == (theirs.progress, theirs.param_groups)
+    for mine, expected in ((ours.optimizer, theirs.optimizer), (ours.ema, theirs.ema)):
+        assert mine.keys() == expected.keys()
+        assert all(torch.equal(mine[name], expected[name]) for name in expected)
+
+
+def test_sharded_checkpoint_holds_same_as_plain_one(tiny_model, tiny_tokenizer, state, tmp_path):
+    plain = save_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "plain")
+    sharded = save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
+    for folder in (plain, sharded):
+        assert find_damage(folder) is None and load_progress(folder) == state.progress
+        assert_equal(load_resume_state(folder, zeros_like(state)), state)
+    weights = [load_model_weights(folder) for folder in (plain, sharded)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0].keys() | weights[1].keys())
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_sharded_checkpoint_is_read_into_tensors_of_run(tiny_model, tiny_tokenizer, state, tmp_path):
+    folder = save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
+    like = zeros_like(state)
+    assert load_resume_state(folder, like).optimizer is like.optimizer
+
+
+SAVERS = pytest.mark.parametrize("save", [save_checkpoint, save_sharded_checkpoint], ids=["plain", "sharded"])
+
+
+@SAVERS
+def test_load_resume_state_without_ema_reads_none(tiny_model, tiny_tokenizer, state, tmp_path, save):
+    folder = save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
+    like = zeros_like(state)
+    like.ema = {}
+    assert load_resume_state(folder, like).ema == {}
+
+
+def test_save_sharded_checkpoint_replaces_one_of_same_step(tiny_model, tiny_tokenizer, state, tmp_path):
+    for step in (3, 4):
+        state.progress["step"] = step
+        save_sharded_checkpoint(tiny_model, tiny_tokenizer, state, tmp_path / "sharded")
+    assert load_progress(tmp_path / "sharded")["step"] == 4
+
+
+@SAVERS
+def test_save_checkpoint_follows_the_umask(tiny_model, tiny_tokenizer, state, tmp_path, save):
+    previous = os.umask(0o027)
+    try:
+        folder = save(tiny_model, tiny_tokenizer, state, tmp_path / "checkpoint")
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*") if path.is_file()} == {0o640}
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "sharded"])
+def writer(request, tiny_tokenizer):
+    writer = CheckpointWriter(Accelerator(cpu=True), tiny_tokenizer, request.param)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def blocked(monkeypatch):
+    """Write no tensors before the event that this returns is set."""
+    allowed, write_data, save_file = threading.Event(), FileSystemWriter.write_data, checkpoint.save_file
+
+    def when_allowed(function):
+        def wait_and_call(*arguments):
+            assert allowed.wait(timeout=10)
+            return function(*arguments)
+
+        return wait_and_call
+
+    monkeypatch.setattr(FileSystemWriter, "write_data", when_allowed(write_data))
+    monkeypatch.setattr(checkpoint, "save_file", when_allowed(save_file))
+    yield allowed
+    allowed.set()
+
+
+def change_all(model, state):
+    with torch.no_grad():
+        for tensor in [*model.parameters(), *state.optimizer.values(), *state.ema.values()]:
+            tensor.add_(1)
+
+
+def test_checkpoint_writer_lets_training_continue(writer, tiny_model, state, tmp_path, blocked):
+    """The checkpoint holds the tensors at the time of the call, and appears once it is complete."""
+    expected, completed = copy.deepcopy(state), []
+    weights = copy.deepcopy(tiny_model.state_dict())
+    folder = tmp_path / "checkpoint-3"
+    written = writer.save(tiny_model, state, folder, then=lambda: completed.append(folder.exists()))
+    change_all(tiny_model, state)
+    assert not folder.exists() and not completed and not written.done()
+    blocked.set()
+    writer.wait()
+    assert completed == [True] and find_damage(folder) is None
+    assert_equal(load_resume_state(folder, zeros_like(state)), expected)
+    saved = load_model_weights(folder)
+    assert saved and all(torch.equal(tensor, weights[name]) for name, tensor in saved.items())
+
+
+def test_checkpoint_writer_finishes_one_before_the_next(writer, tiny_model, state, tmp_path, blocked):
+    """The second one is copied to the memory of the first, after that is written."""
+    first, folders = copy.deepcopy(state), [tmp_path / "checkpoint-3", tmp_path / "checkpoint-4"]
+    writer.save(tiny_model, state, folders[0])
+    change_all(tiny_model, state)
+    threading.Timer(0.1, blocked.set).start()
+    writer.save(tiny_model, state, folders[1])
+    assert find_damage(folders[0]) is None
+    writer.wait()
+    for folder, expected in zip(folders, (first, state), strict=True):
+        assert find_damage(folder) is None
+        assert_equal(load_resume_state(folder, zeros_like(state)), expected)
+
+
+def test_checkpoint_writer_uses_its_memory_again(writer, tiny_model, state, tmp_path, monkeypatch):
+    places, save = [], checkpoint_writer.save_checkpoint
+
+    def note_places(model, tokenizer, copied, *rest):
+        places.append([tensor.data_ptr() for tensor in [*copied.optimizer.values(), *rest[-1].values()]])
+        return save(model, tokenizer, copied, *rest)
+
+    monkeypatch.setattr(checkpoint_writer, "save_checkpoint", note_places)
+    for step in (3, 4):
+        writer.save(tiny_model, state, tmp_path / f"checkpoint-{step}")
+        writer.wait()
+    assert places[0] == places[1]
+    own = [tensor.data_ptr() for tensor in [*state.optimizer.values(), *tiny_model.state_dict().values()]]
+    assert not {*own} & {*places[0]}
+
+
+def test_checkpoint_writer_that_is_closed_has_finished(writer, tiny_model, state, tmp_path, blocked):
+    """As after an error of training, which leaves no thread that writes."""
+    writer.save(tiny_model, state, tmp_path / "checkpoint-3")
+    threading.Timer(0.1, blocked.set).start()
+    writer.close()
+    assert find_damage(tmp_path / "checkpoint-3") is None
+
+
+def fail(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "sharded"),
+    [
+        (FileSystemWriter, "write_data", True),
+        (VanillaTransformerForConditionalGeneration, "save_pretrained", True),
+        (VanillaTransformerForConditionalGeneration, "save_pretrained", False),
+        (checkpoint, "save_file", False),
+    ],
+)
+def test_checkpoint_writer_reports_a_full_disk(
+    tiny_model, tiny_tokenizer, state, tmp_path, monkeypatch, caplog, place, name, sharded
+):
+    """The checkpoint before it stays, and nothing of the failed one."""
+    writer, completed = CheckpointWriter(Accelerator(cpu=True), tiny_tokenizer, sharded), []
+    writer.save(tiny_model, state, tmp_path / "checkpoint-3")
+    writer.wait()
+    monkeypatch.setattr(place, name, fail)
+    writer.save(tiny_model, state, tmp_path / "checkpoint-4", then=lambda: completed.append(4))
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        writer.wait()
+    assert "\n" not in str(caught.value) and not completed
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-3"]
+    assert find_damage(tmp_path / "checkpoint-3") is None
+    writer.save(tiny_model, state, tmp_path / "checkpoint-5")
+    writer.close()
+    (line,) = (each.message for each in caplog.records if each.levelname == "ERROR" and "writer" in each.name)
+    assert line.startswith("The last checkpoint could not be written: ") and "No space left on device" in line

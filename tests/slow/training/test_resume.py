@@ -72,9 +72,9 @@ def test_train_resumes_with_smaller_batches_in_more_processes(corpus, tmp_path):
     assert "Changed since the run began: max_steps was 4 and is 5, max_tokens was 128 and is 64" in errors
     before, after = (load_progress(folder) for folder in list_checkpoints(tmp_path)[-2:])
     assert [each["recipe"]["max_tokens"] for each in (before, after)] == [128, 64]
-    *_, (batches, done, max_tokens) = before["batch_sampler"]["parts"]
-    assert (batches, max_tokens) == (1, 128)
-    assert after["batch_sampler"]["parts"][-2:] == [[1, done, 128], [2, 1, 64]]
+    *_, (batches, done, max_tokens, packing) = before["batch_sampler"]["parts"]
+    assert (batches, max_tokens, packing) == (1, 128, False)
+    assert after["batch_sampler"]["parts"][-2:] == [[1, done, 128, False], [2, 1, 64, False]]
 
 
 def assert_like(folder, straight):

@@ -79,7 +79,9 @@ def compile_step(state: TrainState, steps: Iterable[Sequence[MicroBatch]]) -> No
         compute_gradient(state, [batch])
     except RuntimeError as error:  # of torch and the compilers; they have no other type in common
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"`compile` must work on this machine, but fails: {reason} Leave `compile` out.") from error
+        raise ValueError(
+            f"`compile` must work on this machine, but fails: {reason} Set `compile` to false."
+        ) from error
     state.optimizer.zero_grad()
 
 

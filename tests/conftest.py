@@ -23,7 +23,12 @@ from vanilla_transformer.file_utils import save_model_folder
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
-torch.set_num_threads(1)  # models this small gain nothing from more, and beside other processes lose a lot
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """Undo the number of threads of an earlier test. Small models gain nothing from two, and sums differ in bits."""
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -23,6 +23,7 @@ from vanilla_transformer.file_utils import save_model_folder
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
 settings.load_profile("repeatable")
+torch.set_num_threads(1)  # in fixtures of a session, too, which precede `_one_thread`
 
 
 @pytest.fixture(autouse=True)

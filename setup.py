@@ -26,7 +26,6 @@ OPTIONAL = [*PLOTS, *EVALUATION, *PEFT, *TRACKING, *CTRANSLATE2, *ONNX, *SERVE, 
 TESTS = ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6.100", "parameterized>=0.9", "httpx>=0.27", "selenium>=4.20"]
 TESTS += ["jsonschema>=4.20", "openapi-spec-validator>=0.7.1"]
 TESTS += ["gradio>=6"]  # of the Space
-BENCHMARKS = ["nltk>=3.9.1"]
 NOTEBOOKS = ["ipykernel>=6.29", "nbclient>=0.10"]
 DOCS = ["mkdocs>=1.6", "mkdocs-material>=9.6", "mkdocstrings[python]>=0.30"]
 
@@ -88,8 +87,8 @@ setup(
         "cleaning": CLEANING,
         "corpora": CORPORA,
         "docs": DOCS,
-        "test": [*TESTS, *BENCHMARKS, *OPTIONAL],
-        "dev": [*TESTS, *BENCHMARKS, *OPTIONAL, *DOCS, *NOTEBOOKS, "codespell", "ruff", "mypy", "types-PyYAML"],
+        "test": [*TESTS, *OPTIONAL],
+        "dev": [*TESTS, *OPTIONAL, *DOCS, *NOTEBOOKS, "codespell", "ruff", "mypy", "types-PyYAML"],
     },
     entry_points={"console_scripts": ["vanilla-transformer = vanilla_transformer.cli:main"]},
     keywords=[

@@ -4,9 +4,9 @@ Run every comparison with other toolkits, or the parts named.
     python -m benchmarks.bench_all [PART ...] [--short] [--data FOLDER] [--model FOLDER] [--output_dir FOLDER]
 
 Parts: decoding (random weights), stream (translation of real text by a trained model), training (speed), memory (of
-training with a vocabulary of 32,000), quality (BLEU after minutes of training), scaling (time and memory by size of
-the task), startup (imports and the first translation). long_sequences and long_tasks run only if they are named. Each
-part writes a table, JSON and, for curves, a picture; `benchmark.md` collects all tables.
+training with a vocabulary of 32,000), quality (BLEU after minutes of training), startup (imports and the first
+translation). long_sequences runs only if it is named. Each part writes a table and JSON; `benchmark.md` collects all
+tables.
 """
 
 import sys
@@ -120,14 +120,6 @@ def _quality_folder(options: BenchmarkArguments) -> Path:
     return Path(options.output_dir) / "quality"
 
 
-def _scaling(_: Path, options: BenchmarkArguments) -> None:
-    from benchmarks import bench_scaling
-
-    bench_scaling.main(
-        [*(["--points", "2", "--rounds", "1"] if options.short else []), "--output_dir", options.output_dir]
-    )
-
-
 def _startup(_: Path, options: BenchmarkArguments) -> None:
     from benchmarks import bench_startup
 
@@ -141,26 +133,17 @@ def _long_sequences(_: Path, options: BenchmarkArguments) -> None:
     bench_long_sequences.main([*flags, "--output_dir", options.output_dir])
 
 
-def _long_tasks(_: Path, options: BenchmarkArguments) -> None:
-    from benchmarks import bench_long_tasks
-
-    flags = ["--minutes", "0.1", "--length", "256"] if options.short else []
-    bench_long_tasks.main([*flags, "--output_dir", options.output_dir])
-
-
 PARTS: dict[str, Callable[[Path, BenchmarkArguments], None]] = {
     "decoding": _decoding,
     "training": _training,
     "memory": _memory,
     "quality": _quality,
     "stream": _stream,
-    "scaling": _scaling,
     "startup": _startup,
     "long_sequences": _long_sequences,
-    "long_tasks": _long_tasks,
 }
 # Parts without another toolkit run only if they are named.
-_ONLY_IF_NAMED = ("long_sequences", "long_tasks")
+_ONLY_IF_NAMED = ("long_sequences",)
 
 
 if __name__ == "__main__":

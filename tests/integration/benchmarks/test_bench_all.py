@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import bench_all, bench_quality, bench_scaling, bench_startup, bench_training, harness, toolkits
+from benchmarks import bench_all, bench_quality, bench_startup, bench_training, harness, toolkits
 
 
 def test_bench_all_refuses_unknown_parts():
@@ -17,11 +17,11 @@ def test_bench_all_refuses_unknown_parts():
 def test_bench_all_runs_named_parts_and_collects_their_tables(monkeypatch, tmp_path, capsys):
     def part(data, options):
         assert (data / "test.de").exists() and options.short
-        (Path(options.output_dir) / "scaling.md").write_text("a table\n")
+        (Path(options.output_dir) / "startup.md").write_text("a table\n")
 
-    monkeypatch.setitem(bench_all.PARTS, "scaling", part)
-    bench_all.main(["scaling", "--short", "--output_dir", str(tmp_path)])
-    assert "## scaling\n\na table" in (tmp_path / "benchmark.md").read_text()
+    monkeypatch.setitem(bench_all.PARTS, "startup", part)
+    bench_all.main(["startup", "--short", "--output_dir", str(tmp_path)])
+    assert "## startup\n\na table" in (tmp_path / "benchmark.md").read_text()
     assert str(tmp_path / "benchmark.md") in capsys.readouterr().out
 
 
@@ -93,18 +93,6 @@ def test_toolkits_configurations_contain_every_option(toolkit, tmp_path):
     text = toolkits.write_config(toolkit, tmp_path, tmp_path / "model", options).read_text()
     for value in options.values():
         assert f": {value}\n" in text, value
-
-
-def test_bench_scaling_growth_is_between_the_last_two_points(tmp_path):
-    points = [
-        {"value": size, "ours": {"seconds": size / 10, "mib": 0.0}, "Marian": {"seconds": size**2 / 10, "mib": 1.0}}
-        for size in (1, 2, 4)
-    ]
-    lines = bench_scaling.markdown("source length", points)
-    assert "| 4 | 4.00 | 0 | 1 |" in lines
-    assert "Exponent of the growth of time between the last two rows: ours 1.00, Marian 2.00." in lines
-    bench_scaling.draw({"source length": points}, tmp_path / "curve.png")
-    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_bench_quality_table_contains_failed_runs():

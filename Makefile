@@ -44,7 +44,7 @@ $(NEWEST)/.ready: setup.py
 	touch $@
 
 demo: $(READY) ## Train on the bundled English-German corpus, score, translate and plot (less than five minutes)
-	$(BIN)/python scripts/demo.py --output_dir runs/demo --overwrite_output_dir
+	$(BIN)/vanilla-transformer demo --output_dir runs/demo --overwrite_output_dir
 
 test: $(READY_DEV) ## Style, types, unit, integration and golden tests (at most 12 minutes on two cores)
 	$(MAKE) --no-print-directory check

@@ -1,5 +1,5 @@
 """
-Measure startup time: imports, `--help` of each script, and the first translation compared with the second.
+Measure startup time: imports, `--help` of commands, and the first translation compared with the second.
 
     python -m benchmarks.bench_startup [FOLDER]
 
@@ -22,6 +22,7 @@ from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
 
+_COMMANDS = ("--help", "--version", "train --help", "translate --help", "serve --help")
 _TRANSLATE = """
 import sys, time, vanilla_transformer
 from transformers import pipeline
@@ -65,7 +66,8 @@ def measure(folder: str, rounds: int) -> dict[str, float]:
         "`import vanilla_transformer`": ["-c", "import vanilla_transformer"],
         "`from vanilla_transformer import …`": ["-c", "from vanilla_transformer import TranslationPipeline"],
     }
-    programs |= {f"`scripts/{path.name} --help`": [str(path), "--help"] for path in sorted(ROOT.glob("scripts/*.py"))}
+    program = str(Path(sys.executable).with_name("vanilla-transformer"))
+    programs |= {f"`vanilla-transformer {words}`": [program, *words.split()] for words in _COMMANDS}
     found = {name: min(_seconds(words) for _ in range(rounds)) for name, words in programs.items()}
     translations = [_translations(folder) for _ in range(rounds)]
     found["first translation"], found["second translation"] = (min(times) for times in zip(*translations, strict=True))

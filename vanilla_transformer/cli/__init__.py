@@ -13,34 +13,45 @@ from collections.abc import Callable, Sequence
 
 gc.freeze()  # modules are never garbage: collections need not look at them, which saves a quarter of the start
 _LONGEST_MESSAGE = 900  # characters
-COMMANDS = {
-    "train": "train a model from a recipe, text files or a dataset",
-    "distill": "train a student on the translations of a teacher, and compare both",
-    "back-translate": "translate text of the target language back, to train on the pairs",
-    "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
-    "train-tokenizer": "train a joint subword vocabulary on text files",
-    "translate": "translate sentences with a trained model",
-    "compile": "compile the decoding steps of a model for this machine",
-    "evaluate": "compute BLEU and chrF of a model or of a file of translations",
-    "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
-    "score": "compute the log-probability of given translations",
-    "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
-    "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
-    "tune-reranking": "choose the weights of reranking by a reverse model",
-    "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
-    "calibrate": "calibrate the confidence and the warnings of a model on validation text",
-    "evaluate-alignments": "compute the alignment error rate of a file of alignments",
-    "average-checkpoints": "average the weights of several checkpoints or models",
-    "render-card": "write the model card of a trained model",
-    "check-model": "check a model folder before publishing it",
-    "push-to-hub": "check a model folder and publish it on the Hugging Face Hub",
-    "create-space": "write a page to try a model, for Hugging Face Spaces",
-    "convert": "convert models from and to the formats of other toolkits",
-    "serve": "serve a model over HTTP",
-    "download-data": "download a public parallel corpus into data/",
-    "write-corpus": "write the English-German demo corpus as text files",
-    "demo": "train on the demo corpus, score, translate and plot, in a few minutes",
+GROUPS = {
+    "train": {
+        "train": "train a model from a recipe, text files or a dataset",
+        "distill": "train a student on the translations of a teacher, and compare both",
+        "average-checkpoints": "average the weights of several checkpoints or models",
+        "demo": "train on the demo corpus, score, translate and plot, in a few minutes",
+    },
+    "translate": {
+        "translate": "translate sentences, files or documents with a trained model",
+        "compile": "compile the decoding steps of a model for this machine",
+        "explain": "write a page that shows the attention, the token probabilities and the search of a translation",
+    },
+    "evaluate": {
+        "evaluate": "compute BLEU and chrF of a model or of a file of translations",
+        "evaluate-directions": "compute BLEU and chrF of each direction of a model with several languages",
+        "evaluate-alignments": "compute the alignment error rate of a file of alignments",
+        "score": "compute the log-probability of given translations",
+        "calibrate": "calibrate the confidence and the warnings of a model on validation text",
+        "tune-reranking": "choose the weights of reranking by a reverse model",
+        "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
+    },
+    "publish": {
+        "render-card": "write the model card of a trained model",
+        "check-model": "check a model folder before publishing it",
+        "push-to-hub": "check a model folder and publish it on the Hugging Face Hub",
+        "create-space": "write a page to try a model, for Hugging Face Spaces",
+    },
+    "serve": {"serve": "serve a model over HTTP"},
+    "convert": {"convert": "convert models from and to the formats of other toolkits"},
+    "data": {
+        "download-data": "download a public parallel corpus into data/",
+        "write-corpus": "write the English-German demo corpus as text files",
+        "clean-corpus": "clean the training text of a recipe and report the dropped pairs",
+        "train-tokenizer": "train a joint subword vocabulary on text files",
+        "back-translate": "translate text of the target language back, to train on the pairs",
+        "write-alignments": "align the words of a parallel text, by a lexical model or by alignment heads",
+    },
 }
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,13 +122,7 @@ def _on_one_line(error: Exception) -> str:
 
 def _usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = [f"  {name:<{width}}  {text}" for name, text in COMMANDS.items()]
-    return "\n".join(
-        [
-            "usage: vanilla-transformer COMMAND [--help] ...",
-            "       vanilla-transformer --version",
-            "",
-            *lines,
-            "",
-        ]
-    )
+    lines = ["usage: vanilla-transformer COMMAND [--help] ...", "       vanilla-transformer --version"]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items())]
+    return "\n".join([*lines, ""])

@@ -25,7 +25,9 @@ def test_score_of_two_processes_equals_one_process(tiny_model, tiny_tokenizer, t
         "torch.distributed.run",
         "--nproc_per_node",
         "2",
-        str(ROOT / "scripts" / "score.py"),
+        "-m",
+        "vanilla_transformer",
+        "score",
     ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)}
     finished = subprocess.run([*launch, *words], env=environment, capture_output=True, text=True, timeout=180)

@@ -1,9 +1,0 @@
-"""Run `vanilla-transformer write-corpus`."""
-
-import sys
-
-from vanilla_transformer.cli import run
-from vanilla_transformer.cli.write_corpus import main
-
-if __name__ == "__main__":
-    sys.exit(run(main))

@@ -19,12 +19,14 @@ from vanilla_transformer.training.train_state import TrainState
 EOS = 2
 
 
-def tiny_train_state(output_dir: Any, accelerator: Any = None, **changes: Any) -> TrainState:
-    """Create the state of a new run. `changes` are keys of its recipe."""
+def tiny_train_state(
+    output_dir: Any, accelerator: Any = None, sizes: dict[str, Any] | None = None, **changes: Any
+) -> TrainState:
+    """Create the state of a new run, of a model of other `sizes` if given. `changes` are keys of its recipe."""
     options = {"train_source": "a", "train_target": "b", "output_dir": output_dir, "warmup_steps": 10, "dropout": 0.0}
     words = [word for name, value in (options | changes).items() for word in (f"--{name}", str(value))]
     recipe = parse_recipe(words)
-    model: Any = tiny_model(vocab_size=40, dropout=0.1)
+    model: Any = tiny_model(**{"vocab_size": 40, "dropout": 0.1} | (sizes or {}))
     if recipe.optimization.attn_implementation is not None:
         model.set_attn_implementation(recipe.optimization.attn_implementation)
     state = TrainState(recipe, model, None, accelerator or Accelerator(), {})  # type: ignore[arg-type]

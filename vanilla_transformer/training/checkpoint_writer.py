@@ -16,7 +16,7 @@ from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .checkpoint import ResumeState, StateDict, save_checkpoint
-from .distributed import broadcast_decision
+from .distributed import broadcast_decision, wait_for_processes
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class CheckpointWriter:
         if self.accelerator.is_main_process:
             shutil.rmtree(shards, ignore_errors=True)
             shards.mkdir(parents=True)
-        self.accelerator.wait_for_everyone()
+        wait_for_processes(self.accelerator)
         if not shards.is_dir():
             raise FileNotFoundError(
                 f"With `sharded_checkpoints` all processes must see the same `output_dir`, but process "

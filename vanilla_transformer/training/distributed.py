@@ -13,10 +13,16 @@ from .loss import ModelWithLoss
 
 
 def sum_over_processes(accelerator: Accelerator, values: Sequence[float] | torch.Tensor) -> torch.Tensor:
-    """Sum each value over all processes, in float64. All processes must call it together."""
-    precise = torch.float32 if accelerator.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
-    tensor = torch.as_tensor(values, dtype=precise).to(accelerator.device)
-    return accelerator.reduce(tensor, reduction="sum")
+    """Sum each value over all processes, in float64 on the CPU. All processes must call it together.
+
+    The hosts exchange the values by gloo (see `connect_processes`), and none waits for the queue of its GPU.
+    """
+    return accelerator.reduce(torch.as_tensor(values, dtype=torch.float64, device="cpu"), reduction="sum")
+
+
+def wait_for_processes(accelerator: Accelerator) -> None:
+    """Wait until all processes call this. Accelerate's barrier would wait for the queues of their GPUs, too."""
+    sum_over_processes(accelerator, [0.0])
 
 
 def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:

@@ -6,29 +6,44 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
-from torch.distributed import PrefixStore, Store, is_torchelastic_launched
+from torch.distributed import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 _START_TIMEOUT = timedelta(minutes=10)
 _SECONDS_BETWEEN_LOOKS = 0.05
+_VARIABLES = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # that a launcher sets
+# Parts of the messages of gloo and NCCL, which do not always have a type.
+_OF_BACKENDS = ("/gloo/", "NCCL error", "NCCL communicator", "WorkNCCL")
+# NCCL's names for mistakes of this process, such as a GPU that another process has already.
+_OWN_MISTAKES = ("ncclInvalidUsage", "ncclInvalidArgument", "ncclUnhandledCudaError")
 
 
 def connect_processes() -> None:
-    """Create the process group of a process that `torchrun` or `accelerate launch` started.
+    """Create the process group of a process that `torchrun`, `accelerate launch` or variables like theirs describe.
 
-    Both keep one store for all attempts, so a process that is started again can read the address of a dead one there
-    (pytorch/pytorch#135712). Each attempt therefore gets a part of the store for itself.
+    Tensors of a GPU travel by the GPU's backend, NCCL, and tensors of the CPU by gloo. Accelerate would connect GPUs
+    alone, so that each message between hosts would wait in the queues of the GPUs.
+
+    Both launchers keep one store for all attempts, so a process that is started again can read the address of a dead
+    one there (pytorch/pytorch#135712). Each attempt therefore gets a part of the store for itself.
     """
-    if not is_torchelastic_launched() or torch.distributed.is_initialized():
+    if not os.environ.keys() >= _VARIABLES or torch.distributed.is_initialized():
         return
-    store, rank, world_size = next(rendezvous("env://", timeout=_START_TIMEOUT))
-    attempt = agree_on_attempt(store, rank, world_size)
     # A build of PyTorch for CUDA names its accelerator also on a machine without a GPU, unless it is to check.
-    device = torch.accelerator.current_accelerator(check_available=True) or "cpu"
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     backend = torch.distributed.get_default_backend_for_device(device)
-    torch.distributed.init_process_group(backend, store=PrefixStore(attempt, store), rank=rank, world_size=world_size)
+    options: dict[str, Any] = {}
+    if device.type != "cpu":
+        backend = f"cpu:gloo,{device.type}:{backend}"
+        # As Accelerate chooses it. NCCL connects at once, and reports a mistake here.
+        index = int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count()
+        options["device_id"] = torch.device(device.type, index)
+    store, rank, world_size = next(rendezvous("env://", timeout=_START_TIMEOUT))
+    part = PrefixStore(agree_on_attempt(store, rank, world_size), store)
+    torch.distributed.init_process_group(backend, store=part, rank=rank, world_size=world_size, **options)
 
 
 def agree_on_attempt(store: Store, rank: int, world_size: int) -> str:
@@ -65,14 +80,22 @@ def report_lost_processes() -> Iterator[None]:
     """Turn the failure of an exchange with another process of the run, at any place in the block, into one line.
 
     Raises:
-        ConnectionError: another process was killed, has failed or cannot be reached.
+        ConnectionError: another process was killed, has failed or cannot be reached; or NCCL cannot use the GPU of
+            this process.
     """
     try:
         yield
-    except RuntimeError as error:  # gloo has no other type
-        if not (isinstance(error, torch.distributed.DistError) or "/gloo/" in str(error)):
+    except RuntimeError as error:
+        text = str(error).strip()
+        if not (isinstance(error, torch.distributed.DistError) or any(part in text for part in _OF_BACKENDS)):
             raise
+        process, reason = f"Process {os.environ.get('RANK', '0')}", text.splitlines()[-1].strip()
+        if any(name in text for name in _OWN_MISTAKES):
+            raise ConnectionError(
+                f"{process} must have a GPU that no other process uses, but NCCL cannot use it: {reason}. Start at "
+                "most as many processes as there are free GPUs."
+            ) from error
         raise ConnectionError(
-            f"Process {os.environ.get('RANK', '0')} lost the connection to another process of the run, which was "
-            "killed or has failed: look at its messages. The same command resumes from the last checkpoint."
+            f"{process} lost the connection to another process of the run, which was killed or has failed: look at "
+            "its messages. The same command resumes from the last checkpoint."
         ) from error

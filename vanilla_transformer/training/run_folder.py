@@ -32,7 +32,7 @@ from .checkpoint import (
     step_of,
 )
 from .checkpoint_writer import CheckpointWriter
-from .distributed import broadcast_decision
+from .distributed import broadcast_decision, wait_for_processes
 from .environment import describe_machine
 from .metrics import truncate_metrics
 from .output_dir import check_output_dir
@@ -141,7 +141,7 @@ class RunFolder:
 
     def start(self, state: TrainState, corpus: Corpus) -> None:
         """Drop everything after the current step, from a crashed or earlier run, and describe corpus and machine."""
-        state.accelerator.wait_for_everyone()  # all processes have read what they resume from
+        wait_for_processes(state.accelerator)  # all processes have read what they resume from
         self._writer = CheckpointWriter(state.accelerator, state.tokenizer, self.options.sharded_checkpoints)
         if state.accelerator.is_main_process:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -155,7 +155,7 @@ class RunFolder:
             self._log(state, str(corpus))
             self._write_json("corpus.json", corpus.to_dict())
             self._write_json("machine.json", describe_machine(state.accelerator))
-        state.accelerator.wait_for_everyone()
+        wait_for_processes(state.accelerator)
 
     def checkpoint_due(self, state: TrainState, together: bool) -> bool:
         """Return whether `save_steps` or `save_minutes` ask for a checkpoint of the current step.
@@ -235,7 +235,7 @@ class RunFolder:
             for folder in list_checkpoints(self.path, _BEST):
                 if step_of(folder) not in steps:
                     delete_folder(folder)
-        state.accelerator.wait_for_everyone()
+        wait_for_processes(state.accelerator)
 
     def save_model(self, state: TrainState, model: PreTrainedModel, name: str = ".") -> Path:
         """Write `model` with tokenizer and recipe, to the run's folder or a folder in it."""
@@ -243,7 +243,7 @@ class RunFolder:
         if state.accelerator.is_main_process:
             recipe = json.dumps(state.progress.recipe, indent=2) + "\n"
             save_model_folder(model, state.tokenizer, folder, **{_RECIPE: recipe})
-        state.accelerator.wait_for_everyone()
+        wait_for_processes(state.accelerator)
         return folder
 
     def _write_json(self, name: str, value: dict[str, Any]) -> None:

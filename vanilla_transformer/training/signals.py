@@ -23,7 +23,7 @@ class StopSignal:
     """Catch SIGINT (Ctrl-C) and SIGTERM (preemption), and stop all processes after the same step.
 
     A single process stops after the step in progress. Several talk about it once a second, or after each longer step:
-    more often would make the host wait for a GPU.
+    more often would make each host wait for the slowest one.
 
     The first signal is remembered until `check` is called. A second one ends the program at once.
 

@@ -21,6 +21,7 @@ from .arguments import Recipe
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import uncompiled
+from .distributed import wait_for_processes
 from .environment import limit_onednn_cache
 from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
@@ -221,7 +222,7 @@ def _finish(run: RunFolder, state: TrainState, validation: AnyValidation, metric
 
     If the last checkpoint alone or the moving average has a better validation score, it is the final model instead.
     """
-    state.accelerator.wait_for_everyone()
+    wait_for_processes(state.accelerator)
     if state.step < state.schedule.warmup_steps and state.accelerator.is_main_process:
         logger.warning(
             "Training ended after step %d, within its warm-up of %d steps: the learning rate never reached its peak. "

@@ -17,7 +17,7 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
 from .device_batch import BatchPreparation, to_device
-from .distributed import sum_over_processes
+from .distributed import sum_over_processes, wait_for_processes
 from .loss import ModelWithLoss
 from .varlen_attention import sdpa_for_varlen
 
@@ -69,7 +69,7 @@ class Validation:
         with sdpa_for_varlen(model):
             entry = {"validation_loss": self.loss(model)}
             entry |= self.evaluate(model, self.tokenizer, self.pairs, **self._languages, **generate_kwargs)
-        self.accelerator.wait_for_everyone()
+        wait_for_processes(self.accelerator)
         model.train()
         if self.forgetting is not None:
             others = self.forgetting.measure(model, **generate_kwargs)

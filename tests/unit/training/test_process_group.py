@@ -23,19 +23,45 @@ def start_attempt(store, world_size, first):
         return set(processes.map(lambda rank: agree_on_attempt(store, rank, world_size), order))
 
 
-def test_connect_processes_takes_gloo_without_a_gpu(monkeypatch):
-    """Builds of PyTorch for CUDA answer `cuda` on every machine."""
+@pytest.fixture
+def asked(monkeypatch):
+    """Return the backends and devices that torch gets, in a process that a launcher has started."""
     found = []
-    monkeypatch.setattr(process_group, "is_torchelastic_launched", lambda: True)
+    for name, value in (("LOCAL_RANK", 3), ("RANK", 11), ("WORLD_SIZE", 12), ("MASTER_ADDR", "a"), ("MASTER_PORT", 1)):
+        monkeypatch.setenv(name, str(value))
     monkeypatch.setattr(process_group, "rendezvous", lambda url, timeout: iter([(HashStore(), 0, 1)]))
-    monkeypatch.setattr(torch.distributed, "init_process_group", lambda backend, **options: found.append(backend))
+    monkeypatch.setattr(
+        torch.distributed,
+        "init_process_group",
+        lambda backend, device_id=None, **_: found.append((backend, device_id)),
+    )
+    return found
+
+
+def test_connect_processes_takes_gloo_without_a_gpu(monkeypatch, asked):
+    """Builds of PyTorch for CUDA answer `cuda` on every machine."""
     monkeypatch.setattr(
         torch.accelerator,
         "current_accelerator",
         lambda check_available=False: None if check_available else torch.device("cuda"),
     )
     connect_processes()
-    assert found == ["gloo"]
+    assert asked == [("gloo", None)]
+
+
+@pytest.mark.parametrize(("gpus", "index"), [(8, 3), (1, 0)])
+def test_connect_processes_sends_tensors_of_the_cpu_by_gloo_beside_nccl(monkeypatch, asked, gpus, index):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: gpus)
+    connect_processes()
+    assert asked == [("cpu:gloo,cuda:nccl", torch.device("cuda", index))]
+
+
+@pytest.mark.parametrize("missing", ["RANK", "LOCAL_RANK", "MASTER_ADDR"])
+def test_connect_processes_leaves_a_single_process_alone(monkeypatch, asked, missing):
+    monkeypatch.delenv(missing)
+    connect_processes()
+    assert not asked
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])
@@ -64,12 +90,38 @@ def test_agree_on_attempt_names_the_first_missing_process(monkeypatch):
         agree_on_attempt(HashStore(), rank=0, world_size=3)
 
 
-def test_report_lost_processes_tells_how_to_resume():
-    error = RuntimeError("[/torch/third_party/gloo/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1")
-    with pytest.raises(ConnectionError, match="The same command resumes"), report_lost_processes():
+NCCL = "NCCL error in: /torch/ProcessGroupNCCL.cpp:3690, {}, NCCL version 2.27.5\n{}\nLast error:\n{}"
+REMOTE = NCCL.format("remote process exited", "ncclRemoteError: A call failed.", "socketProgress: Connection closed")
+DUPLICATE = NCCL.format(
+    "invalid usage", "ncclInvalidUsage: This reflects invalid usage.", "Duplicate GPU detected : rank 1 and rank 0"
+)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("[/torch/third_party/gloo/gloo/transport/tcp/pair.cc:1] Connection closed by peer [::1]:1"),
+        torch.distributed.DistBackendError(REMOTE),
+        torch.distributed.DistNetworkError("failed to recv, got 0 bytes"),
+        RuntimeError("NCCL communicator was aborted on rank 1.\nOriginal reason for failure was: timeout"),
+        RuntimeError(REMOTE),
+    ],
+    ids=lambda error: f"{type(error).__name__}: {str(error)[:20]}",
+)
+def test_report_lost_processes_tells_how_to_resume(error):
+    with pytest.raises(ConnectionError, match="The same command resumes") as caught, report_lost_processes():
         raise error
+    assert "\n" not in str(caught.value)
 
 
-def test_report_lost_processes_leaves_other_errors_alone():
-    with pytest.raises(RuntimeError, match="shape"), report_lost_processes():
-        raise RuntimeError("shape mismatch")
+def test_report_lost_processes_names_a_mistake_that_nccl_finds():
+    rule = r"^Process 0 must have a GPU .* NCCL cannot use it: Duplicate GPU detected : rank 1 and rank 0\. Start "
+    with pytest.raises(ConnectionError, match=rule) as caught, report_lost_processes():
+        raise torch.distributed.DistBackendError(DUPLICATE)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["shape mismatch", "Distributed package doesn't have NCCL built in"])
+def test_report_lost_processes_leaves_other_errors_alone(text):
+    with pytest.raises(RuntimeError, match=text), report_lost_processes():
+        raise RuntimeError(text)

@@ -1,0 +1,129 @@
+"""Two processes: which collectives a step and its messages have, and when gradients are reduced."""
+
+from collections import Counter
+
+import pytest
+import torch
+from accelerate import Accelerator
+from torch.profiler import ProfilerActivity, profile
+
+from tests.host_reads import GPU
+from tests.train_states import micro_batches, tiny_train_state
+from vanilla_transformer.training.distributed import broadcast_decision, wait_for_processes
+from vanilla_transformer.training.setup import create_accelerator
+from vanilla_transformer.training.signals import StopSignal
+from vanilla_transformer.training.train_step import train_step
+
+STEPS = 5
+BACKWARD = "autograd::engine::evaluate_function"
+# With gradients of 35 MB, and so several buckets: one of 1 MB, and others of at most 25 MiB.
+LARGE = {"d_model": 256, "encoder_layers": 4, "decoder_layers": 4, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024}
+
+
+def record(function):
+    """Return the events of a profiler, in the order of their beginnings."""
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        function()
+    return sorted(recorded.events(), key=lambda event: event.time_range.start)
+
+
+def count_collectives(function):
+    """Return how often each collective of gloo runs in this process."""
+    return Counter(event.name for event in record(function) if event.name.startswith("gloo:"))
+
+
+def step(state, *lengths):
+    train_step(state, micro_batches(*(lengths or ([5, 3, 4], [4, 4]))))
+
+
+def make_steps(state):
+    for _ in range(STEPS):
+        step(state)
+
+
+class OnStandIn(Accelerator):
+    """An accelerator of a device that gloo cannot send from."""
+
+    device = GPU
+
+
+def talk(state):
+    """Exchange all messages that are no gradients, losses or weights."""
+    accelerator = OnStandIn(cpu=True)
+    decision = broadcast_decision(accelerator, accelerator.is_main_process)
+    wait_for_processes(accelerator)
+    return StopSignal(accelerator).check(state.step, finished=accelerator.process_index == 1), decision
+
+
+def measure_large(state):
+    """Return the collectives of a step and of an accumulated one, and which share of the backward pass follows one."""
+    for _ in range(2):
+        step(state, [5, 3, 4])  # DDP plans its buckets
+    events = [event.name for event in record(lambda: step(state, [5, 3, 4]))]
+    backward = [place for place, name in enumerate(events) if name.startswith(BACKWARD)]
+    first = events.index("gloo:all_reduce")
+    after = sum(place > first for place in backward) / len(backward)
+    accumulated = count_collectives(lambda: step(state, [5, 3, 4], [4, 4], [6]))
+    return {"step": events.count("gloo:all_reduce"), "accumulated": dict(accumulated), "after": after}
+
+
+def measure(rank, folder, found):
+    """Count the collectives of one process of two."""
+    for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1"}.items():
+        pytest.MonkeyPatch().setenv(name, str(value))
+    torch.set_num_threads(1)
+    store = torch.distributed.FileStore(f"{folder}/store", 2)
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    state = tiny_train_state(folder, Accelerator(cpu=True))
+    make_steps(state)  # DDP plans its buckets
+    counts = {"steps": count_collectives(lambda: make_steps(state)), "read": count_collectives(state.read_steps)}
+    counts["talk"] = count_collectives(lambda: found.update({f"talk {rank}": talk(state)}))
+    sharded = tiny_train_state(folder, Accelerator(cpu=True), fsdp=True)
+    step(sharded, [5, 3, 4])  # FSDP2 prepares its groups
+    counts["sharded"] = count_collectives(lambda: step(sharded, [5, 3, 4]))
+    counts["accumulated"] = count_collectives(lambda: step(sharded))
+    found[f"counts {rank}"] = {name: dict(each) for name, each in counts.items()}
+    large = tiny_train_state(folder, create_accelerator(sharded.recipe), sizes=LARGE)
+    found[f"flags {rank}"] = large.wrapped_model.gradient_as_bucket_view, large.wrapped_model.bucket_bytes_cap
+    found[f"large {rank}"] = measure_large(large)
+    torch.distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """Return what two processes have measured, by its name and the process."""
+    with torch.multiprocessing.Manager() as manager:
+        values = manager.dict()
+        torch.multiprocessing.spawn(measure, (str(tmp_path_factory.mktemp("run")), values), nprocs=2)
+        return dict(values)
+
+
+each_process = pytest.mark.parametrize("rank", [0, 1])
+
+
+@each_process
+def test_train_step_exchanges_nothing_but_gradients(found, rank):
+    assert found[f"counts {rank}"] == {
+        "steps": {"gloo:all_reduce": STEPS},  # one bucket of gradients
+        "read": {"gloo:all_reduce": 1},
+        "talk": {"gloo:all_reduce": 3},
+        # Two layers and the rest are gathered in the forward pass, the layers again in the backward pass, and for the
+        # second micro-batch in its backward pass alone.
+        "sharded": {"gloo:all_gather": 5, "gloo:all_reduce": 4},
+        "accumulated": {"gloo:all_gather": 7, "gloo:all_reduce": 4},
+    }
+
+
+@each_process
+def test_messages_are_tensors_of_the_cpu(found, rank):
+    """On the device of their accelerator gloo would fail, and NCCL would wait for the queue."""
+    assert found[f"talk {rank}"] == (True, True)
+
+
+@each_process
+def test_gradients_are_reduced_between_layers(found, rank):
+    """Buckets are reduced while the backward pass continues, once for all micro-batches of a step."""
+    assert found[f"flags {rank}"] == (True, 25 * 2**20)
+    large = found[f"large {rank}"]
+    assert large["step"] == 3 and large["accumulated"] == {"gloo:all_reduce": 3}
+    assert large["after"] > 0.5  # of the functions of the backward pass begin after the first reduction

@@ -517,6 +517,81 @@ def _errors() -> Cases:
     return cases
 
 
+def _attacks() -> Cases:
+    """Return requests that a service refuses; most have several mistakes of which it names one."""
+    bodies: Cases = {
+        "many_texts": {"text": ["a"] * 300},
+        "many_characters": {"text": "a" * 5001},
+        "many_tokens": {"text": "\U0001f642" * 1200},
+        "many_hypotheses": {"num_return_sequences": 9},
+        "no_hypotheses": {"num_return_sequences": 0},
+        "half_a_hypothesis": {"num_return_sequences": 1.5},
+        "true_hypotheses": {"num_return_sequences": True},
+        "unknown_entry": {"texts": "a", "return_scores": 1},
+        "stream": {"stream": 1, "return_scores": 1},
+        "number": {"text": 7},
+        "numbers": {"text": ["a", 7]},
+        "null": {"text": None},
+        "object": {"text": {}},
+        "no_texts": {"text": []},
+        "format": {"format": 3},
+        "unknown_model": {"model": "other"},
+        "listed_model": {"model": ["model-plain"]},
+        "named_model": {"model": "model-plain"},
+        "terms_in_samples": {"glossary": {"a": "b"}, "do_sample": True},
+        "term_of_a_number": {"glossary": {"a": 1}},
+        "nested_term": {"glossary": {"a": [[[]]]}},
+        "long_language": {"src_lang": "a" * 41},
+        "neutral": {"num_return_sequences": None, "return_scores": False, "constraints": [], "model": None},
+        "key": {"api_key": "a"},
+        "question": {"q": "Grass"},
+        "streamed_number": {"text": [1], "stream": True},
+        "document_with_a_prefix": {"format": "html", "target_prefix": "a"},
+    }
+    cases = {
+        name: {"door": "service", "model": "plain", "body": {"text": LINES, **body}} for name, body in bodies.items()
+    }
+    contents = {
+        "empty": "",
+        "brace": "{",
+        "list": "[]",
+        "null_body": "null",
+        "number_body": "3",
+        "no_text": '{"texts": "a"}',
+        "nan": '{"text": "a", "num_return_sequences": NaN}',
+        "infinity": '{"text": Infinity}',
+        "encoding": '{"text": "\xff"}',
+        "surrogate": r'{"text": ["a", "\ud800"]}',
+        "deep": "[" * 5000,
+        "enormous_integer": '{"text": "a", "coverage_penalty": 1%s}' % ("0" * 999),
+        "enormous_float": '{"text": "a", "coverage_penalty": 1e999}',
+        "repeated": '{"text": "a", "text": 3}',
+        "large": '{"text": "%s"}' % ("a" * 1_000_000),
+    }
+    cases |= {name: {"door": "service", "model": "plain", "raw": raw} for name, raw in contents.items()}
+    questions: Cases = {
+        "": {},
+        "_french": {"target": "fr"},
+        "_no_target": {"target": None},
+        "_negative": {"alternatives": -1},
+        "_many": {"alternatives": 99},
+        "_alternatives": {"alternatives": "1"},
+        "_number": {"q": 1},
+        "_format": {"format": "rtf"},
+        "_unknown_entry": {"secret": "a"},
+        "_auto": {"source": "auto"},
+    }
+    for name, each in questions.items():
+        body = {"q": "A man", "source": "en", "target": "de", **each}
+        case = {"door": "service", "model": "plain", "flags": ["--direction", "en-de"], "body": body}
+        cases[f"question{name}" if name else "plain_question"] = case
+    for path in ("/models/other", "/languages", "/nothing", "/translate", "/docs", "/metrics"):
+        cases[f"get{path.replace('/', '_')}"] = {"door": "service", "model": "plain", "path": path}
+    for raw in ("", "[]", '{"q": ["a"]}', '{"text": "a"}'):
+        cases[f"detect_{raw}"] = {"door": "service", "model": "plain", "path": "/detect", "raw": raw}
+    return cases
+
+
 # Each subject has a file of answers. Messages of errors may be renewed by themselves.
 SUBJECTS: dict[str, Cases] = {
     "generate": _generate(),
@@ -529,5 +604,6 @@ SUBJECTS: dict[str, Cases] = {
     "documents": _documents(),
     "commands": _commands(),
     "service": _service(),
+    "attacks": _attacks(),
     "errors": _errors(),
 }

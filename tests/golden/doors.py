@@ -99,13 +99,22 @@ class Doors:
             return {"status": status, "error": self._hide(error.getvalue().splitlines()[-1])}
         return {"status": status, "output": [_read_line(line) for line in out.getvalue().splitlines()]}
 
-    def service(self, model: str, body: Any = None, path: str = "/translate", flags: Sequence[str] = ()) -> list[Any]:
-        """Return the status and the content of the answer of a service, which `serve` starts with some flags."""
+    def service(
+        self, model: str, body: Any = None, path: str = "/translate", flags: Sequence[str] = (), raw: str | None = None
+    ) -> list[Any]:
+        """
+        Return the status and the content of the answer of a service, which `serve` starts with some flags.
+
+        `raw` has the bytes of a body, as characters of Latin-1.
+        """
         key = " ".join([model, *flags])
         if key not in self._clients:
             self._clients[key] = self._resources.enter_context(TestClient(self._serve(model, flags)))
         client = self._clients[key]
-        answer = client.get(path) if body is None else client.post(path, json=body)
+        if raw is not None:
+            answer = client.post(path, content=raw.encode("latin-1"))
+        else:
+            answer = client.get(path) if body is None else client.post(path, json=body)
         is_json = answer.headers["content-type"].startswith("application/json")
         content = answer.json() if is_json else _read_events(answer.text)
         return [answer.status_code, _plain(content)]

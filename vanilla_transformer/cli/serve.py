@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.serving.features import known_options, tokenizer_options
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.request_body import ENGINE_OPTIONS, LANGUAGES, RERANKING, RISK, SOFT_TERMS
-from vanilla_transformer.text.inline_terms import knows_inline_terms
 from vanilla_transformer.text.languages import Direction, find_languages
 from vanilla_transformer.training.environment import limit_onednn_cache
 
@@ -211,7 +209,7 @@ def _wrap(translate: TranslationPipeline, languages: Mapping[str, str], spoken: 
     return LoadedModel(
         translate_with(translate, DocumentTranslator(translate, spoken), languages, spoken),
         count_tokens_with(translate.tokenizer),
-        [*known_entries(translate), *_tokenizer_options(translate.tokenizer)],
+        [*known_options(translate), *tokenizer_options(translate.tokenizer)],
     )
 
 
@@ -236,29 +234,6 @@ def _page_directions(translate: TranslationPipeline, given: str | None) -> list[
     languages = find_languages(translate.tokenizer)
     targets = () if languages is None else languages.targets
     return find_directions(translate.tokenizer, given) or [Direction(None, target) for target in targets]
-
-
-def engine_options(model: Any) -> list[str]:
-    """Return the options of requests that an engine of a model follows."""
-    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
-    has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
-    return [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(model) else []
-
-
-def _tokenizer_options(tokenizer: Any) -> list[str]:
-    """Return the options of requests that a tokenizer has tokens for."""
-    languages = [] if find_languages(tokenizer) is None else LANGUAGES
-    return [*([SOFT_TERMS] if knows_inline_terms(tokenizer) else []), *languages]
-
-
-def known_entries(translate: TranslationPipeline) -> list[str]:
-    """Return the entries of requests that a service accepts for its models."""
-    names = engine_options(translate.model)
-    if names and translate.reranks:
-        names = [name for name in names if name not in ("do_sample", "alternatives")] + [*RERANKING]
-    elif names:
-        names += RISK
-    return [*names, "split_sentences", "format"]
 
 
 def _is_loopback(host: str) -> bool:

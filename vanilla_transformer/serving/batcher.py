@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from vanilla_transformer.decoding.options import OptionError
 
 from .fair_queue import FairQueue, Options, QueuedRequest, QueuedText
+from .features import LANGUAGES
 from .limits import LONGEST_REASON, Limits, Refusal
-from .request_body import LANGUAGES
 
 Result = TypeVar("Result")
 # Maps a batch of texts and a number of hypotheses to that many translations of each text, best first. Options of

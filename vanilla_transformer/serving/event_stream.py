@@ -8,7 +8,7 @@ from typing import Any
 from .batcher import ModelFailure
 from .limits import Refusal
 from .models import ServedModel
-from .request_body import Body
+from .schema import Body
 
 
 async def stream_events(model: ServedModel, body: Body, client: str) -> AsyncIterator[str]:

@@ -1,61 +1,52 @@
 """The API of LibreTranslate, for its clients: `POST /translate` and `/detect` with the entry `q`, `GET /languages`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
+from pydantic import BaseModel, Field, WithJsonSchema, model_validator
+
+from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.text.languages import Direction
 
 from .language_detection import Detected, DetectLanguages, choose_language
 from .language_names import language_name
 from .limits import Refusal
+from .schema import FORM
 
-FORM = "application/x-www-form-urlencoded"
-# The entries of a request, for `/openapi.json`.
-SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["q", "source", "target"],
-    "properties": {
-        "q": {"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]},
-        "source": {"type": "string"},
-        "target": {"type": "string"},
-        "format": {"type": "string", "default": "text"},
-        "alternatives": {"type": "integer", "minimum": 0, "default": 0},
-        "api_key": {"type": "string"},
-    },
-}
-DETECTION_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["q"],
-    "properties": {"q": {"type": "string"}, "api_key": {"type": "string"}},
-}
+_STRING: dict[str, Any] = {"type": "string"}
 _DETECTED = "auto"
 _LEAST_CONFIDENCE = 1.0  # percent, of a language that `/detect` lists besides the most probable one
 # The statuses of LibreTranslate for refusals that have another one in this service.
 _STATUSES = {401: 403, 422: 400}
 
 
-class Question(NamedTuple):
-    """
-    A request in the form of LibreTranslate.
+class Question(BaseModel):
+    """A request in the form of LibreTranslate, in JSON or as a form, whose numbers are texts."""
 
-    Attributes:
-        entries: By name, see [`SCHEMA`].
-        detected: The source language, if it was detected.
-    """
+    q: Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
+    source: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description="Code of a language, or `auto`.")
+    target: Annotated[Any, WithJsonSchema(_STRING)] = Field(None, description="Code of a language.")
+    format: Annotated[Any, WithJsonSchema(_STRING)] = "text"
+    alternatives: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})] = 0
+    api_key: Annotated[Any, WithJsonSchema(_STRING)] = None
 
-    entries: Mapping[str, Any]
-    detected: Detected | None = None
+    @model_validator(mode="before")
+    @classmethod
+    def _check_text(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or "q" not in content:
+            raise OptionError("The body must have the entry `q`.")
+        return content
 
     @property
-    def api_key(self) -> str:
+    def key(self) -> str:
         """Return the key of the request, or an empty string."""
-        return str(self.entries.get("api_key") or "")
+        return str(self.api_key or "")
 
     @property
     def asks_for_detection(self) -> bool:
         """Whether the source language is to be detected."""
-        return self.entries.get("source") == _DETECTED
+        return self.source == _DETECTED
 
     def list_languages(self, detect: DetectLanguages) -> list[dict[str, Any]]:
         """
@@ -64,20 +55,18 @@ class Question(NamedTuple):
         Raises:
             Refusal: 422; there is no text.
         """
-        text = self.entries["q"]
-        if not isinstance(text, str):
+        if not isinstance(self.q, str):
             raise Refusal(422, "`q` must be a text.")
-        best, *others = detect(text)
+        best, *others = detect(self.q)
         return [each._asdict() for each in (best, *others) if each is best or each.confidence >= _LEAST_CONFIDENCE]
 
-    def detect_source(self, detect: DetectLanguages, directions: Sequence[Direction]) -> "Question":
-        """Return the question with the most probable one of the languages from which there is a translation."""
-        sources = [str(each.source) for each in directions if each.target == self.entries.get("target")]
+    def detect_source(self, detect: DetectLanguages, directions: Sequence[Direction]) -> Detected | None:
+        """Return the most probable one of the languages from which there is a translation, or None without any."""
+        sources = [str(each.source) for each in directions if each.target == self.target]
         if not sources:
-            return self
-        texts = self.entries["q"] if isinstance(self.entries["q"], list) else [self.entries["q"]]
-        detected = choose_language(detect("\n".join(text for text in texts if isinstance(text, str))), sources)
-        return Question({**self.entries, "source": detected.language}, detected)
+            return None
+        texts = self.q if isinstance(self.q, list) else [self.q]
+        return choose_language(detect("\n".join(text for text in texts if isinstance(text, str))), sources)
 
     def to_content(self) -> dict[str, Any]:
         """
@@ -86,15 +75,18 @@ class Question(NamedTuple):
         Raises:
             Refusal: 422; an entry is invalid.
         """
-        content: dict[str, Any] = {"text": self.entries["q"]}
-        alternatives = self.entries.get("alternatives") or 0
-        if not str(alternatives).isdecimal():
+        content: dict[str, Any] = {"text": self.q}
+        if not str(self.alternatives or 0).isdecimal():
             raise Refusal(422, "`alternatives` must be a number of 0 or more.")
-        if int(alternatives):
-            content["num_return_sequences"] = int(alternatives) + 1
-        if self.entries.get("format") not in (None, "text"):
-            content["format"] = self.entries["format"]
+        if self._alternatives:
+            content["num_return_sequences"] = self._alternatives + 1
+        if self.format not in (None, "text"):
+            content["format"] = self.format
         return content
+
+    @property
+    def _alternatives(self) -> int:
+        return int(self.alternatives or 0)
 
     def find_direction(self, directions: Sequence[Direction]) -> Direction | None:
         """
@@ -103,7 +95,7 @@ class Question(NamedTuple):
         Raises:
             Refusal: 422; a language is missing, or the service does not translate between the languages.
         """
-        source, target = self.entries.get("source"), self.entries.get("target")
+        source, target = self.source, self.target
         if not isinstance(source, str) or not isinstance(target, str):
             raise Refusal(422, "`source` and `target` must be given: the codes of two languages.")
         if not directions:
@@ -116,14 +108,18 @@ class Question(NamedTuple):
             raise Refusal(422, "`source` must be given: the detection of languages is not installed.")
         return fitting[0]
 
-    def answer(self, translations: Sequence[Sequence[str]]) -> dict[str, Any]:
-        """Return the answer to the request, given the translations of each text, best first."""
+    def answer(self, translations: Sequence[Sequence[str]], detected: Detected | None = None) -> dict[str, Any]:
+        """Return the answer to the request, given the translations of each text, best first.
+
+        Args:
+            detected: The source language, if it was detected.
+        """
         best, others = [row[0] for row in translations], [list(row[1:]) for row in translations]
-        is_list = isinstance(self.entries["q"], list)
+        is_list = isinstance(self.q, list)
         content: dict[str, Any] = {"translatedText": best if is_list else best[0]}
-        if self.detected is not None:
-            content["detectedLanguage"] = [self.detected._asdict()] * len(best) if is_list else self.detected._asdict()
-        if int(self.entries.get("alternatives") or 0):
+        if detected is not None:
+            content["detectedLanguage"] = [detected._asdict()] * len(best) if is_list else detected._asdict()
+        if self._alternatives:
             content["alternatives"] = others if is_list else others[0]
         return content
 
@@ -135,11 +131,6 @@ def parse_form(body: bytes, content_type: str) -> dict[str, Any] | None:
     pairs = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
     texts = [value for name, value in pairs if name == "q"]
     return dict(pairs) | {"q": texts[0] if len(texts) == 1 else texts} if texts else None
-
-
-def find_question(content: Any) -> Question | None:
-    """Return a request in the form of LibreTranslate, or None if its content has another form."""
-    return Question(content) if isinstance(content, dict) and "q" in content else None
 
 
 def refuse(refusal: Refusal) -> tuple[dict[str, str], int]:
@@ -155,4 +146,4 @@ def list_languages(directions: Sequence[Direction]) -> list[dict[str, Any]]:
     return [{"code": code, "name": language_name(code), "targets": known} for code, known in targets.items()]
 
 
-__all__ = ["DETECTION_SCHEMA", "FORM", "SCHEMA", "Question", "find_question", "list_languages", "parse_form", "refuse"]
+__all__ = ["Question", "list_languages", "parse_form", "refuse"]

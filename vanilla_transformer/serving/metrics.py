@@ -6,6 +6,7 @@ from functools import partial
 from operator import attrgetter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .fair_queue import QueuedText
 from .models import Models
@@ -61,4 +62,24 @@ class Metrics:
             self._queue_seconds.labels(model).observe(now - text.arrived)
 
 
-__all__ = ["Metrics"]
+class CountRequests:
+    """Middleware that counts the requests to a path."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, path: str):
+        self._app, self._metrics, self._path = app, metrics, path
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] != self._path or scope["method"] != "POST":
+            return await self._app(scope, receive, send)
+        start = time.monotonic()
+
+        async def send_and_count(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                model = scope.get("state", {}).get("model", "")
+                self._metrics.count_request(model, message["status"], time.monotonic() - start)
+            await send(message)
+
+        await self._app(scope, receive, send_and_count)
+
+
+__all__ = ["CountRequests", "Metrics"]

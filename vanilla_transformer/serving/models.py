@@ -4,7 +4,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ class LoadedModel:
 
     Attributes:
         translate, count_tokens: See [`Batcher`].
-        known: Names of options that `translate` accepts, see [`parse_body`].
+        known: Names of options that `translate` accepts, see [`TranslationRequest`].
     """
 
     translate: Translate
@@ -242,13 +242,12 @@ class Models:
         """Whether a thread loads a model or translates."""
         return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
 
-    def find(self, content: Any) -> ServedModel:
-        """Return the model that the entry `model` of a request names; the only one needs no name.
+    def find(self, name: Any) -> ServedModel:
+        """Return the model that a request names; the only one needs no name.
 
         Raises:
             Refusal: 422; there is none of this name.
         """
-        name = content.get("model") if isinstance(content, Mapping) else None
         return next(iter(self)) if name is None and len(self._models) == 1 else self.find_name(name, 422)
 
     def find_name(self, name: Any, status: int) -> ServedModel:

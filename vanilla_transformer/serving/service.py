@@ -3,12 +3,13 @@
 import asyncio
 import copy
 import hmac
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import APIRouter, Body, FastAPI, HTTPException, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import ClientDisconnect
@@ -17,19 +18,21 @@ from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
 from vanilla_transformer.text.languages import Direction
 
-from . import libretranslate, openapi
+from . import libretranslate, schema
 from .batcher import CountTokens, ModelFailure, Translate, count_bytes
 from .event_stream import stream_events
-from .incoming import BodyLimit, read_body, unless_disconnected
+from .features import RETURNED
+from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, JsonRoute, unless_disconnected
 from .language_detection import DetectLanguages
+from .libretranslate import Question
 from .limits import LONGEST_REASON, Limits, Refusal
-from .metrics import Metrics
+from .metrics import CountRequests, Metrics
 from .models import LoadedModel, Models, ServedModel
-from .request_body import RETURNED, Body, parse_body, parse_json
+from .schema import TranslationRequest
 
 CheckDocument = Callable[[str, str], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
-_STATUS_OF_A_CLIENT_THAT_LEFT = 499
+_OF_LIBRETRANSLATE = ("/detect",)  # paths
 _BEAMS = 4  # at least, of requests that need several
 
 
@@ -53,7 +56,7 @@ def create_service(
         limits: A request beyond a limit is refused: with 413 if the body is too large, with 408 if it arrives too
             slowly, with 503 if too many texts wait or the time is up, otherwise with 422.
         api_keys, metrics, docs, check_document, detect: See [`create_service_of`].
-        known: Names of options that `translate` accepts, see [`parse_body`]; others are refused with 422.
+        known: Names of options that `translate` accepts, see [`TranslationRequest`]; others are refused with 422.
         directions: From and to which languages the model translates, for clients of LibreTranslate.
         name: Of the model, for requests that name it and for metrics.
 
@@ -90,6 +93,7 @@ def create_service_of(
     """
     limits = limits or Limits()
     counters = Metrics(models)
+    translator = _Translator(models, limits, check_document, detect)
 
     @asynccontextmanager
     async def lifespan(service: FastAPI) -> AsyncIterator[None]:
@@ -107,117 +111,148 @@ def create_service_of(
     if len(batchers := [model.batcher for model in models]) == 1:
         (service.state.batcher,) = batchers
     service.state.api_keys = tuple(api_keys)
-    service.add_middleware(BodyLimit, max_body_bytes=limits.max_body_bytes)
+    service.add_middleware(BodyLimit, limits=limits)
+    service.add_middleware(CountRequests, metrics=counters, path="/translate")
+    _refuse_errors(service, api_keys)
+    router = APIRouter(route_class=JsonRoute)
 
-    @service.post("/translate", **openapi.TRANSLATE)
-    async def translate_texts(request: Request) -> Response:
-        start = time.monotonic()
-        request.state.model, request.state.is_libretranslate = "", False
-        work = _answer(request, models, limits, api_keys, check_document, detect)
-        answer = await _answer_or_refuse(request, work)
-        counters.count_request(request.state.model, answer.status_code, time.monotonic() - start)
-        return answer
+    @router.post("/translate", **schema.TRANSLATE)
+    async def translate_texts(
+        request: Request,
+        content: Annotated[TranslationRequest | Question, Body(openapi_examples=schema.REQUESTS)],
+    ) -> Response:
+        if isinstance(content, TranslationRequest):
+            return await translator.answer(request, content, _find_client(request, api_keys))
+        request.state.is_libretranslate = True
+        client = _find_client(request, api_keys, content.key)
+        return JSONResponse(await translator.answer_question(request, content, client))
 
-    @service.get("/models/{name}", **openapi.MODEL)
+    @service.get("/models/{name}", **schema.MODEL)
     async def describe_model(request: Request, name: str) -> Response:
-        request.state.is_libretranslate = False
-        return await _answer_or_refuse(request, _describe_model(request, name, models, api_keys))
+        _find_client(request, api_keys)
+        model = models.find_name(name, 404)
+        await unless_disconnected(request, model.load())
+        return JSONResponse({"name": model.name, "features": list(model.known)})
 
     if detect is not None:
 
-        @service.post("/detect", **openapi.DETECT)
-        async def detect_language(request: Request) -> Response:
+        @router.post("/detect", **schema.DETECT)
+        async def detect_language(
+            request: Request, content: Annotated[Question, Body(openapi_examples=schema.QUESTIONS)]
+        ) -> Response:
             request.state.is_libretranslate = True
-            return await _answer_or_refuse(request, _detect(request, limits, api_keys, detect))
+            _find_client(request, api_keys, content.key)
+            return JSONResponse(await asyncio.to_thread(content.list_languages, detect))
 
-    @service.get("/languages", **openapi.LANGUAGES)
+    service.include_router(router)
+
+    @service.get("/languages", **schema.LANGUAGE_LIST)
     async def languages() -> Response:
         return JSONResponse(libretranslate.list_languages(models.directions))
 
-    @service.get("/health", **openapi.HEALTH)
+    @service.get("/health", **schema.HEALTH)
     async def health() -> Response:
         return JSONResponse(*models.health())
 
     if metrics:
 
-        @service.get("/metrics", **openapi.METRICS)
+        @service.get("/metrics", **schema.METRICS)
         async def export_metrics(request: Request) -> Response:
-            try:
-                _find_client(request, api_keys)
-            except Refusal as refusal:
-                return _refuse(refusal)
+            _find_client(request, api_keys)
             return Response(generate_latest(counters.registry), media_type=CONTENT_TYPE_LATEST)
 
     return service
 
 
-async def _answer_or_refuse(request: Request, answer: Awaitable[Response]) -> Response:
-    """Return the answer, or the reason for which there is none, in the form of the request."""
-    try:
-        return await answer
-    except Refusal as refusal:
-        return _refuse(refusal, request.state.is_libretranslate)
-    except ModelFailure:
-        return _refuse(Refusal(500, "The model failed to translate the text."), request.state.is_libretranslate)
-    except ClientDisconnect:
-        return Response(status_code=_STATUS_OF_A_CLIENT_THAT_LEFT)
+def _refuse_errors(service: FastAPI, api_keys: Sequence[str]) -> None:
+    """Let the application answer each error with its reason, in the form of the request."""
+
+    async def refuse(request: Request, refusal: Refusal) -> Response:
+        is_libretranslate = getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE)
+        return _refuse(refusal, is_libretranslate)
+
+    async def refuse_body(request: Request, reason: str) -> Response:
+        try:
+            _find_client(request, api_keys)  # a missing key goes before a mistake in the body
+        except Refusal as refusal:
+            return await refuse(request, refusal)
+        return await refuse(request, Refusal(422, reason))
+
+    async def refuse_content(request: Request, error: RequestValidationError) -> Response:
+        return await refuse_body(request, schema.explain(error.errors()))
+
+    async def refuse_nesting(request: Request, error: Exception) -> Response:  # a message would show a value
+        return await refuse_body(request, "The body must not be nested so deeply.")
+
+    async def refuse_request(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 422:
+            return await refuse_body(request, error.detail)
+        return await refuse(request, Refusal(error.status_code, error.detail))
+
+    async def explain_failure(request: Request, failure: ModelFailure) -> Response:
+        return await refuse(request, Refusal(500, "The model failed to translate the text."))
+
+    async def forget_client(request: Request, error: ClientDisconnect) -> Response:
+        return Response(status_code=STATUS_OF_A_CLIENT_THAT_LEFT)
+
+    handlers: dict[Any, Any] = {
+        Refusal: refuse,
+        RequestValidationError: refuse_content,
+        RecursionError: refuse_nesting,
+        HTTPException: refuse_request,
+        ModelFailure: explain_failure,
+        ClientDisconnect: forget_client,
+    }
+    for error, handler in handlers.items():
+        service.add_exception_handler(error, handler)
 
 
-async def _answer(
-    request: Request,
-    models: Models,
-    limits: Limits,
-    api_keys: Sequence[str],
-    check_document: CheckDocument | None,
-    detect: DetectLanguages | None,
-) -> Response:
-    """Return the translations."""
-    content = await _read_content(request, limits, api_keys)
-    question = libretranslate.find_question(content)
-    request.state.is_libretranslate = question is not None
-    client = _find_client(request, api_keys, question.api_key if question else "")
-    if question is not None and question.asks_for_detection and detect is not None:
-        question = await asyncio.to_thread(question.detect_source, detect, models.directions)
-    model, content = _find_model(models, content, question)
-    request.state.model = model.name
-    if not model.is_loaded:
-        await unless_disconnected(request, model.load())
-    body = parse_body(content, model.known)
-    limits.check_samples(dict(body.options).get("mbr_samples", 1))
-    if check_document is not None:
-        await _check_documents(body, limits, check_document)
-    if body.is_stream:
-        limits.check_request(body.texts, body.num_hypotheses)
-        return StreamingResponse(stream_events(model, body, client), media_type="text/event-stream")
+@dataclass
+class _Translator:
+    """Translate the texts of requests by models; see [`create_service_of`] for its arguments."""
+
+    models: Models
+    limits: Limits
+    check_document: CheckDocument | None
+    detect: DetectLanguages | None
+
+    async def answer(self, request: Request, content: TranslationRequest, client: str) -> Response:
+        """Return the translations of texts, as soon as each one is there if the request asks for that."""
+        model = self.models.find(content.model)
+        body = await self._resolve(request, model, content)
+        if body.is_stream:
+            self.limits.check_request(body.texts, body.num_hypotheses)
+            return StreamingResponse(stream_events(model, body, client), media_type=schema.EVENTS)
+        return JSONResponse({"translations": await _translate(request, model, body, client)})
+
+    async def answer_question(self, request: Request, question: Question, client: str) -> dict[str, Any]:
+        """Return the answer to a request in the form of LibreTranslate."""
+        detected = None
+        if question.asks_for_detection and self.detect is not None:
+            detected = await asyncio.to_thread(question.detect_source, self.detect, self.models.directions)
+            if detected is not None:
+                question = question.model_copy(update={"source": detected.language})
+        direction = question.find_direction(self.models.directions)
+        model = self.models.find_direction(direction)
+        content = TranslationRequest.of(question.to_content() | model.language_entries(direction))
+        body = await self._resolve(request, model, content)
+        return question.answer(await _translate(request, model, body, client), detected)
+
+    async def _resolve(self, request: Request, model: ServedModel, content: TranslationRequest) -> schema.Body:
+        """Return the resolved request after the model was loaded."""
+        request.state.model = model.name
+        if not model.is_loaded:
+            await unless_disconnected(request, model.load())
+        body = content.resolve(model.known)
+        self.limits.check_samples(dict(body.options).get("mbr_samples", 1))
+        if self.check_document is not None:
+            await _check_documents(body, self.limits, self.check_document)
+        return body
+
+
+async def _translate(request: Request, model: ServedModel, body: schema.Body, client: str) -> list[list[Any]]:
     work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
-    translations = await unless_disconnected(request, work)
-    return JSONResponse(question.answer(translations) if question else {"translations": translations})
-
-
-async def _describe_model(request: Request, name: str, models: Models, api_keys: Sequence[str]) -> Response:
-    """Load a model, and return the features that it knows."""
-    _find_client(request, api_keys)
-    model = models.find_name(name, 404)
-    await unless_disconnected(request, model.load())
-    return JSONResponse({"name": model.name, "features": list(model.known)})
-
-
-async def _detect(request: Request, limits: Limits, api_keys: Sequence[str], detect: DetectLanguages) -> Response:
-    """Return the languages of the text in a request."""
-    question = libretranslate.find_question(await _read_content(request, limits, api_keys))
-    _find_client(request, api_keys, question.api_key if question else "")
-    if question is None:
-        raise Refusal(422, "The body must have the entry `q`.")
-    return JSONResponse(await asyncio.to_thread(question.list_languages, detect))
-
-
-def _find_model(models: Models, content: Any, question: libretranslate.Question | None) -> tuple[ServedModel, Any]:
-    """Return the model that a request needs, and the content of the request in the form of this service."""
-    if question is None:
-        return models.find(content), content
-    direction = question.find_direction(models.directions)
-    model = models.find_direction(direction)
-    return model, question.to_content() | model.language_entries(direction)
+    return await unless_disconnected(request, work)
 
 
 def _refuse(refusal: Refusal, is_libretranslate: bool = False) -> JSONResponse:
@@ -256,20 +291,7 @@ def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
     return any(matches)
 
 
-async def _read_content(request: Request, limits: Limits, api_keys: Sequence[str]) -> Any:
-    """Return the content of a request: JSON, whatever its type is said to be, or a form of LibreTranslate."""
-    body = await read_body(request, limits)
-    try:
-        return parse_json(body)
-    except Refusal:
-        form = libretranslate.parse_form(body, request.headers.get("content-type", ""))
-        if form is None:
-            _find_client(request, api_keys)  # a missing key goes before a mistake in the body
-            raise
-        return form
-
-
-async def _check_documents(body: Body, limits: Limits, check_document: CheckDocument) -> None:
+async def _check_documents(body: schema.Body, limits: Limits, check_document: CheckDocument) -> None:
     """Check texts of a format besides plain text.
 
     Raises:

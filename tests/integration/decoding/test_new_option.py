@@ -77,13 +77,12 @@ def test_the_command_line_has_the_flag_of_a_new_option(new_option, folder, capsy
 def test_the_service_knows_and_describes_a_new_option(new_option, folder):
     service = import_module("vanilla_transformer.serving.service")
     pipeline = load_pipeline(folder)
-    known = import_module("vanilla_transformer.cli.serve").known_entries(pipeline)
+    known = import_module("vanilla_transformer.cli.serve").known_options(pipeline)
     application = service.create_service(service.translate_with(pipeline), known=known, docs=True)
     with TestClient(application) as client:
         assert client.post("/translate", json={"text": "A man.", "politeness": 2}).status_code == 200
         answer = client.post("/translate", json={"text": "A man.", "politeness": -1})
         assert (answer.status_code, answer.json()) == (422, {"detail": MESSAGE})
-        paths = client.get("/openapi.json").json()["paths"]
-    body, _ = paths["/translate"]["post"]["requestBody"]["content"]["application/json"]["schema"]["anyOf"]
+        body = client.get("/openapi.json").json()["components"]["schemas"]["TranslationRequest"]
     expected = {"type": "integer", "minimum": 0, "description": "How polite translations are."}
     assert expected.items() <= body["properties"]["politeness"].items()

@@ -6,8 +6,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
-from vanilla_transformer.cli.serve import _tokenizer_options
 from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.serving.features import tokenizer_options
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction, add_language_tags
 
@@ -22,7 +22,7 @@ def pipeline(tiny_tokenizer):
 
 
 def client(pipeline, **languages):
-    known = _tokenizer_options(pipeline.tokenizer)
+    known = tokenizer_options(pipeline.tokenizer)
     return TestClient(create_service(translate_with(pipeline, languages=languages), known=known))
 
 

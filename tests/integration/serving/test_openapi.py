@@ -8,10 +8,10 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import known_entries
-from vanilla_transformer.serving import libretranslate
+from vanilla_transformer.decoding.options import declared_options, json_options
+from vanilla_transformer.serving.features import known_options
 from vanilla_transformer.serving.language_detection import detect_languages
-from vanilla_transformer.serving.request_body import ENTRIES, body_model
+from vanilla_transformer.serving.schema import ENTRIES, FORM
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 
@@ -25,7 +25,7 @@ def client(tiny_tokenizer):
         translate_with(pipeline),
         metrics=True,
         docs=True,
-        known=known_entries(pipeline),
+        known=known_options(pipeline),
         directions=[Direction("en", "de")],
         name="en-de",
         detect=detect_languages,
@@ -47,6 +47,11 @@ def answers(document, method, path):
     return document["paths"][path][method]["responses"]["200"]["content"]
 
 
+def validate(value, content, document):
+    """Check a value by the schema of some content, which may refer to parts of the document."""
+    jsonschema.validate(value, {**content["schema"], "components": document["components"]})
+
+
 def encode(kind, entries):
     return {"json": entries} if kind == JSON else {"content": urlencode(entries), "headers": {"content-type": kind}}
 
@@ -56,40 +61,30 @@ def test_openapi_document_is_valid(document):
     assert set(document["paths"]) == {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
 
 
-def test_openapi_schemas_have_the_entries_of_requests():
-    schema = body_model().model_json_schema()
-    assert set(schema["properties"]) == set(ENTRIES) and schema["required"] == ["text"]
-    read = set()
-
-    class Entries(dict):
-        def get(self, name, default=None):
-            read.add(name)
-            return super().get(name, default)
-
-        def __getitem__(self, name):
-            read.add(name)
-            return super().__getitem__(name)
-
-    question = libretranslate.Question(Entries(q="a", source="en", target="de"))
-    assert question.to_content() == {"text": "a"}
-    assert question.find_direction([]) is None and question.api_key == ""
-    assert read == set(libretranslate.SCHEMA["properties"])
+def test_openapi_schemas_have_the_entries_of_requests(document):
+    schemas = document["components"]["schemas"]
+    schema = schemas["TranslationRequest"]
+    assert set(schema["properties"]) == set(ENTRIES) >= set(json_options()) and schema["required"] == ["text"]
+    for name, entry in schema["properties"].items():
+        option = declared_options().get(name)
+        assert option is None or {**option.schema}.items() <= entry.items() and entry["description"]
+    assert {*schemas["Question"]["properties"]} == {"q", "source", "target", "format", "alternatives", "api_key"}
 
 
 def test_openapi_examples_of_requests_have_answers_of_the_documented_shape(client, document):
     documented = answers(document, "post", "/translate")
     bodies = document["paths"]["/translate"]["post"]["requestBody"]["content"]
-    assert set(bodies) == {JSON, libretranslate.FORM}
+    assert set(bodies) == {JSON, FORM}
     sent = 0
     for kind, body in bodies.items():
         for name, request in examples(body).items():
-            jsonschema.validate(request, body["schema"])
+            validate(request, body, document)
             answer = client.post("/translate", **encode(kind, request))
             assert answer.status_code == 200, answer.text
             content = documented[answer.headers["content-type"].partition(";")[0]]
             example, found = examples(content)[name], answer.text if name == "stream" else answer.json()
             for each in (example, found):
-                jsonschema.validate(each, content["schema"])
+                validate(each, content, document)
             assert shape(found) == shape(example)
             sent += 1
     assert sent >= 7
@@ -106,10 +101,10 @@ def test_openapi_examples_of_detection_fit(client, document):
     (example,) = answers(document, "post", "/detect")[JSON]["examples"].values()
     for kind, body in document["paths"]["/detect"]["post"]["requestBody"]["content"].items():
         (request,) = examples(body).values()
-        jsonschema.validate(request, body["schema"])
+        validate(request, body, document)
         found = client.post("/detect", **encode(kind, request)).json()
         for each in (found, example["value"]):
-            jsonschema.validate(each, answers(document, "post", "/detect")[JSON]["schema"])
+            validate(each, answers(document, "post", "/detect")[JSON], document)
         assert found[0]["language"] == example["value"][0]["language"]
 
 
@@ -117,7 +112,7 @@ def test_openapi_example_of_a_model_fits(client, document):
     content = answers(document, "get", "/models/{name}")[JSON]
     found, example = client.get("/models/en-de").json(), examples(content)["model"]
     for each in (found, example):
-        jsonschema.validate(each, content["schema"])
+        validate(each, content, document)
     assert found["name"] == example["name"] and {*example["features"]} <= {*found["features"]}
 
 
@@ -127,7 +122,7 @@ def test_openapi_examples_of_answers_fit(path, client, document):
     content = answers(document, "get", path)[answer.headers["content-type"].partition(";")[0]]
     found = answer.text if path == "/metrics" else answer.json()
     for each in (found, *examples(content).values()):
-        jsonschema.validate(each, content["schema"])
+        validate(each, content, document)
     first = next(iter(examples(content).values()))
     if path == "/metrics":
         assert first.partition(" ")[0] in found

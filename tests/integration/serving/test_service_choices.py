@@ -7,10 +7,11 @@ import pytest
 from tests.service_answers import TEXTS, post
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import known_entries, main
+from vanilla_transformer.cli.serve import main
 from vanilla_transformer.documents import DocumentTranslator
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.serving.request_body import ENTRIES
+from vanilla_transformer.serving.features import known_options
+from vanilla_transformer.serving.schema import ENTRIES
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_service_chooses_by_risk_like_the_pipeline(translate):
 
 
 def test_service_reranks_like_the_pipeline(reranking):
-    known = known_entries(reranking)
+    known = known_options(reranking)
     assert "mbr" not in known and post(reranking, known).json() == texts_of(reranking(TEXTS, num_beams=4))
     options = {"rerank_reverse_weight": 2.0, "rerank_length_weight": 0.1}
     assert post(reranking, known, **options).json() == texts_of(reranking(TEXTS, num_beams=4, **options))
@@ -47,7 +48,7 @@ def test_service_reranks_like_the_pipeline(reranking):
 
 def test_service_of_an_ensemble_answers_like_the_pipeline(tiny_tokenizer, reverse):
     ensemble = TranslationPipeline(tiny_model(), tiny_tokenizer, device="cpu", max_new_tokens=8, ensemble=[reverse])
-    assert post(ensemble, known_entries(ensemble)).json() == texts_of(ensemble(TEXTS))
+    assert post(ensemble, known_options(ensemble)).json() == texts_of(ensemble(TEXTS))
 
 
 def test_serve_loads_further_models(monkeypatch):

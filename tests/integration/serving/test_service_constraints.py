@@ -5,7 +5,7 @@ import pytest
 from tests.service_answers import TEXTS, post
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.serving.request_body import ENTRIES
+from vanilla_transformer.serving.schema import ENTRIES
 
 
 @pytest.fixture(scope="module")

@@ -9,11 +9,11 @@ from fastapi.testclient import TestClient
 
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import engine_options
 from vanilla_transformer.decoding.sentence_splitter import find_splitter
 from vanilla_transformer.documents import DocumentTranslator, parse_document, translate_documents, translator_by
+from vanilla_transformer.serving.features import SEARCHES, engine_options
 from vanilla_transformer.serving.limits import Limits
-from vanilla_transformer.serving.request_body import ENTRIES, SEARCHES
+from vanilla_transformer.serving.schema import ENTRIES
 from vanilla_transformer.serving.service import create_service, translate_with
 
 LIMITS = Limits(max_characters=2000, max_texts=4)

@@ -6,7 +6,8 @@ from fastapi.testclient import TestClient
 from tests.inline_terms import model_with_inline_terms
 from tests.tiny import tiny_model, tiny_tokenizer
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.serving.request_body import ENTRIES, SOFT_TERMS
+from vanilla_transformer.serving.features import SOFT_TERMS
+from vanilla_transformer.serving.schema import ENTRIES
 from vanilla_transformer.serving.service import create_service, translate_with
 
 TERMS = {"man": "Mann"}

@@ -16,8 +16,8 @@ from tests.axe import find_problems
 from tests.browser import open_browser, requested_addresses, set_color_scheme, set_width
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import known_entries
 from vanilla_transformer.documents import DocumentTranslator, parse_document
+from vanilla_transformer.serving.features import known_options
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.models import LoadedModel, ModelLoader, Models, ServedModel
 from vanilla_transformer.serving.page import add_page
@@ -82,7 +82,7 @@ def running(service, limits):
 def serving_a_model(tokenizer, **options):
     """Serve a page for a tiny model with a head that aligns; yield its address and its pipeline."""
     translate = TranslationPipeline(tiny_model(alignment_heads=[[0, 0]]), tokenizer)
-    known = [name for name in known_entries(translate) if name != "return_confidence"]
+    known = [name for name in known_options(translate) if name != "return_confidence"]
     options = {"known": known, "check_document": parse_document, "directions": [GERMAN], **options}
     answer = translate_with(translate, DocumentTranslator(translate))
     with serving(answer, count_tokens_with(tokenizer), **options) as url:

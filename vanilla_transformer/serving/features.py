@@ -1,0 +1,83 @@
+"""The options of requests that a model knows, by their names."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vanilla_transformer.decoding.engine.engine import Engine
+from vanilla_transformer.decoding.options import FILTERS, RETURNED, OptionError, json_options
+from vanilla_transformer.decoding.reranking import WEIGHTS as RERANKING
+from vanilla_transformer.decoding.terms import EXACT, SOFT
+from vanilla_transformer.text.inline_terms import knows_inline_terms
+from vanilla_transformer.text.languages import find_languages
+
+SOFT_TERMS = "soft_terms"  # the feature of a model that was trained with inline terms
+LANGUAGES = ("src_lang", "tgt_lang")
+RISK = ("mbr", "mbr_samples")
+SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
+TERMS = ("glossary", "term_mode")
+_FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
+_OTHERS = ("num_return_sequences", "term_mode", "split_sentences", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
+SEARCHES = tuple(name for name in json_options() if name not in (*_FEATURES, *_OTHERS))
+ENGINE_OPTIONS = (*_FEATURES, *SEARCHES)
+# Missing features of a model that does not know an option.
+_LACKING = {name: f"no {name.removeprefix('return_')}" for name in RETURNED}
+_LACKING |= dict.fromkeys(("glossary", "constraints"), "no beam search with constraints")
+_LACKING |= dict.fromkeys(LANGUAGES, "only one direction")
+_LACKING |= {"do_sample": "no sampling", "split_sentences": "no sentence splitter"}
+
+
+def known_options(translate: Any) -> list[str]:
+    """Return the options of requests that a service accepts for a [`TranslationPipeline`]."""
+    names = engine_options(translate.model)
+    if names and translate.reranks:
+        names = [name for name in names if name not in ("do_sample", "alternatives")] + [*RERANKING]
+    elif names:
+        names += RISK
+    return [*names, "split_sentences", "format"]
+
+
+def engine_options(model: Any) -> list[str]:
+    """Return the options of requests that an engine of a model follows."""
+    needed = {"return_alignments": "alignment_heads", "return_confidence": "confidence"}
+    has = {name: bool(getattr(getattr(model, "config", None), entry, None)) for name, entry in needed.items()}
+    return [name for name in ENGINE_OPTIONS if has.get(name, True)] if Engine.supports(model) else []
+
+
+def tokenizer_options(tokenizer: Any) -> list[str]:
+    """Return the options of requests that a tokenizer has tokens for."""
+    languages = [] if find_languages(tokenizer) is None else LANGUAGES
+    return [*([SOFT_TERMS] if knows_inline_terms(tokenizer) else []), *languages]
+
+
+def check_known(given: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Check that a model knows the options of a request, besides the ones of sampling and of terms.
+
+    Raises:
+        OptionError: It does not know one.
+    """
+    for name in given:
+        if name in known or name in ("num_return_sequences", *SAMPLING, *TERMS):
+            continue
+        if name in (*RISK, *RERANKING):
+            raise OptionError(f"This service has no model or search for `{name}`. Leave it out.")
+        lacking = _LACKING.get(name, "no such search")
+        raise OptionError(f"The model of this service has {lacking}. Leave `{name}` out.")
+
+
+def find_term_mode(mode: str | None, known: Sequence[str]) -> str:
+    """Return the mode of the terms of a request, by default the one that fits the model.
+
+    Raises:
+        OptionError: The model does not know the mode.
+    """
+    mode = mode or (SOFT if SOFT_TERMS in known else EXACT)
+    if mode == SOFT and SOFT_TERMS not in known:
+        hint = "Give `term_mode` 'hard', or leave it out."
+        raise OptionError(f"The model of this service was not trained with inline terms. {hint}")
+    if mode != SOFT and "glossary" not in known:
+        raise OptionError(f"The model of this service has {_LACKING['glossary']}. Leave `glossary` out.")
+    return mode
+
+
+__all__ = ["ENGINE_OPTIONS", "LANGUAGES", "RERANKING", "RETURNED", "RISK", "SAMPLING", "SEARCHES", "SOFT_TERMS"]
+__all__ += ["TERMS", "check_known", "engine_options", "find_term_mode", "known_options", "tokenizer_options"]

@@ -1,0 +1,421 @@
+"""The schema of the service: bodies of requests, made of the options in `decoding.options`, and of answers."""
+
+import difflib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
+
+from fastapi.responses import PlainTextResponse
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+
+from vanilla_transformer.decoding.options import (
+    BOOLEAN,
+    OptionError,
+    TranslationOptions,
+    declared_options,
+    request_model,
+)
+from vanilla_transformer.decoding.terms import SOFT
+
+from .fair_queue import Options
+from .features import LANGUAGES, SAMPLING, TERMS, check_known, find_term_mode
+from .limits import LONGEST_REASON, Refusal
+
+JSON, FORM, EVENTS = "application/json", "application/x-www-form-urlencoded", "text/event-stream"
+_LARGEST_SEED = 2**63 - 1
+_LONGEST_NAME = 40  # of an entry, to compare with known ones
+_STRING: dict[str, Any] = {"type": "string"}
+
+# --- Requests -------------------------------------------------------------------------------------------------------
+
+
+class Body(NamedTuple):
+    """
+    A request, whose texts and number of hypotheses are still unchecked.
+
+    Attributes:
+        options: Keyword arguments of the service's `translate`, by name.
+        constraints: The phrases of each text, or None.
+        prefixes: The target prefix of each text, or None.
+        is_stream: Whether each text is answered as soon as it is translated.
+    """
+
+    texts: Any
+    num_hypotheses: int
+    options: Options
+    constraints: Sequence[tuple[str, ...]] | None = None
+    prefixes: Sequence[str] | None = None
+    is_stream: bool = False
+
+
+def parse_json(body: bytes) -> Any:
+    """Return the content of a request.
+
+    Raises:
+        Refusal: 422; it is not JSON.
+    """
+    try:
+        return json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refusal(422, "The body must be valid JSON in UTF-8.") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise Refusal(422, f"The body must be valid JSON, which has no {name}.")
+
+
+def _check_format(value: Any) -> Any:
+    if value is not None and not isinstance(value, str):
+        raise OptionError(f"`format` must be a string, got {value!r}.")
+    return value
+
+
+def _check_stream(value: Any) -> Any:
+    if value is not None and not BOOLEAN.allows(value):
+        raise OptionError(f"`stream` must be {BOOLEAN.text}, got {value!r}.")
+    return value
+
+
+_Texts = Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
+_Name = Annotated[Any, WithJsonSchema(_STRING)]
+_Flag = Annotated[Any, AfterValidator(_check_stream), WithJsonSchema(dict(BOOLEAN.schema))]
+_Entries: Any = request_model(
+    text=(_Texts, Field(description="A text or several.")),
+    model=(_Name, Field(None, description="Name of the model, if the service has several.")),
+    format=(
+        Annotated[_Name, AfterValidator(_check_format)],
+        Field("text", description="Format of documents, whose markup is kept."),
+    ),
+    stream=(
+        _Flag,
+        Field(False, description="Answer each text by a server-sent event as soon as it is translated."),
+    ),
+)
+
+
+class TranslationRequest(_Entries):
+    """Texts, and options of their translation. [`Limits`] checks texts, and [`Models`] the name of a model."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, content: Any) -> Any:
+        """Refuse an unknown entry by itself, not each one of many."""
+        if not isinstance(content, dict) or "text" not in content:
+            raise OptionError("The body must be a JSON object with the entry `text`.")
+        unknown = next((name for name in content if name not in cls.model_fields), None)
+        if unknown is not None:  # which the answer does not repeat
+            nearest = difflib.get_close_matches(unknown[:_LONGEST_NAME], cls.model_fields, n=1, cutoff=0.0)[0]
+            raise OptionError(f"The body has an unknown entry. Did you mean `{nearest}`?")
+        return content
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "TranslationRequest":
+        """Return the request of some content.
+
+        Raises:
+            Refusal: 422; an entry is out of range.
+        """
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            raise Refusal(422, explain(error.errors())) from error
+
+    def resolve(self, known: Sequence[str] = ()) -> Body:
+        """Return the texts and the options for a model.
+
+        Args:
+            known: Names of options that the model knows; `do_sample` stands for all options of sampling. `"format"`
+                is among them if the service translates documents, and `SOFT_TERMS` if the model was trained with
+                inline terms.
+
+        Raises:
+            Refusal: 422; the model does not know an option, or options do not fit each other or the texts.
+        """
+        try:
+            return _resolve(self._given(), known)
+        except ValueError as error:
+            raise Refusal(422, str(error)[:LONGEST_REASON]) from error
+
+    def _given(self) -> dict[str, Any]:
+        """Return the entries that are given, besides the model; null, false and no constraints are not."""
+        names = [name for name in type(self).model_fields if name in self.model_fields_set]
+        entries = {name: getattr(self, name) for name in names if name != "model"}
+        given = {name: value for name, value in entries.items() if value is not None and value is not False}
+        if given.get("constraints") == []:
+            del given["constraints"]
+        return {**given, "text": entries["text"]}
+
+
+ENTRIES = tuple(TranslationRequest.model_fields)
+
+
+def explain(errors: Sequence[Any]) -> str:
+    """Return why a body is refused, given the errors of its validation, each of which has the reason of a check."""
+    return str(errors[0]["ctx"]["error"])[:LONGEST_REASON]
+
+
+def _resolve(given: dict[str, Any], known: Sequence[str]) -> Body:
+    """Return a request, given its entries.
+
+    Raises:
+        ValueError: The model does not know an option, or options do not fit each other or the texts.
+    """
+    texts, is_stream, format = given.pop("text"), given.pop("stream", False), given.pop("format", "text")
+    texts = [texts] if isinstance(texts, str) else texts
+    check_known(given, known)
+    given |= _seed(given) | _terms(given, known)
+    TranslationOptions.resolve(given)  # which checks the options together
+    count = given.pop("num_return_sequences", given.get("alternatives", 1))
+    constraints = _constraints(given.pop("constraints", None), texts, given)
+    prefixes = _prefixes(given.pop("target_prefix", None), texts)
+    if format != "text":
+        _check_document(given, known, is_alone=constraints is None and prefixes is None and count == 1)
+        given["format"] = format
+    return Body(texts, count, tuple(sorted(given.items())), constraints, prefixes, is_stream)
+
+
+def _seed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the seed of samples if the options ask for them."""
+    if "do_sample" not in given and "mbr" not in given:
+        alone = next((name for name in SAMPLING if name in given), None)
+        if alone is not None:
+            raise OptionError(f"`{alone}` is an option of sampling. Add `do_sample` or leave it out.")
+        return {}
+    seed = given.get("seed", secrets.randbits(63))
+    if abs(seed) > _LARGEST_SEED:
+        raise OptionError("`seed` must be an integer of at most 63 bits.")
+    return {"seed": seed}
+
+
+def _terms(given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+    """Return the glossary, as pairs, and its mode."""
+    glossary = given.get("glossary")
+    if glossary is None:
+        return {}
+    if not isinstance(glossary, dict):  # a string would be the path of a file
+        raise OptionError("`glossary` must be an object of terms with their translations.")
+    mode = find_term_mode(given.get("term_mode"), known)
+    if mode != SOFT and "do_sample" in given:
+        raise OptionError(f"A glossary in the mode {mode} needs beam search. Leave `do_sample` out.")
+    return {"glossary": tuple(glossary.items()), "term_mode": mode}
+
+
+def _constraints(given: Any, texts: Any, options: Mapping[str, Any]) -> list[tuple[str, ...]] | None:
+    """Return the phrases of each text, given for all or for each one, or None. The pipeline checks phrases."""
+    if given is None:
+        return None
+    if "do_sample" in options:
+        raise OptionError("`constraints` need beam search. Leave `do_sample` out.")
+    rule = declared_options()["constraints"].requirement
+    rows = _column(given, texts, isinstance(given[0], str), f"{rule}, but there are {len(given)} lists")
+    for row in rows:
+        if not isinstance(row, list):
+            raise OptionError(f"{rule}, got {row!r} for a text.")
+    return [tuple(row) for row in rows]
+
+
+def _prefixes(given: Any, texts: Any) -> list[str] | None:
+    """Return the target prefix of each text, given for all or for each one, or None."""
+    if given is None:
+        return None
+    rule = declared_options()["target_prefix"].requirement
+    rows = _column(given, texts, isinstance(given, str), f"{rule}, but there are {len(given)}")
+    for row in rows:
+        if not isinstance(row, str):
+            raise OptionError(f"{rule}, got {row!r}.")
+    return rows
+
+
+def _column(given: Any, texts: Any, is_shared: bool, mistake: str) -> list[Any]:
+    """Return what each text has for itself."""
+    count = len(texts) if isinstance(texts, list) else 0
+    if not is_shared and len(given) != count:
+        raise OptionError(f"{mistake} for {count} texts.")
+    return [given] * count if is_shared else given
+
+
+def _check_document(given: Mapping[str, Any], known: Sequence[str], is_alone: bool) -> None:
+    """Check that the service translates documents, and that there is one translation of each."""
+    if "format" not in known:
+        raise OptionError("This service translates no documents. Leave `format` out.")
+    if not is_alone or given.keys() - {*TERMS, *LANGUAGES}:
+        raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
+
+
+# --- Answers --------------------------------------------------------------------------------------------------------
+
+
+class Hypothesis(BaseModel):
+    """A translation with what the request asks for, such as `score`."""
+
+    model_config = ConfigDict(extra="allow")
+    text: str
+
+
+class Translations(BaseModel):
+    """The translations of each text, best first."""
+
+    translations: list[list[str | Hypothesis]]
+
+
+class DetectedLanguage(BaseModel):
+    """A language, and how probable it is in percent."""
+
+    language: str
+    confidence: float
+
+
+class TranslatedText(BaseModel):
+    """The answer of LibreTranslate: of a text, or of each one of a list."""
+
+    translatedText: str | list[str]
+    alternatives: list[str | list[str]] = []
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] = []
+
+
+class Refused(BaseModel):
+    """Why a request is refused."""
+
+    detail: str
+
+
+class RefusedQuestion(BaseModel):
+    """The same in the form of LibreTranslate."""
+
+    error: str
+
+
+class ModelFeatures(BaseModel):
+    """A model and the options of requests that it knows."""
+
+    name: str
+    features: list[str]
+
+
+class Language(BaseModel):
+    """A language and those into which texts of it are translated."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+class State(BaseModel):
+    """The state of a model: "ok", "slow", "broken", "loading" or "not loaded"."""
+
+    status: Annotated[str, WithJsonSchema({"enum": ["ok", "slow", "broken", "loading", "not loaded"]})]
+    failures: int
+    last_failure: str | None
+
+
+class Health(State):
+    """The state of the service, and of each one of several models."""
+
+    models: dict[str, State] = {}
+
+
+# --- Descriptions of the paths, for FastAPI -------------------------------------------------------------------------
+
+_SENTENCE, _TRANSLATION = "The child sleeps.", "Das Kind schläft."
+_QUESTION = {"q": _SENTENCE, "source": "en", "target": "de"}
+_SCORED = {"text": _TRANSLATION, "score": -0.31, "log_probability": -0.52}
+# Requests and their answers.
+_TEXTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "text": ({"text": _SENTENCE}, {"translations": [[_TRANSLATION]]}),
+    "texts of a model": (
+        {"text": [_SENTENCE, "Where is the dog?"], "model": "en-de"},
+        {"translations": [[_TRANSLATION], ["Wo ist der Hund?"]]},
+    ),
+    "scores": ({"text": _SENTENCE, "return_scores": True}, {"translations": [[_SCORED]]}),
+    "LibreTranslate": (_QUESTION, {"translatedText": _TRANSLATION}),
+    "LibreTranslate with alternatives": (
+        _QUESTION | {"alternatives": 1},
+        {"translatedText": _TRANSLATION, "alternatives": ["Ein Kind schläft."]},
+    ),
+}
+_REFUSALS = {
+    400: "Refused, in the form of LibreTranslate.",
+    401: "There is no valid API key.",
+    403: "The same, in the form of LibreTranslate.",
+    404: "There is no such model.",
+    408: "The body arrives too slowly.",
+    413: "The body is too large.",
+    422: "The request is beyond a limit or does not fit the model.",
+    500: "The model failed, or cannot be loaded.",
+    503: "Too many texts wait, the model is still loading, or the time is up.",
+}
+# FastAPI drops entries that are None, so an example has a failure.
+_WELL = {"status": "ok", "failures": 1, "last_failure": "RuntimeError"}
+
+
+def _examples(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"value": value} for name, value in values.items()}
+
+
+def _answer(model: Any, examples: Mapping[str, Any], about: str = "The answer.") -> dict[str, Any]:
+    return {"description": about, "model": model, "content": {JSON: {"examples": _examples(examples)}}}
+
+
+def _refusals(*statuses: int) -> dict[int, Any]:
+    return {status: {"description": _REFUSALS[status], "model": Refused | RefusedQuestion} for status in statuses}
+
+
+def _form(**examples: Any) -> dict[str, Any]:
+    """Return the description of a form of LibreTranslate, besides JSON."""
+    content = {"schema": {"$ref": "#/components/schemas/Question"}, "examples": _examples(examples)}
+    return {"requestBody": {"content": {FORM: content}}}
+
+
+REQUESTS = _examples(
+    {name: request for name, (request, _) in _TEXTS.items()} | {"stream": {"text": [_SENTENCE], "stream": True}}
+)
+QUESTIONS = _examples({"LibreTranslate": {"q": _SENTENCE}})
+_ANSWERS = _answer(Translations | TranslatedText, {name: found for name, (_, found) in _TEXTS.items()})
+_EVENT = 'data: {"position": 0, "translations": ["Das Kind schläft."]}\n\n'
+_ANSWERS["content"][EVENTS] = {"schema": _STRING, "examples": _examples({"stream": _EVENT})}
+# Arguments of the paths of FastAPI.
+TRANSLATE: dict[str, Any] = {
+    "summary": "Translate texts",
+    "openapi_extra": _form(LibreTranslate=_QUESTION),
+    "responses": {200: _ANSWERS, **_refusals(400, 401, 403, 408, 413, 422, 500, 503)},
+}
+MODEL: dict[str, Any] = {
+    "summary": "Load a model, and list the options of requests that it knows",
+    "responses": {
+        200: _answer(ModelFeatures, {"model": {"name": "en-de", "features": ["return_scores", "format"]}}),
+        **_refusals(401, 404, 422, 500, 503),
+    },
+}
+DETECT: dict[str, Any] = {
+    "summary": "Detect the language of a text",
+    "openapi_extra": _form(LibreTranslate={"q": _SENTENCE}),
+    "responses": {
+        200: _answer(list[DetectedLanguage], {"LibreTranslate": [{"language": "en", "confidence": 42.0}]}),
+        **_refusals(400, 403, 408, 413, 422),
+    },
+}
+LANGUAGE_LIST: dict[str, Any] = {
+    "summary": "List the languages",
+    "responses": {200: _answer(list[Language], {"languages": [{"code": "en", "name": "English", "targets": ["de"]}]})},
+}
+_SEVERAL = _WELL | {"models": {"en-de": _WELL, "de-en": _WELL | {"status": "not loaded", "failures": 0}}}
+HEALTH: dict[str, Any] = {
+    "summary": "Describe the state of the models",
+    "responses": {
+        200: _answer(Health, {"one model": _WELL, "several models": _SEVERAL}),
+        503: _answer(Health, {"slow": _WELL | {"status": "slow"}}, "A model is slow or broken."),
+    },
+}
+_SAMPLE = 'texts{model="en-de"} 2.0\n'
+METRICS: dict[str, Any] = {
+    "summary": "Export metrics for Prometheus",
+    "response_class": PlainTextResponse,
+    "responses": {
+        200: {"content": {"text/plain": {"examples": _examples({"metrics": _SAMPLE})}}},
+        **_refusals(401),
+    },
+}
+
+__all__ = ["DETECT", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS", "MODEL", "QUESTIONS"]
+__all__ += ["REQUESTS", "TRANSLATE", "Body", "TranslationRequest", "explain", "parse_json"]

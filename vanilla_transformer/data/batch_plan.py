@@ -46,10 +46,6 @@ class BatchPlan:
         bounds = [slice(*self.bounds[batch : batch + 2]) for batch in self.steps[step]]
         return [None if self.rows is None else self.rows[each] for each in bounds]
 
-    def shard(self, step: int, num_replicas: int, rank: int) -> list[np.ndarray]:
-        """Return the batches of a training step for one process; every process gets the same number of batches."""
-        return self[step][rank::num_replicas]
-
 
 EMPTY_PLAN = BatchPlan(pairs=np.empty(0, int), bounds=np.zeros(1, int), steps=np.empty((0, 0), int))
 

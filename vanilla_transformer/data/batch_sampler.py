@@ -1,71 +1,44 @@
 """
-Samplers of planned batches (section 5.1).
+The sampler of planned batches (section 5.1), for both training loops.
 
-`StatefulBatchSampler` walks through the plans of successive epochs for [`MicroBatchLoader`], `TokenBatchSampler` for
-transformers' `Trainer`.
+The package's own loop takes one step after another from [`TokenBudgetBatchSampler`], through epochs and stages, by
+[`MicroBatchLoader`]. Transformers' `Trainer` iterates over it, one epoch after another, as over any batch sampler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch.utils.data import Sampler
 
 from .batch_plan import EMPTY_PLAN, BatchPlan, Lengths, plan_batches
+from .corpus import Corpus
 from .micro_batch import BatchShape, TokenCounts, round_up
 from .packing import packed_shape, plan_packed_batches
 from .stages import ONE_STAGE, Stages
 
-if TYPE_CHECKING:  # with packages that training on ready batches does not need
-    from .corpus import Corpus
 
-
-class TokenBatchSampler(Sampler[list[int]]):
+class PairLengths:
     """
-    Batches of one process for transformers' `Trainer`.
-
-    The `Trainer` counts the steps of an epoch once, calls `set_epoch`, and resumes within an epoch by counting.
+    The lengths of the pairs of any dataset, the same pairs in every epoch, to sample from without a [`Corpus`].
 
     Args:
-        source_lengths, target_lengths, max_tokens, seed: See [`plan_batches`].
-        accumulation (`int`): Gradient accumulation steps: batches of each process per training step.
-        num_replicas, rank (`int`): Number of processes, and the index of this one.
+        source_lengths, target_lengths: Tokens of each pair including EOS; int32 arrays are not copied.
     """
 
-    def __init__(
-        self,
-        source_lengths: Lengths,
-        target_lengths: Lengths,
-        max_tokens: int,
-        seed: int = 0,
-        accumulation: int = 1,
-        num_replicas: int = 1,
-        rank: int = 0,
-    ):
+    def __init__(self, source_lengths: Lengths, target_lengths: Lengths):
         self.source_lengths = np.asarray(source_lengths, dtype=np.int32)
         self.target_lengths = np.asarray(target_lengths, dtype=np.int32)
-        self.max_tokens = max_tokens
-        self.seed = seed
-        self.accumulation = accumulation
-        self.num_replicas = num_replicas
-        self.rank = rank
-        self.set_epoch(0)
-
-    def set_epoch(self, epoch: int) -> None:
-        """Plan the epoch of the next iteration."""
-        per_step = self.num_replicas * self.accumulation
-        self.plan = plan_batches(self.source_lengths, self.target_lengths, self.max_tokens, self.seed, epoch, per_step)
 
     def __len__(self) -> int:
-        """Return the number of batches per epoch, the same for every epoch."""
-        return len(self.plan) * self.accumulation
+        return len(self.source_lengths)
 
-    def __iter__(self) -> Iterator[list[int]]:
-        for step in range(len(self.plan)):
-            yield from (batch.tolist() for batch in self.plan.shard(step, self.num_replicas, self.rank))
+    def epoch(self, number: int, stage: int = 0) -> PairLengths:
+        """Return the pairs of an epoch, as [`Corpus.epoch`] does."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,9 +108,9 @@ class Position:
         return {"first_step": self.first_step, "epoch": self.epoch, "parts": [list(part) for part in self.parts]}
 
 
-class StatefulBatchSampler:
+class TokenBudgetBatchSampler(Sampler[list[int]]):
     """
-    Endless batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch.
+    Batches of one process: all pairs of an epoch, each once, then the pairs of the next epoch, without end.
 
     The order depends on the corpus, the seed, the epoch and the number of batches per step over all processes
     (`accumulation * num_replicas`). Their distribution over processes does not change a step. At the end of a stage
@@ -147,18 +120,32 @@ class StatefulBatchSampler:
     or batches of another size or kind, the rest of the epoch is planned again: no pair occurs twice, and at the end of
     the epoch only pairs too few to fill every batch of a step are skipped.
 
+    There are two ways to use it:
+
+    - `enter_next_epoch()` and `take_step()` return one step after another. `position` is the place between two steps.
+    - As the `batch_sampler` of a [`DataLoader`], it yields the indices of the pairs of each batch, to the end of the
+      epoch, and its place stays. `set_epoch` chooses the epoch. `Trainer` resumes by counting batches.
+
     Args:
+        corpus: The pairs. As a `batch_sampler` it needs their lengths alone.
+        max_tokens, seed, pad_to_multiple_of: See [`plan_batches`].
+        accumulation (`int`): Batches of each process per training step.
+        num_replicas, rank (`int`): Number of processes, and the index of this one.
+        stages: The stages of the run, which change the pairs of an epoch.
         packing (`bool`): Whether batches are packed: see [`plan_packed_batches`].
 
     Attributes:
         pairs (`EncodedPairs`): The pairs of the current epoch.
+
+    Raises:
+        ValueError: see [`plan_batches`].
     """
 
     def __init__(
         self,
-        corpus: Corpus,
+        corpus: Corpus | PairLengths,
         max_tokens: int,
-        seed: int,
+        seed: int = 0,
         accumulation: int = 1,
         num_replicas: int = 1,
         rank: int = 0,
@@ -166,7 +153,7 @@ class StatefulBatchSampler:
         stages: Stages = ONE_STAGE,
         packing: bool = False,
     ):
-        self.corpus = corpus
+        self.corpus: Any = corpus
         self.max_tokens = max_tokens
         self.seed = seed
         self.stages = stages
@@ -176,6 +163,19 @@ class StatefulBatchSampler:
         self.pad_to_multiple_of = pad_to_multiple_of
         self.packing = packing
         self._enter(0, 0, [self._part()])
+
+    def __len__(self) -> int:
+        """Return the number of batches that iteration yields. All epochs of a [`PairLengths`] have the same number."""
+        return (len(self._plan) - self._done) * (self.batches_per_step // self.num_replicas)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for step in range(self._done, len(self._plan)):
+            yield from (batch.tolist() for batch in self._batches(step)[self._own])
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the beginning of an epoch, as the first one of a run."""
+        if epoch != self.epoch or self.step:
+            self._enter(0, epoch, [self._part()])
 
     @property
     def position(self) -> Position:
@@ -204,12 +204,20 @@ class StatefulBatchSampler:
 
     def take_step(self) -> list[PlannedBatch]:
         """Return this process's batches of the next step, of which the current epoch must have one."""
-        batches = [self._left[batch] for batch in self._plan[self._done]]
-        places = self._plan.rows_of(self._done)
+        batches, places = self._batches(self._done), self._plan.rows_of(self._done)
         target_tokens = int(self.pairs.target_lengths[np.concatenate(batches)].sum())
         self._done += 1
-        own = slice(self.rank, None, self.num_replicas)
-        return [self._describe(*each, target_tokens) for each in zip(batches[own], places[own], strict=True)]
+        own = zip(batches[self._own], places[self._own], strict=True)
+        return [self._describe(*each, target_tokens) for each in own]
+
+    def _batches(self, step: int) -> list[np.ndarray]:
+        """Return the pairs of each batch of a step of the plan, over all processes."""
+        return [self._left[batch] for batch in self._plan[step]]
+
+    @property
+    def _own(self) -> slice:
+        """Return which batches of a step are this process's."""
+        return slice(self.rank, None, self.num_replicas)
 
     def _describe(self, batch: np.ndarray, places: np.ndarray | None, step_target_tokens: int) -> PlannedBatch:
         source, target = self.pairs.source_lengths[batch], self.pairs.target_lengths[batch]
@@ -230,25 +238,25 @@ class StatefulBatchSampler:
         self.stage = self.stages.at(first_step, epoch)
         *self._earlier_parts, current = parts
         self._done = current.done
-        self.pairs = self.corpus.epoch(epoch, self.stage)
+        self.pairs: Any = self.corpus.epoch(epoch, self.stage)
         self._packed_shape = self._shape_of(current)
         self._left = np.arange(len(self.pairs))
         for part in self._earlier_parts:
-            plan = self._plan_part(part)
+            plan = self._plan_part(part, self._shape_of(part))
             left = [batch for step in range(part.done, len(plan)) for batch in plan[step]]
             self._left = np.sort(self._left[np.concatenate(left)]) if left else self._left[:0]
         too_few = len(self._left) < self.batches_per_step and len(parts) > 1
-        self._plan = EMPTY_PLAN if too_few else self._plan_part(current)
+        self._plan = EMPTY_PLAN if too_few else self._plan_part(current, self._packed_shape)
 
     def _shape_of(self, part: EpochPart) -> BatchShape | None:
         """Return the shape of the packed batches of a part, the same in a whole epoch."""
         lengths = self.pairs.source_lengths, self.pairs.target_lengths
         return packed_shape(*lengths, part.max_tokens) if part.packing else None
 
-    def _plan_part(self, part: EpochPart) -> BatchPlan:
-        """Plan the remaining pairs, indexed from 0."""
+    def _plan_part(self, part: EpochPart, shape: BatchShape | None) -> BatchPlan:
+        """Plan the remaining pairs, indexed from 0. `shape` is the shape of packed batches."""
         source, target = self.pairs.source_lengths[self._left], self.pairs.target_lengths[self._left]
-        shape, place = self._shape_of(part), (self.seed, self.epoch, part.batches_per_step)
+        place = self.seed, self.epoch, part.batches_per_step
         if shape is not None:
             return plan_packed_batches(source, target, shape, *place)
         return plan_batches(source, target, part.max_tokens, *place, self.pad_to_multiple_of)

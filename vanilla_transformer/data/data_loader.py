@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from .batch_sampler import PlannedBatch, Position, StatefulBatchSampler
+from .batch_sampler import PlannedBatch, Position, TokenBudgetBatchSampler
 from .corpus import Corpus
 from .micro_batch import Batch, MicroBatch, round_up
 from .stages import Stages
@@ -35,7 +35,7 @@ _numbers = count()
 
 class MicroBatchLoader:
     """
-    Endless micro-batches of one process, step by step, in the order of a [`StatefulBatchSampler`].
+    Endless micro-batches of one process, step by step, in the order of a [`TokenBudgetBatchSampler`].
 
     This process plans the steps; workers, if any, read, pad and prepare the batches of the steps ahead. On Linux they
     are forks, which share the memory of this process. They live as long as successive epochs read from the same table:
@@ -45,7 +45,7 @@ class MicroBatchLoader:
     `state_dict()` describes the steps that the iterator has returned, however many the workers have prepared.
 
     Args:
-        sampler (`StatefulBatchSampler`): The order of the batches. It runs ahead of the training.
+        sampler (`TokenBudgetBatchSampler`): The order of the batches. It runs ahead of the training.
         pad_token_id (`int`): The padding of sources.
         num_workers (`int`): Worker processes; with 0 this process reads each step when it is needed.
         pin_memory (`bool`): Return tensors in page-locked memory, from which a GPU copies while it computes.
@@ -54,7 +54,7 @@ class MicroBatchLoader:
 
     def __init__(
         self,
-        sampler: StatefulBatchSampler,
+        sampler: TokenBudgetBatchSampler,
         pad_token_id: int,
         num_workers: int = 0,
         pin_memory: bool = False,

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
 from transformers.trainer_pt_utils import LabelSmoother
 
-from vanilla_transformer.data.batch_sampler import TokenBatchSampler
+from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 
@@ -135,7 +135,7 @@ class TokenBudgetTrainerMixin:
         stock = super().get_train_dataloader()  # type: ignore[misc]
         return _EpochLoader(
             stock.dataset,
-            batch_sampler=self._token_batch_sampler(),
+            batch_sampler=self._create_batch_sampler(),
             collate_fn=stock.collate_fn,
             num_workers=stock.num_workers,
             pin_memory=stock.pin_memory,
@@ -145,10 +145,10 @@ class TokenBudgetTrainerMixin:
             persistent_workers=stock.persistent_workers,
         )
 
-    def _token_batch_sampler(self) -> TokenBatchSampler:
-        return TokenBatchSampler(
-            column_lengths(self.train_dataset, "input_ids"),
-            column_lengths(self.train_dataset, "labels"),
+    def _create_batch_sampler(self) -> TokenBudgetBatchSampler:
+        lengths = (column_lengths(self.train_dataset, column) for column in ("input_ids", "labels"))
+        return TokenBudgetBatchSampler(
+            PairLengths(*lengths),
             self.args.max_tokens,
             self.args.seed if self.args.data_seed is None else self.args.data_seed,
             self.args.gradient_accumulation_steps,

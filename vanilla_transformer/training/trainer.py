@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vanilla_transformer.data.arguments import stages
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
 from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
@@ -149,7 +149,7 @@ def prepare_run(
     )
     validation = create_validation(texts, measure)
     state = TrainState(recipe, model, tokenizer, accelerator, hash_data(texts))
-    sampler = StatefulBatchSampler(
+    sampler = TokenBudgetBatchSampler(
         corpus,
         recipe.data.max_tokens,
         recipe.optimization.seed,

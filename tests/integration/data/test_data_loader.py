@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.tiny_corpora import FreshCorpus, LengthsCorpus
-from vanilla_transformer.data.batch_sampler import PlannedBatch, StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import PlannedBatch, TokenBudgetBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader, _Steps, report_lost_workers
 from vanilla_transformer.data.micro_batch import BatchShape, TokenCounts
 from vanilla_transformer.data.tokenized_corpus import TokenTable
@@ -24,7 +24,7 @@ LENGTHS = [1 + number * 7 % 11 for number in range(40)]
 
 def loader(corpus, num_workers, **changes):
     options = {"max_tokens": 40, "seed": 0, "accumulation": 2} | changes
-    return MicroBatchLoader(StatefulBatchSampler(corpus, **options), pad_token_id=0, num_workers=num_workers)
+    return MicroBatchLoader(TokenBudgetBatchSampler(corpus, **options), pad_token_id=0, num_workers=num_workers)
 
 
 def take(batches, count):

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tests.host_reads import gpu_stand_in
 from tests.tiny_corpora import LengthsCorpus
 from tests.train_states import accelerator_of_stand_in, tiny_train_state
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
 from vanilla_transformer.training.device_batch import BatchPreparation, to_device
@@ -55,7 +55,7 @@ class OperationsOfHost(TorchDispatchMode):
 
 
 def loader(prepare, num_workers, **changes):
-    sampler = StatefulBatchSampler(LinkedCorpus(LENGTHS), max_tokens=40, seed=0, accumulation=2)
+    sampler = TokenBudgetBatchSampler(LinkedCorpus(LENGTHS), max_tokens=40, seed=0, accumulation=2)
     return MicroBatchLoader(sampler, 0, num_workers, prepare=prepare, **changes)
 
 

@@ -15,7 +15,7 @@ from transformers import (
     TrainerCallback,
 )
 
-from vanilla_transformer.data.batch_sampler import TokenBatchSampler
+from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.lr_scheduler import noam_lambda
 from vanilla_transformer.training.seq2seq_trainer import (
@@ -199,7 +199,7 @@ def test_token_budget_trainer_follows_sampler(folder, rows, tmp_path):
     trainer = budget_trainer(folder, tmp_path / "out", rows, [seen], num_train_epochs=3, seed=5)
     trainer.train()
     lengths = [column_lengths(rows, column) for column in ("input_ids", "labels")]
-    sampler = TokenBatchSampler(*lengths, max_tokens=24, seed=5)
+    sampler = TokenBudgetBatchSampler(PairLengths(*lengths), max_tokens=24, seed=5)
     planned = []
     for epoch in range(3):
         sampler.set_epoch(epoch)

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny_corpora import LengthsCorpus as Pairs
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data import batch_sampler
+from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 
 lengths = st.lists(st.integers(1, 20), min_size=12, max_size=60)
 
@@ -29,8 +30,8 @@ def pairs_of(many_updates):
 
 @given(lengths, st.integers(0, 3))
 @settings(max_examples=30, deadline=None)
-def test_stateful_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
-    order = StatefulBatchSampler(Pairs(lengths), 40, seed, accumulation=2)
+def test_token_budget_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
+    order = TokenBudgetBatchSampler(Pairs(lengths), 40, seed, accumulation=2)
     first = updates(order, order.position.steps_per_epoch)
     assert pairs_of(first) == list(range(len(lengths)))
     assert order.position.progress == 1.0
@@ -40,8 +41,8 @@ def test_stateful_batch_sampler_has_each_pair_once_per_epoch(lengths, seed):
 
 @given(lengths)
 @settings(max_examples=30, deadline=None)
-def test_stateful_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step(lengths):
-    ranks = [StatefulBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r) for r in (0, 1)]
+def test_token_budget_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step(lengths):
+    ranks = [TokenBudgetBatchSampler(Pairs(lengths), 40, 0, accumulation=2, num_replicas=2, rank=r) for r in (0, 1)]
     step = [batch for rank in ranks for batch in next(walk(rank))]
     for batch in step:
         own = [lengths[number] for number in batch.pairs]
@@ -52,31 +53,32 @@ def test_stateful_batch_sampler_counts_the_tokens_of_its_batches_and_of_the_step
 
 @given(lengths, st.integers(0, 30))
 @settings(max_examples=30, deadline=None)
-def test_stateful_batch_sampler_resumes_from_its_state(lengths, done):
-    straight, stopped = (StatefulBatchSampler(Pairs(lengths), 40, seed=1) for _ in range(2))
+def test_token_budget_batch_sampler_resumes_from_its_state(lengths, done):
+    straight, stopped = (TokenBudgetBatchSampler(Pairs(lengths), 40, seed=1) for _ in range(2))
     expected = updates(straight, done + 5)[done:]
     updates(stopped, done)
-    again = StatefulBatchSampler(Pairs(lengths), 40, seed=1)
+    again = TokenBudgetBatchSampler(Pairs(lengths), 40, seed=1)
     again.load_state_dict(stopped.position.state_dict())
     assert updates(again, 5) == expected
 
 
-def test_stateful_batch_sampler_gives_two_processes_what_one_accumulates():
-    alone = updates(StatefulBatchSampler(Pairs([5] * 40), 20, seed=0, accumulation=2), 8)
+def test_token_budget_batch_sampler_gives_two_processes_what_one_accumulates():
+    alone = updates(TokenBudgetBatchSampler(Pairs([5] * 40), 20, seed=0, accumulation=2), 8)
     ranks = [
-        updates(StatefulBatchSampler(Pairs([5] * 40), 20, seed=0, num_replicas=2, rank=rank), 8) for rank in (0, 1)
+        updates(TokenBudgetBatchSampler(Pairs([5] * 40), 20, seed=0, num_replicas=2, rank=rank), 8) for rank in (0, 1)
     ]
     assert [[first, second] for (first,), (second,) in zip(*ranks, strict=True)] == alone
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]), st.integers(0, 3))
 @settings(max_examples=60, deadline=None)
-def test_stateful_batch_sampler_keeps_all_pairs_when_processes_change(lengths, done, replicas, more):
-    before = StatefulBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
+def test_token_budget_batch_sampler_keeps_all_pairs_when_processes_change(lengths, done, replicas, more):
+    before = TokenBudgetBatchSampler(Pairs(lengths), 40, seed=0, accumulation=3)
     done = min(done, before.position.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
     ranks = [
-        StatefulBatchSampler(Pairs(lengths), 40, seed=0, num_replicas=replicas, rank=rank) for rank in range(replicas)
+        TokenBudgetBatchSampler(Pairs(lengths), 40, seed=0, num_replicas=replicas, rank=rank)
+        for rank in range(replicas)
     ]
     for rank in ranks:
         rank.load_state_dict(before.position.state_dict())
@@ -87,12 +89,15 @@ def test_stateful_batch_sampler_keeps_all_pairs_when_processes_change(lengths, d
     assert len(left) < replicas and (not left or not any(rest))
 
 
-def test_stateful_batch_sampler_survives_two_changes_within_an_epoch():
+def test_token_budget_batch_sampler_survives_two_changes_within_an_epoch():
     pairs = Pairs([4] * 60)
-    order = StatefulBatchSampler(pairs, 8, seed=0, accumulation=2)
+    order = TokenBudgetBatchSampler(pairs, 8, seed=0, accumulation=2)
     seen = pairs_of(updates(order, 3))
     for accumulation in (3, 1):
-        order, state = StatefulBatchSampler(pairs, 8, seed=0, accumulation=accumulation), order.position.state_dict()
+        order, state = (
+            TokenBudgetBatchSampler(pairs, 8, seed=0, accumulation=accumulation),
+            order.position.state_dict(),
+        )
         order.load_state_dict(state)
         seen += pairs_of(updates(order, 2))
     parts = order.position.state_dict()["parts"]
@@ -101,29 +106,59 @@ def test_stateful_batch_sampler_survives_two_changes_within_an_epoch():
     assert sorted(seen) == list(range(60))
 
 
-def test_stateful_batch_sampler_refuses_a_pair_beyond_the_budget():
+def test_token_budget_batch_sampler_refuses_a_pair_beyond_the_budget():
     with pytest.raises(ValueError, match="`max_tokens` must be at least the length of the longest sentence"):
-        StatefulBatchSampler(Pairs([5, 41]), 40, seed=0)
+        TokenBudgetBatchSampler(Pairs([5, 41]), 40, seed=0)
 
 
 @given(lengths, st.integers(0, 6), st.sampled_from([1, 2, 4]))
 @settings(max_examples=60, deadline=None)
-def test_stateful_batch_sampler_keeps_all_pairs_when_batches_change_their_size(lengths, done, accumulation):
-    before = StatefulBatchSampler(Pairs(lengths), 160, seed=0)
+def test_token_budget_batch_sampler_keeps_all_pairs_when_batches_change_their_size(lengths, done, accumulation):
+    before = TokenBudgetBatchSampler(Pairs(lengths), 160, seed=0)
     done = min(done, before.position.steps_per_epoch - 1)
     seen = pairs_of(updates(before, done))
-    order = StatefulBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
+    order = TokenBudgetBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
     order.load_state_dict(before.position.state_dict())
     rest = pairs_of(updates(order, order.position.steps_per_epoch - done))
-    again = StatefulBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
+    again = TokenBudgetBatchSampler(Pairs(lengths), 160 // accumulation, seed=0, accumulation=accumulation)
     again.load_state_dict(order.position.state_dict())
     assert again.position == order.position
     assert len({*seen, *rest}) == len(seen) + len(rest) > len(lengths) - accumulation
 
 
-def test_stateful_batch_sampler_reads_states_without_the_size_of_batches():
-    order = StatefulBatchSampler(Pairs([4] * 60), 8, seed=0, accumulation=2)
+def test_token_budget_batch_sampler_reads_states_without_the_size_of_batches():
+    order = TokenBudgetBatchSampler(Pairs([4] * 60), 8, seed=0, accumulation=2)
     updates(order, 3)
-    again = StatefulBatchSampler(Pairs([4] * 60), 8, seed=0, accumulation=2)
+    again = TokenBudgetBatchSampler(Pairs([4] * 60), 8, seed=0, accumulation=2)
     again.load_state_dict({"first_step": 0, "epoch": 0, "parts": [[2, 3]]})
     assert again.position == order.position
+
+
+@given(lengths, st.integers(0, 8), st.sampled_from([1, 2]), st.booleans())
+@settings(max_examples=40, deadline=None)
+def test_token_budget_batch_sampler_iterates_over_the_batches_of_its_steps(lengths, done, replicas, packing):
+    """Without a corpus and with one, from any step of an epoch, in all processes."""
+    for rank in range(replicas):
+        options = {"max_tokens": 40, "accumulation": 2, "num_replicas": replicas, "rank": rank, "packing": packing}
+        own, other = TokenBudgetBatchSampler(Pairs(lengths), **options), PairLengths(lengths, lengths)
+        steps = own.position.steps_per_epoch
+        done = min(done, steps)
+        updates(own, done)
+        others = TokenBudgetBatchSampler(other, **options)
+        others.load_state_dict(own.position.state_dict())
+        batches, again = list(others), list(others)
+        expected = [batch for step in updates(own, steps - done) for batch in step]
+        assert batches == again == expected and len(others) == len(expected)
+
+
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_token_budget_batch_sampler_computes_shape_of_packed_batches_once(monkeypatch, earlier):
+    computed = []
+    monkeypatch.setattr(
+        batch_sampler,
+        "packed_shape",
+        lambda *lengths, plain=batch_sampler.packed_shape: computed.append(1) or plain(*lengths),
+    )
+    sampler = TokenBudgetBatchSampler(Pairs([5] * 80), 40, packing=True)
+    sampler.load_state_dict({"first_step": 0, "epoch": 1, "parts": [[2, 1, 20, True]] * earlier + [[1, 1, 40, True]]})
+    assert len(computed) == 2 + earlier

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny_corpora import LengthsCorpus
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.micro_batch import BatchShape
 from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
 
@@ -90,9 +90,9 @@ def test_pack_writes_sentences_and_positions_one_after_another():
 def test_packed_epoch_continues_with_other_batches(change):
     options = {"max_tokens": 640, "seed": 0, "packing": True}
     lengths = lengths_like(400, 15, 0.3, 60, 1.0)[0].tolist()
-    sampler = StatefulBatchSampler(LengthsCorpus(lengths), **options)
+    sampler = TokenBudgetBatchSampler(LengthsCorpus(lengths), **options)
     seen = [sampler.take_step() for _ in range(4)]
-    resumed = StatefulBatchSampler(LengthsCorpus(lengths), **options | change)
+    resumed = TokenBudgetBatchSampler(LengthsCorpus(lengths), **options | change)
     resumed.load_state_dict(sampler.position.state_dict())
     while resumed.position.epoch == 0 and resumed.position.progress < 1:
         seen.append(resumed.take_step())

@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from tests.tiny_corpora import LengthsCorpus, encoded_pairs
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.tokenized_corpus import EncodedPair
 
 LENGTHS = [1, 3, 7, 8, 9, 15, 16, 17, 20, 24] * 6
 
 
 @pytest.mark.parametrize("multiple", [1, 8, 16])
-def test_stateful_batch_sampler_pads_to_multiples_within_the_budget(multiple):
-    sampler = StatefulBatchSampler(LengthsCorpus(LENGTHS), 64, 0, pad_to_multiple_of=multiple)
+def test_token_budget_batch_sampler_pads_to_multiples_within_the_budget(multiple):
+    sampler = TokenBudgetBatchSampler(LengthsCorpus(LENGTHS), 64, 0, pad_to_multiple_of=multiple)
     batches = [batch for _ in range(sampler.position.steps_per_epoch) for batch in sampler.take_step()]
     assert sorted(pair for batch in batches for pair in batch.pairs) == list(range(len(LENGTHS)))
     for batch in batches:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 from vanilla_transformer.data.batch_plan import BatchPlan, plan_batches
-from vanilla_transformer.data.batch_sampler import TokenBatchSampler
+from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 
 # 15 pairs at least: one for each batch of the largest update below.
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)
@@ -64,11 +64,14 @@ def test_plan_batches_has_each_pair_once_within_the_budget(lengths, max_tokens, 
 
 @settings(max_examples=200, deadline=None)
 @given(LENGTHS, st.integers(200, 1000), SEEDS, REPLICAS, ACCUMULATIONS)
-def test_token_batch_sampler_gives_replicas_equally_many_batches(lengths, max_tokens, seed, replicas, accumulation):
+def test_token_budget_batch_sampler_gives_replicas_equally_many_batches(
+    lengths, max_tokens, seed, replicas, accumulation
+):
     if not can_be_shared(lengths, max_tokens, replicas * accumulation):
         replicas = accumulation = 1
     samplers = [
-        TokenBatchSampler(*sides(lengths), max_tokens, seed, accumulation, replicas, rank) for rank in range(replicas)
+        TokenBudgetBatchSampler(PairLengths(*sides(lengths)), max_tokens, seed, accumulation, replicas, rank)
+        for rank in range(replicas)
     ]
     epochs = [list(sampler) for sampler in samplers]
     assert {len(batches) for batches in epochs} == {len(samplers[0])}
@@ -158,11 +161,9 @@ def test_plan_batches_leaves_no_small_remainder():
     assert cost.min() > 0.7 * cost.mean()
 
 
-def test_batch_plan_shards_the_batches_of_a_step():
+def test_batch_plan_lists_the_batches_of_a_step():
     plan = BatchPlan(np.array([3, 0, 2, 1]), np.array([0, 1, 3, 4]), np.array([[1, 0], [2, 1]]))
     assert as_lists(plan) == [[[0, 2], [3]], [[1], [0, 2]]]
-    shares = [[[batch.tolist() for batch in plan.shard(step, 2, rank)] for step in (0, 1)] for rank in (0, 1)]
-    assert shares == [[[[0, 2]], [[1]]], [[[3]], [[0, 2]]]]
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
@@ -209,7 +210,8 @@ def test_batch_plan_step_is_independent_of_the_number_of_processes():
 
     def steps(accumulation, replicas):
         samplers = [
-            iter(TokenBatchSampler(lengths, lengths, 40, 0, accumulation, replicas, rank)) for rank in range(replicas)
+            iter(TokenBudgetBatchSampler(PairLengths(lengths, lengths), 40, 0, accumulation, replicas, rank))
+            for rank in range(replicas)
         ]
         return [
             sorted(sum((next(sampler) for sampler in samplers for _ in range(accumulation)), [])) for _ in range(4)
@@ -218,9 +220,9 @@ def test_batch_plan_step_is_independent_of_the_number_of_processes():
     assert steps(4, 1) == steps(2, 2) == steps(1, 4)
 
 
-def test_token_batch_sampler_set_epoch_restarts_the_epoch():
+def test_token_budget_batch_sampler_set_epoch_restarts_the_epoch():
     lengths = [1 + number % 9 for number in range(100)]
-    sampler = TokenBatchSampler(lengths, lengths, 40)
+    sampler = TokenBudgetBatchSampler(PairLengths(lengths, lengths), 40)
     list(islice(sampler, 5))
     for epoch in (0, 1, 1, 0, 2):
         sampler.set_epoch(epoch)
@@ -228,11 +230,11 @@ def test_token_batch_sampler_set_epoch_restarts_the_epoch():
         assert list(sampler) == list(sampler) == planned and len(sampler) == len(planned)
 
 
-def test_token_batch_sampler_works_with_a_data_loader():
+def test_token_budget_batch_sampler_works_with_a_data_loader():
     lengths = [1 + number % 9 for number in range(100)]
     loader = DataLoader(
         range(100),  # type: ignore[arg-type]
-        batch_sampler=TokenBatchSampler(lengths, lengths, 40),
+        batch_sampler=TokenBudgetBatchSampler(PairLengths(lengths, lengths), 40),
         collate_fn=list,
     )
     assert len(loader) == len(batches := list(loader))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tiny_corpora import LengthsCorpus
-from vanilla_transformer.data.batch_sampler import StatefulBatchSampler
+from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.corpus import sample_epoch, share_weights
 from vanilla_transformer.data.stages import ENDS, ONE_STAGE, Stages, read_stages
 
@@ -118,7 +118,7 @@ class StagedCorpus(LengthsCorpus):
 
 
 def sampler(stages):
-    return StatefulBatchSampler(StagedCorpus([5] * 40), 20, seed=0, stages=stages)
+    return TokenBudgetBatchSampler(StagedCorpus([5] * 40), 20, seed=0, stages=stages)
 
 
 def walk(order, count):
@@ -137,7 +137,7 @@ def walk(order, count):
         (Stages(({}, {}), (2,), "epoch"), [*[0] * 6, *[1] * 6, *[2] * 3]),
     ],
 )
-def test_stateful_batch_sampler_changes_the_stage_and_resumes_at_any_step(stages, epochs):
+def test_token_budget_batch_sampler_changes_the_stage_and_resumes_at_any_step(stages, epochs):
     expected = walk(sampler(stages), 15)
     assert [epoch for epoch, _, _ in expected] == epochs
     assert all((stage == 1) == (min(rows) >= 20) for _, stage, rows in expected)

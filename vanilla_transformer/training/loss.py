@@ -74,7 +74,7 @@ class ModelWithLoss(nn.Module):
         states = packed_decoder_states(self.model, batch) if is_packed(batch) else self._decoder_states(batch)
         head, labels = self.model.lm_head, batch["labels"]
         arguments = states, head.weight, head.bias, labels, self.smoothing
-        if self.loss_in_graph is not None and labels.numel() * head.out_features <= _LOGITS_IN_GRAPH:
+        if self.loss_in_graph is not None and fits_in_graph(labels, head.out_features):
             return self.loss_in_graph(*arguments)
         return projected_cross_entropy(*arguments, batch["label_places"])
 
@@ -91,6 +91,11 @@ class ModelWithLoss(nn.Module):
             **{name: batch[name] for name in PACKING if name in batch},
         )
         return outputs.last_hidden_state
+
+
+def fits_in_graph(labels: torch.Tensor, vocab_size: int) -> bool:
+    """Return whether the loss of a batch is computed in one graph, if there is one."""
+    return labels.numel() * vocab_size <= _LOGITS_IN_GRAPH
 
 
 def cross_entropy_in_graph(

@@ -102,7 +102,8 @@ class TrainState:
         self.compiled = should_compile(options.compile, model.config, device)
         self.packing = should_pack(options.packing, model, self.compiled, device)
         self._wrap(model)
-        self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, self.compiled)
+        in_graph = self.model_with_loss.loss_in_graph is not None
+        self.batch_preparation = BatchPreparation.for_model(self.unwrapped_model, self.compiled, in_graph)
         self.optimizer = accelerator.prepare(self._create_optimizer())
         self.ema: ExponentialMovingAverage | None = None
         if recipe.optimization.ema_decay is not None:

@@ -1,9 +1,12 @@
-"""Batches on the device: the masks of a training step, which decide what SDPA can run."""
+"""Batches on the device: the masks of a training step, which decide what SDPA can run, and the places of labels."""
 
 import pytest
 import torch
 
-from tests.train_states import micro_batches, tiny_train_state
+from tests.tiny import tiny_config
+from tests.train_states import micro_batches, packed_micro_batch, tiny_train_state
+from vanilla_transformer.training import loss, train_state
+from vanilla_transformer.training.device_batch import BatchPreparation
 from vanilla_transformer.training.train_step import train_step
 
 PADDED, FULL = [5, 3, 4], [4, 4]
@@ -29,3 +32,41 @@ def test_train_step_masks_nothing_but_padding_of_source(calls, tmp_path, lengths
     train_step(tiny_train_state(tmp_path), micro_batches(lengths))
     encoder, decoder, cross_attention = calls
     assert encoder == cross_attention == (mask, True, False) and decoder == (None, True, True)
+
+
+def batches_of_both_kinds():
+    """Return a padded batch and a packed one, as the table of the corpus gives them."""
+    return micro_batches(PADDED)[0].tensors, packed_micro_batch([[5, 3], [4]], length=9).tensors
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "eager", "varlen", None])
+@pytest.mark.parametrize("in_graph", [False, True])
+def test_batch_preparation_lists_labels_that_count_only_for_loss_outside_graph(attention, in_graph):
+    prepare = BatchPreparation(tiny_config(), attention, torch.float32, keep_mask=True, loss_in_graph=in_graph)
+    for batch in batches_of_both_kinds():
+        prepared = prepare(batch)
+        assert ("label_places" in prepared) != in_graph
+        assert in_graph or batch["labels"].flatten()[prepared["label_places"]].min() >= 0
+        again = prepare(prepared)  # as `to_device` does for batches of workers
+        assert again.keys() == prepared.keys() and all(again[name] is prepared[name] for name in prepared)
+
+
+def test_batch_preparation_lists_labels_of_batch_that_does_not_fit_in_graph(monkeypatch):
+    prepare = BatchPreparation(tiny_config(), "sdpa", torch.float32, keep_mask=True, loss_in_graph=True)
+    batch, _ = batches_of_both_kinds()
+    monkeypatch.setattr(loss, "_LOGITS_IN_GRAPH", batch["labels"].numel() * prepare.config.vocab_size - 1)
+    assert "label_places" in prepare(batch)
+
+
+def test_train_state_prepares_batches_for_its_loss(tmp_path, monkeypatch):
+    assert not tiny_train_state(tmp_path).batch_preparation.loss_in_graph
+
+    def compile_loss(model_with_loss, *_):
+        model_with_loss.loss_in_graph = loss.cross_entropy_in_graph
+
+    monkeypatch.setattr(train_state, "compile_regions", compile_loss)
+    state = tiny_train_state(tmp_path, compile=True)
+    assert state.batch_preparation.loss_in_graph
+    batch, _ = batches_of_both_kinds()
+    assert "label_places" not in state.to_device(batch)
+    train_step(state, micro_batches(PADDED, FULL))

@@ -28,8 +28,9 @@ def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str
     flags = [index for index, word in enumerate(arguments) if word.startswith("--")]
     first = flags[0] if flags else len(arguments)
     parser = Parser(arguments_class, usage=f"vanilla-transformer {usage}")
-    known = set(arguments_class.__dataclass_fields__) | {"help"}  # type: ignore[attr-defined]
-    check_names([arguments[index][2:].split("=")[0] for index in flags], known, "flag")
+    declared = arguments_class.__dataclass_fields__.values()  # type: ignore[attr-defined]
+    known = {each.name for each in declared} | {f"no_{each.name}" for each in declared if each.default is True}
+    check_names([arguments[index][2:].split("=")[0] for index in flags], known | {"help"}, "flag")
     (parsed,) = parser.parse(arguments[first:])
     return list(arguments[:first]), parsed
 

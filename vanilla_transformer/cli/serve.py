@@ -59,7 +59,7 @@ class ServeArguments(FurtherModelArguments, Limits):
         default=None,
         metadata={"help": "File with API keys, one per line; requests need one: `Authorization: Bearer KEY`."},
     )
-    page: bool = field(default=False, metadata={"help": "Serve a web page at / to try the models."})
+    page: bool = field(default=True, metadata={"help": "Serve a web page at / to try the models."})
     metrics: bool = field(default=False, metadata={"help": "Export metrics for Prometheus at /metrics."})
     source_language: str | None = field(
         default=None,

@@ -281,8 +281,11 @@ def _texts(translate: Any, source: Source, options: TranslateArguments, settings
     """Yield the text to write for each block of lines."""
     from vanilla_transformer.decoding.corpus_shards import number_shards
 
-    for _, texts in _translate(translate, number_shards(source.blocks), source.total, options, settings):
+    warned: dict[int, list[str]] | None = {} if _shows_warnings(options) else None
+    shards = number_shards(source.blocks)
+    for shard, texts in _translate(translate, shards, source.total, options, settings, warned=warned):
         yield "".join(f"{text}\n" for text in texts)
+        _print_warnings(warned, shard.start, is_alone=source.total == 1)
 
 
 def _translate(
@@ -292,12 +295,14 @@ def _translate(
     options: TranslateArguments,
     settings: Mapping[str, Any],
     done: int = 0,
+    warned: dict[int, list[str]] | None = None,
 ) -> Iterator[tuple["Shard", list[str]]]:
     """Yield each shard with the text to write for each of its lines.
 
     Args:
         total: The number of all lines, if it is known.
         done: The number of lines that are in no shard.
+        warned: See [`answer_lines`].
     """
     from vanilla_transformer.decoding.engine.requests import share_seed
 
@@ -305,7 +310,7 @@ def _translate(
     with open_bar(total, done, hidden=options.quiet) as bar:
         for shard in shards:
             own = {"progress": (progress := BlockProgress(bar, len(shard.lines))), **_own_prefixes(prefixes, shard)}
-            texts = answer_lines(translate, shard.lines, options, {**settings, **own})
+            texts = answer_lines(translate, shard.lines, options, {**settings, **own}, warned)
             bar.clear()  # from the terminal to which the text may go
             yield shard, texts
             progress.finish()
@@ -325,8 +330,27 @@ def _converse(translate: Any, options: TranslateArguments, settings: dict[str, A
     settings = share_seed(settings) | ({"return_scores": True} if shows_scores else {})
     prefixes = read_prefixes(options, None)
     settings |= {} if prefixes is None else {"target_prefix": iter(prefixes)}
+    warned: dict[int, list[str]] | None = {} if _shows_warnings(options) else None
     prompted = sys.stdout.isatty() and not options.quiet
     if prompted:
         print("Type a sentence and press Enter. Ctrl-D ends.", file=sys.stderr)
     for line in typed_lines("> " if prompted else ""):
-        print(*answer_lines(translate, [line], options, settings), flush=True)
+        print(*answer_lines(translate, [line], options, settings, warned), flush=True)
+        _print_warnings(warned, 0, is_alone=True)
+
+
+def _shows_warnings(options: TranslateArguments) -> bool:
+    """Return whether somebody reads the translations in a terminal; `--json` has the warnings in its objects."""
+    return sys.stdout.isatty() and not (options.quiet or options.json or options.output)
+
+
+def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: bool) -> None:
+    """Print the warnings about some lines, of which the first has the index `start`, and forget them."""
+    from vanilla_transformer.text.translation_warnings import WARNINGS
+
+    for index, names in (warned or {}).items():
+        place = "" if is_alone else f"line {start + index + 1}: "
+        reasons = "; ".join(f"{WARNINGS[name]} ({name})" for name in names)
+        print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
+    if warned is not None:
+        warned.clear()

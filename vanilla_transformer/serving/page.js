@@ -163,6 +163,8 @@ function showResult(lines, places, rows) {
   const language = languageTag(targetLanguage());
   find("translation").textContent = whole.join("\n");
   find("translation").lang = language;
+  const warned = places.flatMap((place, number) => warningsOf(rows[number][0]).map(words => `Check this: ${words}${inLine(place, lines)}.`));
+  find("warnings").replaceChildren(...warned.map(words => element("li", {}, words)));
   find("lines-title").textContent = `The ${rows[0].length} best translations${places.length > 1 ? " of each line" : ""}`;
   const notes = [];
   if (rows[0][0].score !== undefined) notes.push("A higher score is better.");
@@ -174,6 +176,8 @@ function showResult(lines, places, rows) {
   find("result").hidden = false;
 }
 
+const warningsOf = translation => (translation.warnings ?? []).map(name => settings.warnings[name] ?? name);
+
 const foldable = (lines, places) => (block, number) => {
   const summary = element("summary", {}, `Line ${places[number] + 1}: ${lines[places[number]]}`);
   return element("details", number === 0 ? {open: "open"} : {}, summary, block);
@@ -183,10 +187,12 @@ const foldable = (lines, places) => (block, number) => {
 function lineBlock(source, hypotheses, place, language) {
   const links = hypotheses.map(each => each.alignment ?? []);
   const sourceWords = words(source, links.flat().map(link => [link[0], link[1]]));
-  const items = hypotheses.map(({text, score}, number) => {
+  const items = hypotheses.map(({text, score, warnings}, number) => {
     const targetWords = words(text, links[number].map(link => [link[2], link[3]]));
     for (const [start, , targetStart] of links[number]) connect(sourceWords, start, targetWords, targetStart, number === 0);
     const shown = score === undefined ? [] : [element("span", {class: "score"}, `score ${score.toFixed(2).replace("-", "−")}`)];
+    const warned = warningsOf({warnings});
+    if (warned.length) shown.push(element("p", {class: "warnings"}, `Check this: ${warned.join("; ")}.`));
     const rank = element("span", {class: "rank"}, `${number + 1}.`);
     return element("li", {}, rank, group(targetWords, `Words of translation ${number + 1}`, language), ...shown);
   });

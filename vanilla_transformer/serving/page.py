@@ -8,12 +8,13 @@ from fastapi.responses import HTMLResponse
 
 from vanilla_transformer.html_utils import fill_page
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.translation_warnings import WARNINGS
 
 from .language_names import language_name
 from .models import ServedModel
 
 _NUM_HYPOTHESES = 4
-_RETURNED = ("return_scores", "return_alignments")
+_RETURNED = ("return_scores", "return_alignments", "return_warnings")
 _SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes")
 # The endings of files in the formats of documents.
 _ENDINGS = {
@@ -70,6 +71,7 @@ def _settings(service: FastAPI, directions: Sequence[Direction], default: Mappin
         "models": {} if loaded else {str(each): model.name for model in models for each in model.directions},
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
+        "warnings": WARNINGS,
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
         "endings": _ENDINGS if loaded is None or "format" in loaded.known else {},
         "needs_key": bool(service.state.api_keys),

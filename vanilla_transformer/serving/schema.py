@@ -95,7 +95,9 @@ _Entries: Any = request_model(
 
 
 class TranslationRequest(_Entries):
-    """Texts, and options of their translation. [`Limits`] checks texts, and [`Models`] the name of a model."""
+    """Texts, and options of their translation."""
+
+    # `Limits` checks texts, and `Models` the name of a model.
 
     @model_validator(mode="before")
     @classmethod

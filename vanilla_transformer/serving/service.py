@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import ClientDisconnect
 
@@ -20,6 +20,7 @@ from vanilla_transformer.text.languages import Direction
 
 from . import libretranslate, schema
 from .batcher import CountTokens, ModelFailure, Translate, count_bytes
+from .docs_page import render_docs
 from .event_stream import stream_events
 from .features import RETURNED
 from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, JsonRoute, unless_disconnected
@@ -103,9 +104,10 @@ def create_service_of(
             worker.cancel()
             model.batcher.close()
 
-    docs_url, openapi_url = ("/docs", "/openapi.json") if docs else (None, None)
+    # FastAPI's own pages load their scripts from other machines.
+    openapi_url = "/openapi.json" if docs else None
     service = FastAPI(
-        title="vanilla-transformer", lifespan=lifespan, docs_url=docs_url, redoc_url=None, openapi_url=openapi_url
+        title="vanilla-transformer", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=openapi_url
     )
     service.state.models = models
     if len(batchers := [model.batcher for model in models]) == 1:
@@ -127,7 +129,7 @@ def create_service_of(
         client = _find_client(request, api_keys, content.key)
         return JSONResponse(await translator.answer_question(request, content, client))
 
-    @service.get("/models/{name}", **schema.MODEL)
+    @router.get("/models/{name}", **schema.MODEL)
     async def describe_model(request: Request, name: str) -> Response:
         _find_client(request, api_keys)
         model = models.find_name(name, 404)
@@ -153,6 +155,12 @@ def create_service_of(
     @service.get("/health", **schema.HEALTH)
     async def health() -> Response:
         return JSONResponse(*models.health())
+
+    if docs:
+
+        @service.get("/docs", include_in_schema=False)
+        async def show_docs() -> Response:
+            return HTMLResponse(render_docs(service.openapi()))
 
     if metrics:
 

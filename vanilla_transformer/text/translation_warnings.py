@@ -18,7 +18,14 @@ import numpy as np
 
 from .units import split_words
 
-WARNINGS = ("copy", "repetition", "numbers", "script", "length")
+# The warnings, and what each says about a translation.
+WARNINGS = {
+    "copy": "words are copied from the source",
+    "repetition": "words are repeated",
+    "numbers": "a number differs from the source",
+    "script": "letters are of another script",
+    "length": "it is unusually short or long",
+}
 _COPIED_WORDS = 4  # at least, in a row; names of people, places and titles are shorter
 _COPIED_SHARE = 0.5  # of the words of the translation
 _REPEATED_WORD = 3  # times in a row; "die die" and "had had" are grammatical

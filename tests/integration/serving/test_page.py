@@ -14,6 +14,7 @@ from vanilla_transformer.serving.models import Models, ServedModel
 from vanilla_transformer.serving.page import add_page
 from vanilla_transformer.serving.service import create_service, create_service_of
 from vanilla_transformer.text.languages import Direction
+from vanilla_transformer.text.translation_warnings import WARNINGS, WarningLimits, find_warnings
 
 
 def shout(texts, hypotheses):
@@ -79,6 +80,17 @@ def test_page_shows_what_the_model_can_return():
     settings = settings_of(get_page(known=["return_scores", "return_alignments"]))
     assert settings["features"] == ["return_scores", "return_alignments"] and settings["endings"] == {}
     assert settings["models"] == {}
+
+
+def test_page_says_what_each_warning_means():
+    settings = settings_of(get_page())
+    assert "return_warnings" in settings["returned"] and settings["warnings"] == WARNINGS
+    names = {name for pair in (("1 2", "3"), ("a", "a" * 99), ("a b", "c c c c")) for name in warnings_of(*pair)}
+    assert names and names <= {*settings["warnings"]}
+
+
+def warnings_of(source, translation):
+    return find_warnings(source, translation, WarningLimits())
 
 
 @pytest.mark.parametrize("names", [["one", "two"], ["one"]])

@@ -52,11 +52,18 @@ def test_serve_loads_each_model_for_its_languages(served, tiny_tokenizer, tmp_pa
 
 
 def test_serve_has_a_page_for_several_models(served, tmp_path):
-    flags = ["--model", f"en-de={tmp_path}", f"de-en={tmp_path}", "--page"]
+    flags = ["--model", f"en-de={tmp_path}", f"de-en={tmp_path}"]
     assert main(["serve", *flags, "--port", "0"]) == 0
     with TestClient(served[0]) as client:
         page = client.get("/").text
     assert "<h1>vanilla-transformer</h1>" in page and '"models":{"en-de":"en-de","de-en":"de-en"}' in page
+
+
+@pytest.mark.parametrize(("flags", "status"), [(["--page"], 200), (["--no_page"], 404), (["--page", "false"], 404)])
+def test_serve_has_a_page_unless_a_flag_turns_it_off(flags, status, served, tmp_path):
+    assert main(["serve", "--model", f"en-de={tmp_path}", *flags, "--port", "0"]) == 0
+    with TestClient(served[0]) as client:
+        assert client.get("/").status_code == status
 
 
 def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):

@@ -31,9 +31,8 @@ from .guided_alignment import HEAD, create_guided_alignment
 from .lora import LoraAdapters
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
-from .metrics import StepMetrics, peak_memory_gib
+from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .packed_attention import should_pack
-from .unread_steps import ReadStep, UnreadStep, read_steps
 
 
 @dataclass

@@ -16,8 +16,8 @@ from vanilla_transformer.data.micro_batch import MicroBatch
 
 from .compilation import uncompiled
 from .distributed import full_tensor, skip_gradient_sync
+from .metrics import UnreadStep
 from .train_state import TrainState
-from .unread_steps import UnreadStep
 
 # Steps after which losses are read, if nothing is logged before: the host keeps the numbers of their pairs.
 _MOST_UNREAD_STEPS = 100

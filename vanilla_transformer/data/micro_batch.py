@@ -44,6 +44,11 @@ class MicroBatch:
     step_target_tokens: int
 
 
+def is_packed(batch: Batch) -> bool:
+    """Return whether a batch is from [`TokenTable.pack`]."""
+    return "source_positions" in batch
+
+
 def round_up(lengths: Any, multiple: int) -> Any:
     """Round lengths, a number or an array, up to multiples of `multiple`."""
     return lengths if multiple == 1 else -(-lengths // multiple) * multiple

@@ -5,13 +5,12 @@ from typing import Any
 
 import torch
 
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch, is_packed
 from vanilla_transformer.device_utils import copy_to_device, expand_mask
 from vanilla_transformer.generation_vanilla_transformer import source_mask
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerEncoder
 
 from .loss import fits_in_graph
-from .packed_attention import is_packed
 from .varlen_attention import VARLEN, pack_source
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch, round_up
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs
-from .packed_attention import is_packed, packed_decoder_states
+from .packed_attention import packed_decoder_states
 from .varlen_attention import PACKING
 
 # How many logits are computed at a time (at least a matrix as large as the weight), on a CPU and on a GPU, and how

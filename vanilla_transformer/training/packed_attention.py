@@ -34,11 +34,6 @@ def should_pack(choice: bool | None, model: Any, compiled: bool, device: torch.d
     return by_default if choice is None else choice
 
 
-def is_packed(batch: Batch) -> bool:
-    """Return whether a batch is from [`TokenTable.pack`]."""
-    return "source_positions" in batch
-
-
 def packed_decoder_states(model: VanillaTransformerForConditionalGeneration, batch: Batch) -> Tensor:
     """Return the decoder's output for a packed batch, `(B, T, D)`: each pair as if it had a batch for itself."""
     source_positions, target_positions, labels = (
@@ -79,4 +74,4 @@ def _compute_dtype(model: VanillaTransformerForConditionalGeneration) -> torch.d
     return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else model.dtype
 
 
-__all__ = ["is_packed", "packed_decoder_states", "should_pack"]
+__all__ = ["packed_decoder_states", "should_pack"]

@@ -21,8 +21,7 @@ from .checkpoint import load_model_weights
 from .compilation import check_compiler
 from .dropout import replace_dropout
 from .fine_tuning import freeze, prepare_initial_model
-from .fp8 import check_fp8
-from .mixed_precision import resolve_mixed_precision
+from .mixed_precision import check_fp8, resolve_mixed_precision
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
 

@@ -43,7 +43,7 @@ import torchao.float8
 from tests.tiny import tiny_model
 from tests.train_states import micro_batches
 from vanilla_transformer.training.device_batch import BatchPreparation, to_device
-from vanilla_transformer.training.fp8 import convert_linear_layers
+from vanilla_transformer.training.mixed_precision import convert_linear_layers
 from vanilla_transformer.training.loss import ModelWithLoss
 
 torchao.float8.Float8LinearConfig = functools.partial(torchao.float8.Float8LinearConfig, emulate=True)

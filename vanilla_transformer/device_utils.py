@@ -1,5 +1,6 @@
 """
-The cores and the compiler that this process may use, the numbers that a device multiplies, and how it is kept busy.
+The cores, the cache of oneDNN and the compiler of this process, the numbers that a device multiplies, and how it is
+kept busy.
 
 A GPU computes while Python prepares what comes next. A plain read of a value, or a copy from pageable memory, makes
 Python wait until the GPU has caught up. Here the host waits in [`HostCopy.wait`] only.
@@ -17,6 +18,9 @@ import torch
 from accelerate.utils import is_bf16_available
 from torch import Tensor
 
+# oneDNN and torch each cache compiled matrix products by shape, 1,024 of them by default.
+_CACHE_VARIABLES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
+_PRODUCTS_PER_STEP = 64
 _CGROUPS = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 # The names that torch has for instructions that multiply a type of numbers; the last ones of each line are of Arm.
@@ -46,6 +50,16 @@ def multiplies(precision: str, device: torch.device) -> bool:
     if device.type == "cuda" and precision == "bfloat16":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     return precision != "bfloat16" or is_bf16_available()
+
+
+def limit_onednn_cache() -> None:
+    """Let oneDNN cache the compiled products of about one step only.
+
+    Bucketed batches rarely repeat a shape, and in bfloat16 on a CPU the full cache needs more memory than everything
+    else. Call it before the first matrix product of the process. Variables that are set already stay.
+    """
+    for name in _CACHE_VARIABLES:
+        os.environ.setdefault(name, str(_PRODUCTS_PER_STEP))
 
 
 def find_compiler() -> str | None:
@@ -182,6 +196,7 @@ __all__ = [
     "deliberate_wait",
     "expand_mask",
     "find_compiler",
+    "limit_onednn_cache",
     "multiplies",
     "to_device",
 ]

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding.loading import load_pipeline
+from vanilla_transformer.device_utils import limit_onednn_cache
 from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.serving.features import known_options, tokenizer_options
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.text.languages import Direction, find_languages
-from vanilla_transformer.training.environment import limit_onednn_cache
 
 from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
 from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments, language_settings

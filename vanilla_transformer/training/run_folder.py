@@ -6,13 +6,17 @@ import math
 import shutil
 import time
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+from accelerate import Accelerator
 from transformers import PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
+from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import (
     delete_weights,
     has_weights,
@@ -33,7 +37,6 @@ from .checkpoint import (
 )
 from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision, wait_for_processes
-from .environment import describe_machine
 from .metrics import truncate_metrics
 from .output_dir import check_output_dir
 from .train_state import TrainState
@@ -42,6 +45,7 @@ logger = logging.getLogger(__name__)
 
 _BEST = "best-"
 _RECIPE = "recipe"
+_LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
 class RunFolder:
@@ -266,3 +270,23 @@ def prune_after(output_dir: str | Path, step: int) -> None:
     for path in [*list_checkpoints(output_dir), *list_checkpoints(output_dir, _BEST)]:
         if step_of(path) > step:
             delete_folder(path)
+
+
+def describe_machine(accelerator: Accelerator) -> dict[str, Any]:
+    """Return this machine's hardware, the processes and the precision of the run, and library versions, for JSON."""
+    return {
+        "hardware": _hardware(accelerator),
+        "processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
+        "versions": {name: version(name) for name in _LIBRARIES},
+    }
+
+
+def _hardware(accelerator: Accelerator) -> str:
+    if accelerator.device.type == "cuda":
+        return f"{accelerator.num_processes} × {torch.cuda.get_device_name(accelerator.device)}"
+    if accelerator.device.type == "cpu":
+        count = usable_cores()
+        cores = f"{count} CPU {'core' if count == 1 else 'cores'}"
+        return f"{cores} ({torch.backends.cpu.get_cpu_capability()}), torch uses {torch.get_num_threads()}"
+    return f"{accelerator.num_processes} × {accelerator.device.type}"

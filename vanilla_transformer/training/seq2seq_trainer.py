@@ -19,8 +19,8 @@ from transformers.trainer_pt_utils import LabelSmoother
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
+from vanilla_transformer.device_utils import limit_onednn_cache
 
-from .environment import limit_onednn_cache
 from .lr_scheduler import noam_lambda
 
 

@@ -14,7 +14,7 @@ from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
-from vanilla_transformer.device_utils import without_cudnn_attention
+from vanilla_transformer.device_utils import limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
@@ -22,7 +22,6 @@ from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import uncompiled
 from .distributed import wait_for_processes
-from .environment import limit_onednn_cache
 from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger

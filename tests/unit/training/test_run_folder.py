@@ -1,10 +1,13 @@
 """The folder of a run finds, prunes and truncates what earlier processes wrote."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from vanilla_transformer.file_utils import write_hashes
+from vanilla_transformer.training import run_folder
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.train_state import TrainProgress
@@ -61,3 +64,12 @@ def test_record_score_without_kept_models_still_counts():
     progress.step = 2
     assert progress.record_score(4.0, keep_best=0) == set()
     assert progress.validations_without_improvement == 1
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 CPU core ("), (2, "2 CPU cores (")])
+def test_describe_machine_counts_cores(count, said, monkeypatch):
+    monkeypatch.setattr(run_folder, "usable_cores", lambda: count)
+    process = SimpleNamespace(device=torch.device("cpu"), num_processes=1, mixed_precision="bf16")
+    machine = run_folder.describe_machine(process)
+    assert machine["hardware"].startswith(said) and machine["versions"]["torch"]
+    assert (machine["processes"], machine["mixed_precision"]) == (1, "bf16")

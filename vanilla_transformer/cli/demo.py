@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     require_no_words(words)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
     from vanilla_transformer.training.arguments import parse_recipe
-    from vanilla_transformer.training.output_dir import check_output_dir
+    from vanilla_transformer.training.run_folder import check_output_dir
     from vanilla_transformer.training.trainer import train
 
     from .train import draw_pictures, show_progress, validation_scores

@@ -29,8 +29,7 @@ from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
 from vanilla_transformer.training.arguments import Recipe
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
-from vanilla_transformer.training.output_dir import lock_output_dir
-from vanilla_transformer.training.run_folder import RunFolder
+from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only
 

@@ -1,10 +1,13 @@
-"""The folder of a run: its checkpoints, its best models, its records, and the model that comes out."""
+"""The folder of a run: its lock, its checkpoints, its best models, its records, and the model that comes out."""
 
 import json
 import logging
 import math
+import os
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +15,7 @@ from typing import Any
 
 import torch
 from accelerate import Accelerator
+from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
 
 from vanilla_transformer.data.corpus import Corpus
@@ -38,14 +42,62 @@ from .checkpoint import (
 from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
-from .output_dir import check_output_dir
 from .train_state import TrainState
 
 logger = logging.getLogger(__name__)
 
+_LOCK = ".lock"
 _BEST = "best-"
 _RECIPE = "recipe"
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
+
+
+@contextmanager
+def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
+    """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it.
+
+    Raises:
+        ValueError: another process holds it, or the path is a file.
+        PermissionError: the folder cannot be written.
+    """
+    if os.environ.get("RANK", "0") != "0":  # the main process holds it for all
+        yield
+        return
+    check_output_dir(output_dir)
+    folder = Path(output_dir)
+    created = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / _LOCK)
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(
+            f"Only one run may use {folder} at a time, but another one is. Wait for it, stop it, or choose another "
+            "--output_dir."
+        ) from None
+    try:
+        yield
+    finally:
+        if created and [path.name for path in folder.iterdir()] == [_LOCK]:  # nothing was written
+            shutil.rmtree(folder)
+        lock.release()
+
+
+def check_output_dir(output_dir: str | Path) -> None:
+    """Refuse a folder that a run cannot use, before anything is read.
+
+    Raises:
+        ValueError: the path is a file.
+        PermissionError: the folder cannot be written.
+    """
+    folder = Path(output_dir)
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ValueError(f"`output_dir` must be a folder, but {existing} is a file.")
+    if not os.access(existing, os.W_OK):
+        raise PermissionError(
+            f"`output_dir` must be a writable folder, but {existing} is not writable. Choose another --output_dir."
+        )
 
 
 class RunFolder:

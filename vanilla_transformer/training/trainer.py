@@ -25,9 +25,8 @@ from .distributed import wait_for_processes
 from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
-from .output_dir import lock_output_dir
 from .process_group import report_lost_processes
-from .run_folder import RunFolder
+from .run_folder import RunFolder, lock_output_dir
 from .schedule import plan_schedule
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted

@@ -14,8 +14,7 @@ from vanilla_transformer.training.checkpoint import (
     load_model_weights,
     weight_files,
 )
-from vanilla_transformer.training.output_dir import check_output_dir
-from vanilla_transformer.training.run_folder import prune_checkpoints
+from vanilla_transformer.training.run_folder import check_output_dir, prune_checkpoints
 
 
 def test_prune_checkpoints_deletes_oldest_steps(tmp_path):

@@ -1,30 +1,34 @@
-"""Start a run from another model: its architecture and weights, and its tokenizer or another one."""
+"""Start a run from another model: change its layers and its vocabulary, and choose the tokenizer."""
 
 import copy
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import Tensor
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
-from vanilla_transformer.data.tokenizer_training import add_recipe_tokens, load_or_train_tokenizer
+from vanilla_transformer.data.tokenizer_training import add_recipe_tokens, load_or_train_tokenizer, special_token_ids
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.text.languages import Languages, find_languages, set_languages
+from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags
+from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
 from .arguments import Recipe
-from .layer_selection import keep_layers
 from .run_arguments import EXTEND, REPLACE
-from .vocabulary import replace_vocabulary
 
 # A model to start from, and its tokenizer.
 InitialModel = tuple[VanillaTransformerForConditionalGeneration, PreTrainedTokenizerBase]
 # Loads the model and the tokenizer of a folder, or of a name on the Hub, as a model of this package.
 ModelLoader = Callable[[str | Path], InitialModel]
+_LAYER = re.compile(r"(model\.(encoder|decoder)\.layers\.)(\d+)(\..+)")
 
 
 def load_own_model(name: str | Path) -> InitialModel:
@@ -101,3 +105,105 @@ def _create_tokenizer(
         changed = extend_tokenizer(tokenizer, texts.sentences(), recipe.data.vocab_size)
     add_recipe_tokens(changed, texts)
     return changed
+
+
+def keep_layers(
+    model: VanillaTransformerForConditionalGeneration, kept: Mapping[str, Sequence[int] | None]
+) -> VanillaTransformerForConditionalGeneration:
+    """Return a model with some of the layers, and all other weights.
+
+    Args:
+        kept: The layers of `"encoder"` and `"decoder"` to keep, from 0 and in this order; None for all.
+
+    Raises:
+        ValueError: the model has no such layer, or its layers are of several types.
+    """
+    numbers = {name: list(layers) for name, layers in kept.items() if layers is not None}
+    if not numbers:
+        return model
+    config = copy.deepcopy(model.config)
+    if isinstance(config, VanillaTransformerLongConfig):
+        raise ValueError("Layers can be kept of models with full attention only. Leave `init_decoder_layers` out.")
+    for name, layers in numbers.items():
+        count = getattr(config, f"{name}_layers")
+        wrong = next((layer for layer in layers if not 0 <= layer < count), None)
+        if wrong is not None:
+            rule = f"must name layers from 0 to {count - 1} of the model that `init_from` names"
+            raise ValueError(f"`init_{name}_layers` {rule}, got {wrong}.")
+        setattr(config, f"{name}_layers", len(layers))
+    if "decoder" in numbers and hasattr(config, "alignment_heads"):
+        del config.alignment_heads  # which name heads by layers that may be gone
+    smaller = type(model)(config)
+    weights = model.state_dict()
+    smaller.load_state_dict({name: weights[_former_name(name, numbers)] for name in smaller.state_dict()})
+    smaller.generation_config = copy.deepcopy(model.generation_config)
+    return smaller.train(model.training)
+
+
+def _former_name(name: str, numbers: Mapping[str, Sequence[int]]) -> str:
+    """Return the name of a weight in the model with all layers."""
+    found = _LAYER.fullmatch(name)
+    if found is None or found[2] not in numbers:
+        return name
+    return f"{found[1]}{numbers[found[2]][int(found[3])]}{found[4]}"
+
+
+def replace_vocabulary(
+    model: VanillaTransformerForConditionalGeneration, old: PreTrainedTokenizerBase, new: PreTrainedTokenizerBase
+) -> VanillaTransformerForConditionalGeneration:
+    """Return a model for the entries of `new`, whose other weights are the model's.
+
+    An entry that `old` has too keeps its vectors, in the embeddings and in the output projection, and its bias. Others
+    get the mean over the pieces into which `old` splits them, and entries without pieces the mean over all. The tag of
+    a new language gets the mean over the tags of the others, if there are any.
+
+    Raises:
+        ValueError: the model has a vocabulary for each language.
+    """
+    if model.config.decoder_vocab_size != model.config.vocab_size:
+        raise ValueError(
+            "The vocabulary must be joint to be changed, but the model has one for each language. Set "
+            "`init_vocabulary` to keep."
+        )
+    config = copy.deepcopy(model.config)
+    config.vocab_size = config.decoder_vocab_size = len(new)
+    known, special = old.get_vocab(), special_token_ids(new)
+    tokens = new.convert_ids_to_tokens(range(len(new)))
+    sources = [[known[token]] if token in known else _pieces(token, old, new) for token in tokens]
+    if not known.items() <= new.get_vocab().items():  # not the same entries and further ones
+        for name, token_id in special.items():
+            former = getattr(model.config, name)
+            if token_id is not None and former is not None:
+                sources[token_id] = [former]
+            setattr(config, name, token_id)
+    changed = type(model)(config)
+    entries = model.config.vocab_size
+    weights = {
+        name: _gather(tensor, sources) if tensor.shape[0] == entries and _is_of_vocabulary(name) else tensor
+        for name, tensor in model.state_dict().items()
+    }
+    changed.load_state_dict(weights)
+    changed.generation_config = copy.deepcopy(model.generation_config)
+    changed.generation_config.update(**{name: getattr(config, name) for name in special})
+    return changed.eval()
+
+
+def _is_of_vocabulary(name: str) -> bool:
+    return "embed_tokens" in name or name.startswith("lm_head")
+
+
+def _gather(tensor: Tensor, sources: list[list[int]]) -> Tensor:
+    """Return the mean over rows of `tensor` for each list of rows; over all rows for an empty list."""
+    mean = tensor.mean(dim=0)
+    return torch.stack([tensor[rows].mean(dim=0) if rows else mean for rows in sources])
+
+
+def _pieces(token: str, old: Any, new: Any) -> list[int]:
+    """Return the entries of `old` that a token of `new` is made from: its pieces, or the tags of other languages."""
+    tags = similar_tags(old, token)
+    if tags:
+        return tags
+    if isinstance(old, VanillaTransformerTokenizer) and isinstance(new, VanillaTransformerTokenizer):
+        return [piece.id for piece in old.backend_tokenizer.model.tokenize(token)]
+    text = new.convert_tokens_to_string([token])
+    return old(text, add_special_tokens=False)["input_ids"] if "\N{REPLACEMENT CHARACTER}" not in text else []

@@ -1,0 +1,102 @@
+"""A model that a run starts from keeps some of its layers, and gets another vocabulary."""
+
+import copy
+
+import pytest
+import torch
+
+from tests.tiny import TINY_SENTENCES, tiny_long_model, tiny_model
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.training.initialization import keep_layers, replace_vocabulary
+
+SOURCE = torch.tensor([[5, 6, 7, 2]])
+
+
+def hidden_states(model):
+    """Return the outputs of a model with the states after each layer."""
+    with torch.no_grad():
+        return model(input_ids=SOURCE, decoder_input_ids=SOURCE, output_hidden_states=True)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tiny_model(encoder_layers=3, decoder_layers=3)
+
+
+def test_keep_layers_keeps_first_layers(model):
+    smaller = keep_layers(model, {"encoder": None, "decoder": [0]})
+    assert (smaller.config.encoder_layers, smaller.config.decoder_layers) == (3, 1)
+    ours, theirs = hidden_states(smaller), hidden_states(model)
+    torch.testing.assert_close(ours.encoder_last_hidden_state, theirs.encoder_last_hidden_state)
+    torch.testing.assert_close(ours.decoder_hidden_states[1], theirs.decoder_hidden_states[1])
+
+
+def test_keep_layers_takes_weights_in_order(model):
+    smaller = keep_layers(model, {"encoder": [2, 0], "decoder": None})
+    ours, theirs = smaller.state_dict(), model.state_dict()
+    assert torch.equal(ours["model.encoder.layers.0.fc1.weight"], theirs["model.encoder.layers.2.fc1.weight"])
+    assert torch.equal(ours["model.encoder.layers.1.fc1.weight"], theirs["model.encoder.layers.0.fc1.weight"])
+    assert torch.equal(ours["model.decoder.layers.2.fc1.weight"], theirs["model.decoder.layers.2.fc1.weight"])
+    assert smaller.generation_config.to_dict() == model.generation_config.to_dict()
+
+
+def test_keep_layers_leaves_the_model_alone(model):
+    assert keep_layers(model, {"encoder": None, "decoder": None}) is model
+    keep_layers(model, {"encoder": [1], "decoder": [1]})
+    assert (model.config.encoder_layers, model.config.decoder_layers) == (3, 3)
+
+
+def test_keep_layers_forgets_heads_of_other_layers():
+    model = tiny_model(decoder_layers=2)
+    model.config.alignment_heads = [[1, 0]]
+    assert not hasattr(keep_layers(model, {"decoder": [0]}).config, "alignment_heads")
+    assert model.config.alignment_heads == [[1, 0]]
+
+
+@pytest.mark.parametrize("layers", [[3], [0, 7], [-1]])
+def test_keep_layers_refuses_layers_that_are_not_there(model, layers):
+    with pytest.raises(ValueError, match=rf"`init_decoder_layers` must name layers from 0 to 2 .*, got {layers[-1]}"):
+        keep_layers(model, {"decoder": layers})
+
+
+def test_keep_layers_refuses_models_for_long_sequences():
+    with pytest.raises(ValueError, match="Layers can be kept of models with full attention only"):
+        keep_layers(tiny_long_model(), {"decoder": [0]})
+
+
+def test_replace_vocabulary_keeps_known_entries_and_averages_the_others(tiny_tokenizer):
+    model = tiny_model(lm_head_bias=True)
+    torch.nn.init.normal_(model.lm_head.bias)
+    new = train_tokenizer(["grüne Hunde grüne Hunde"] * 4, vocab_size=290)
+    changed = replace_vocabulary(model, tiny_tokenizer, new)
+    before, after = (each.get_input_embeddings().weight for each in (model, changed))
+    assert after.shape[0] == len(new) == changed.config.decoder_vocab_size
+    former = tiny_tokenizer.get_vocab()
+    averaged = new.get_vocab().keys() - former.keys()
+    assert len(averaged) >= 3
+    for token, row in new.get_vocab().items():
+        pieces = [each.id for each in tiny_tokenizer.backend_tokenizer.model.tokenize(token)]
+        pieces = pieces if token in averaged else [former[token]]
+        torch.testing.assert_close(after[row], before[pieces].mean(dim=0), msg=token)
+        torch.testing.assert_close(changed.lm_head.bias[row], model.lm_head.bias[pieces].mean(), msg=token)
+    others = dict(changed.named_parameters())
+    for name, tensor in model.named_parameters():
+        assert "embed_tokens" in name or "lm_head" in name or torch.equal(tensor, others[name])
+
+
+def test_replace_vocabulary_translates_as_before_with_more_entries(tiny_tokenizer):
+    model = tiny_model(vocab_size=len(tiny_tokenizer), decoder_start_token_id=2)
+    extended = copy.deepcopy(tiny_tokenizer)
+    extended.add_special_tokens({"extra_special_tokens": ["<2de>"]})
+    changed = replace_vocabulary(model, tiny_tokenizer, extended)
+    assert changed.config.vocab_size == len(tiny_tokenizer) + 1 and changed.config.decoder_start_token_id == 2
+    inputs = tiny_tokenizer(TINY_SENTENCES, padding=True, return_tensors="pt")
+    labels = inputs["input_ids"][:, :5]
+    logits = changed(**inputs, labels=labels).logits
+    torch.testing.assert_close(logits[..., :-1], model(**inputs, labels=labels).logits)
+
+
+def test_replace_vocabulary_refuses_two_vocabularies(tiny_tokenizer):
+    model = tiny_model(decoder_vocab_size=310, share_encoder_decoder_embeddings=False)
+    with pytest.raises(ValueError, match="The vocabulary must be joint to be changed"):
+        replace_vocabulary(model, tiny_tokenizer, tiny_tokenizer)

@@ -88,7 +88,7 @@ gpu: $(READY_DEV)
 else
 GPU_PYTHON := $(PYTHON)
 endif
-gpu: ## Test and measure on one GPU in 26 minutes (`make gpu PYTHON=python3`: no environment; PARTS="decoding")
+gpu: ## Test and measure on one GPU in 30 minutes (`make gpu PYTHON=python3`: no environment; PARTS=corpus)
 	$(GPU_PYTHON) -m benchmarks.bench_gpu $(PARTS)
 
 resume-table: $(READY) ## Kill training runs, resume them and compare the results with uninterrupted runs

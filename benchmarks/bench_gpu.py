@@ -1,17 +1,21 @@
 """
-Test and measure the package on one GPU, in at most 26 minutes.
+Test and measure the package on one GPU, in at most 30 minutes.
 
-    python3 -m benchmarks.bench_gpu [PART ...] [--output_dir FOLDER]
+    python3 -m benchmarks.bench_gpu [PART ...] [--output_dir FOLDER] [--multi30k FOLDER]
 
-Parts: correctness (the tests in tests/gpu), decoding, pipeline, training. Each runs in its own process with a limit of
-time. `gpu.json` and `gpu.md` in the folder, by default docs, get the results of a part when it ends, and keep the
-results of the others. Interrupting the command loses the part under way only. The exit status is 1 if a test or a
-measurement of this package failed.
+Parts: correctness (the tests in tests/gpu), decoding, pipeline, and on training: training (updates on synthetic
+batches), recipe (the command `train multi30k_en_de`) and corpus (the command on a generated text of WMT's size). Each
+runs in its own process with a limit of time. The parts on training share 15 minutes: each takes what the later ones
+leave, so that corpus by itself has ten minutes of steps. `gpu.json` and `gpu.md` in the folder, by default docs, get
+the results of a part when it ends, and keep the results of the others. Interrupting the command loses the part under
+way only. The exit status is 1 if a test or a measurement of this package failed.
 
 Without a GPU, only the tests run by default, on the CPU. Other parts that are named use tiny models. Results are then
 written only if a folder is given.
 
-It needs torch, transformers, accelerate, tokenizers, safetensors, numpy and pytest, and no network.
+It needs torch, transformers, accelerate, tokenizers, safetensors, numpy and pytest. Recipe and corpus are skipped
+without the other packages that the command `train` needs, and recipe without the text of Multi30k, which is downloaded
+if it is neither in data/multi30k nor given. Nothing else needs a network.
 """
 
 import os
@@ -21,7 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from importlib.metadata import version
@@ -31,19 +35,24 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ("torch", "transformers", "accelerate", "tokenizers", "safetensors", "numpy", "pytest")
-# Seconds of each part; together with the start of this command they are less than 26 minutes.
+# Seconds of each part; together with the start of this command they are at most 30 minutes.
 # Decoding and the pipeline take at most 12 minutes.
-PARTS = {"correctness": 150, "decoding": 525, "pipeline": 180, "training": 600}
+PARTS = {"correctness": 150, "decoding": 525, "pipeline": 180, "training": 330, "recipe": 270, "corpus": 300}
+_ON_TRAINING = ("training", "recipe", "corpus")  # which share their seconds
 MODULES = "benchmarks.gpu"  # with the name of the part
 _GRACE = 5  # seconds until a process that was interrupted is killed
 
 
 @dataclass
 class BenchmarkArguments:
-    """Where the results are written."""
+    """Where the results are written, and where text is."""
 
     output_dir: str | None = field(
         default=None, metadata={"help": "Folder of gpu.json and gpu.md; by default docs, and none without a GPU."}
+    )
+    multi30k: str | None = field(
+        default=None,
+        metadata={"help": "Folder with the text of Multi30k; by default data/multi30k, downloaded if it is missing."},
     )
 
 
@@ -54,18 +63,20 @@ def main(arguments: Sequence[str]) -> None:
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         raise ValueError(f"There is no part {unknown[0]!r}. The parts are {', '.join(PARTS)}.")
+    if options.multi30k is not None and not Path(options.multi30k).is_dir():
+        raise ValueError(f"`multi30k` must be a folder with train.en, train.de and so on, got {options.multi30k}.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that a part does not outlive this command
     from benchmarks.gpu_rows import ON_GPU
 
     folder = options.output_dir or ("docs" if ON_GPU else None)
     names = names or ([*PARTS] if ON_GPU else ["correctness"])
-    failed = run_parts(names, None if folder is None else Path(folder))
+    failed = run_parts(names, None if folder is None else Path(folder), options.multi30k)
     if failed:
         print(f"error: {', '.join(failed)} failed.", file=sys.stderr)
         sys.exit(1)
 
 
-def run_parts(names: Sequence[str], folder: Path | None) -> list[str]:
+def run_parts(names: Sequence[str], folder: Path | None, multi30k: str | None = None) -> list[str]:
     """Run parts, write each result to `folder`, and return the names of those that failed."""
     from benchmarks.gpu_report import FAILED, FINISHED, Results, markdown
     from benchmarks.gpu_rows import ON_GPU, describe_device
@@ -73,10 +84,14 @@ def run_parts(names: Sequence[str], folder: Path | None) -> list[str]:
     results, machine = None if folder is None else Results(folder), describe_device()
     if results is not None:
         results.check_device(machine["device"], ON_GPU)
-    failed, records = [], {}
-    for name in names:
-        print(f"\n== {name}: at most {PARTS[name]} s", file=sys.stderr, flush=True)
-        records[name] = run_part(name) | {"machine": machine, "on_gpu": ON_GPU, "date": str(date.today())}
+    failed, records = list[str](), dict[str, dict[str, Any]]()
+    for place, name in enumerate(names):
+        taken = {done: record["seconds"] for done, record in records.items()}
+        seconds = seconds_of_part(name, names[place + 1 :], taken)
+        print(f"\n== {name}: at most {seconds:.0f} s", file=sys.stderr, flush=True)
+        words = [str(Path(multi30k).resolve())] if name == "recipe" and multi30k is not None else []
+        records[name] = run_part(name, seconds, words)
+        records[name] |= {"machine": machine, "on_gpu": ON_GPU, "date": str(date.today())}
         if results is not None:
             results.add(name, records[name])
         # Measurements that time does not suffice for are missing from a table; tests are not.
@@ -86,8 +101,29 @@ def run_parts(names: Sequence[str], folder: Path | None) -> list[str]:
     return failed
 
 
-def run_part(name: str) -> dict[str, Any]:
-    """Run a part until it ends or its time is over, and return its status, seconds and rows."""
+def seconds_of_part(name: str, later: Sequence[str], taken: Mapping[str, float]) -> float:
+    """Return the limit of a part. A part on training takes what the later ones leave of the seconds of all three.
+
+    Args:
+        later: The parts that run after it.
+        taken: The seconds of the parts that have run.
+    """
+    if name not in _ON_TRAINING:
+        return PARTS[name]
+    shared = sum(PARTS[each] for each in _ON_TRAINING)
+    return (
+        shared
+        - sum(PARTS[each] for each in later if each in _ON_TRAINING)
+        - sum(seconds for each, seconds in taken.items() if each in _ON_TRAINING)
+    )
+
+
+def run_part(name: str, seconds: float, words: Sequence[str] = ()) -> dict[str, Any]:
+    """Run a part until it ends or its time is over, and return its status, seconds and rows.
+
+    Args:
+        words: Further arguments of its module.
+    """
     from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME
     from benchmarks.gpu_rows import read_rows
 
@@ -97,10 +133,10 @@ def run_part(name: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         rows, started = Path(temporary) / "rows.jsonl", time.monotonic()
         rows.touch()
-        command = [sys.executable, "-m", f"{MODULES}_{name}", str(rows)]
+        command = [sys.executable, "-m", f"{MODULES}_{name}", str(rows), str(seconds), *words]
         process = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=sys.stderr)
         try:
-            status = FINISHED if process.wait(PARTS[name]) == 0 else FAILED
+            status = FINISHED if process.wait(seconds) == 0 else FAILED
         except subprocess.TimeoutExpired:
             status = OUT_OF_TIME
         finally:

@@ -5,7 +5,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
@@ -55,8 +55,29 @@ def model_flops_utilization(parameters: int, pairs_per_second: float, device: st
 
     Each pair of a source and a target token takes 6 operations for each parameter. Tied embeddings count once.
     """
-    peak = next((peak for name, peak in _PEAKS.items() if name in device), None)
+    peak = _peak(device)
     return None if peak is None else 6 * parameters * pairs_per_second / peak
+
+
+def describe_utilization(parameters: int, pairs_per_second: float, device: str) -> str | None:
+    """Return the formula of `model_flops_utilization` with its numbers, or None if the peak is not known."""
+    peak = _peak(device)
+    return None if peak is None else f"6 × {parameters:,} × {pairs_per_second:,.0f} / {peak:.4g}"
+
+
+def _peak(device: str) -> float | None:
+    return next((peak for name, peak in _PEAKS.items() if name in device), None)
+
+
+def judge(
+    row: dict[str, Any], at_least: Mapping[str, float] | None = None, at_most: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Return a row with its goals, if it has any, and whether all of them that it has a number for are met."""
+    goals = {"at_least": dict(at_least or {}), "at_most": dict(at_most or {})}
+    reached = [row[name] >= goal for name, goal in goals["at_least"].items() if row.get(name) is not None]
+    reached += [row[name] <= goal for name, goal in goals["at_most"].items() if row.get(name) is not None]
+    given = {kind: values for kind, values in goals.items() if values}
+    return row | given | ({"met": bool(reached) and all(reached)} if given else {})
 
 
 def synchronize() -> None:

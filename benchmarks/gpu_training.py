@@ -7,7 +7,7 @@ The package's own `TrainState` and `train_step` train the base and the big model
 recipe does by default: compiled, with packed batches. Updates have 25,000 tokens on each side, and as many as fit. At
 25,000 tokens they also train with padded batches, compiled and not, with `varlen` attention and, where the packages
 are installed, with the fused loss of liger-kernel and in fp8. `Seq2SeqTrainer` trains a MarianMTModel of the same size
-on padded batches. The exit status is 1 if the package's own training failed.
+on padded batches, and each row has the ratio to its rate. The exit status is 1 if the package's own training failed.
 """
 
 import sys
@@ -37,8 +37,10 @@ from benchmarks.gpu_rows import (
     ON_GPU,
     Rows,
     describe_device,
+    describe_utilization,
     first_line,
     is_out_of_memory,
+    judge,
     model_flops_utilization,
     release_memory,
     synchronize,
@@ -67,6 +69,11 @@ _CHANGES: dict[str, dict[str, str]] = {
     FP8: {"mixed_precision": "fp8"},
 }
 _PACKAGES = {LIGER: "liger_kernel", FP8: "torchao"}
+# Of updates of 25,000 tokens by the first system.
+GOALS = {
+    "base": {"tokens_per_second": 700_000, "mfu": 0.27, "ratio": 2.5},
+    "big": {"tokens_per_second": 320_000, "mfu": 0.42, "ratio": 2.0},
+}
 PAD = VanillaTransformerConfig().pad_token_id
 
 
@@ -92,7 +99,8 @@ class Setting(NamedTuple):
 
 GPU_MODELS = {"base": _fields(512, 8, 2048, 6, 37_000), "big": _fields(1024, 16, 4096, 6, 37_000)}
 TINY_MODELS = {"tiny": _fields(16, 2, 32, 1, 100)}
-SETTING = Setting(GPU_MODELS, 25_000, 8, 8, 2.0) if ON_GPU else Setting(TINY_MODELS, 300, 1, 2, 0.0, variants=False)
+TINY_SETTING = Setting(TINY_MODELS, 300, 1, 2, 0.0, variants=False)
+SETTING = Setting(GPU_MODELS, 25_000, 8, 8, 2.0) if ON_GPU else TINY_SETTING
 _DIFFERENT_BATCHES = 8  # which are repeated
 _PROFILED = 4  # updates
 
@@ -190,10 +198,18 @@ def measure_updates(state: TrainState, batches: Sequence[MicroBatch], setting: S
 def figures(rate: float, model: torch.nn.Module) -> dict[str, Any]:
     """Return the cells that every system has: speed, MFU and peak memory since the last release."""
     parameters = sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
-    utilization = model_flops_utilization(parameters, rate, describe_device()["device"])
     memory = round(torch.cuda.max_memory_allocated() / 2**30, 1) if ON_GPU else None
-    mfu = None if utilization is None else round(utilization, 3)
-    return {"tokens_per_second": round(rate), "mfu": mfu, "peak_gib": memory, "parameters": parameters}
+    return {"tokens_per_second": round(rate), **mfu_cells(parameters, rate), "peak_gib": memory}
+
+
+def mfu_cells(parameters: int, rate: float) -> dict[str, Any]:
+    """Return the cells of the MFU at a rate of target tokens a second, and of its formula."""
+    device = describe_device()["device"]
+    utilization = model_flops_utilization(parameters, rate, device)
+    formula = describe_utilization(parameters, rate, device)
+    return {"mfu": None if utilization is None else round(utilization, 3), "mfu_formula": formula} | {
+        "parameters": parameters
+    }
 
 
 def busy_seconds(update: Callable[[], Any]) -> float | None:
@@ -308,12 +324,13 @@ class Cells:
     def __init__(self, rows: Rows, setting: Setting):
         self._rows, self._setting, self.failed = rows, setting, 0
         self._largest: dict[str, int] = {}
+        self._peer_rates: dict[tuple[str, int], int] = {}  # by size and tokens
 
     def run(self) -> None:
         models, tokens = self._setting.models, self._setting.tokens
         for size in models:
+            self._add(PEER, size, tokens)  # first, so that the other rows have their ratios
             self._add(OURS, size, tokens)
-            self._add(PEER, size, tokens)
         variants = self._variants()
         for size in models:
             for system in (EAGER, PADDED, VARLEN, LIGER, FP8):
@@ -346,12 +363,16 @@ class Cells:
         try:
             if system == PEER:
                 row |= measure_peer(fields, tokens, self._setting)
+                self._peer_rates[size, tokens] = row["tokens_per_second"]
             else:
                 row |= measure_ours(fields, tokens, system, self._setting)
+                peer = self._peer_rates.get((size, tokens))
+                row["ratio"] = None if peer is None else round(row["tokens_per_second"] / peer, 2)
         except Exception as error:  # of a library, the driver or the allocator: the other cells are measured
             row["error"] = first_line(error)
             self.failed += system == OURS
-        self._rows.add(**row)
+        goals = GOALS.get(size) if system == OURS and tokens == self._setting.tokens else None
+        self._rows.add(**judge(row, at_least=goals))
 
 
 def main(rows_file: str) -> int:
@@ -361,4 +382,4 @@ def main(rows_file: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main(sys.argv[1]))

@@ -27,9 +27,8 @@ def run_script(tmp_path, monkeypatch):
         (tmp_path / "part_decoding.py").write_text(SCRIPT % line)
         monkeypatch.setattr(bench_gpu, "MODULES", "part")
         monkeypatch.setattr(bench_gpu, "_GRACE", 0.2)
-        monkeypatch.setitem(bench_gpu.PARTS, "decoding", seconds)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        return run_part("decoding")
+        return run_part("decoding", seconds)
 
     return run
 

@@ -6,9 +6,17 @@ import pytest
 import torch
 
 from benchmarks import bench_gpu, gpu_decoding, gpu_pipeline, gpu_rows
-from benchmarks.bench_gpu import main, run_parts
+from benchmarks.bench_gpu import main, run_parts, seconds_of_part
 from benchmarks.gpu_report import FAILED, FINISHED, OUT_OF_TIME, markdown
-from benchmarks.gpu_rows import Rows, is_out_of_memory, median_seconds, model_flops_utilization, read_rows
+from benchmarks.gpu_rows import (
+    Rows,
+    describe_utilization,
+    is_out_of_memory,
+    judge,
+    median_seconds,
+    model_flops_utilization,
+    read_rows,
+)
 from benchmarks.gpu_training import covered_time, packed_batches, synthetic_batches
 
 ROWS = {
@@ -28,7 +36,15 @@ ROWS = {
     ],
     "training": [
         {"size": "big", "system": "train_step", "max_tokens": 25000, "tokens_per_second": 352000}
-        | {"mfu": 0.4512, "peak_gib": 40.1, "idle": 0.02, "parameters": 1},
+        | {"mfu": 0.4512, "peak_gib": 40.1, "idle": 0.02, "parameters": 1, "ratio": 2.1, "met": True}
+        | {"at_least": {"tokens_per_second": 320000, "mfu": 0.42}},
+    ],
+    "recipe": [{"run": "multi30k_en_de", "measured": "all", "error": "skipped: no network"}],
+    "corpus": [
+        {"run": "generated text", "measured": "training", "value": 650000, "unit": "tokens/s", "ratio": 0.94}
+        | {"steps": 15600, "validations": 3, "checkpoints": 5, "at_least": {"ratio": 0.95}, "met": False},
+        {"run": "generated text", "measured": "second start", "value": 31.5, "unit": "s", "compile_seconds": 7.5}
+        | {"at_most": {"compile_seconds": 10}, "met": True},
     ],
 }
 
@@ -38,7 +54,7 @@ def parts(monkeypatch):
     """Replace the parts by ready results; return how each one ends, and the names of those that were run."""
     ends, ran = dict.fromkeys(bench_gpu.PARTS, FINISHED), []
 
-    def run_part(name):
+    def run_part(name, seconds, words):
         ran.append(name)
         if isinstance(ends[name], BaseException):
             raise ends[name]
@@ -68,7 +84,7 @@ def parts_in(folder):
 
 def test_run_parts_writes_each_part_in_order(parts, gpu, tmp_path):
     assert run_parts([*bench_gpu.PARTS], tmp_path) == []
-    assert parts[1] == ["correctness", "decoding", "pipeline", "training"] == [*parts_in(tmp_path)]
+    assert parts[1] == [*ROWS] == [*parts_in(tmp_path)]
     assert all(record["rows"] == ROWS[name] for name, record in parts_in(tmp_path).items())
     assert (tmp_path / "gpu.md").read_text() == markdown(parts_in(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
@@ -80,8 +96,8 @@ def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_p
         run_parts([*bench_gpu.PARTS], tmp_path)
     assert [*parts_in(tmp_path)] == ["correctness", "decoding", "pipeline"]
     parts[0]["training"] = FINISHED
-    run_parts(["training"], tmp_path)
-    assert [*parts_in(tmp_path)] == ["correctness", "decoding", "pipeline", "training"]
+    run_parts(["training", "recipe", "corpus"], tmp_path)
+    assert [*parts_in(tmp_path)] == [*ROWS]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +112,7 @@ def test_run_parts_keeps_finished_parts_when_it_is_interrupted(parts, gpu, tmp_p
 def test_run_parts_continues_after_a_part_that_does_not_finish(name, status, failed, parts, gpu, tmp_path):
     parts[0][name] = status
     assert run_parts([*bench_gpu.PARTS], tmp_path) == failed
-    assert len(parts[1]) == 4 and parts_in(tmp_path)[name]["status"] == status
+    assert len(parts[1]) == 6 and parts_in(tmp_path)[name]["status"] == status
 
 
 def test_main_exits_with_1_if_a_part_failed(parts, gpu, tmp_path, capsys):
@@ -117,7 +133,7 @@ def test_main_writes_to_docs_on_a_gpu(parts, gpu, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs").mkdir()
     main([])
-    assert len(parts_in(tmp_path / "docs")) == 4
+    assert len(parts_in(tmp_path / "docs")) == 6
 
 
 def test_run_parts_without_a_gpu_does_not_replace_results_of_one(parts, no_gpu, tmp_path):
@@ -136,13 +152,44 @@ def test_run_parts_refuses_a_damaged_file(parts, gpu, tmp_path):
 
 
 def test_main_refuses_an_unknown_part():
-    with pytest.raises(ValueError, match="no part 'decode'. The parts are correctness, decoding, pipeline, training"):
+    with pytest.raises(
+        ValueError, match="no part 'decode'. The parts are correctness, decoding, pipeline, training, recipe"
+    ):
         main(["decode"])
 
 
-def test_parts_take_at_most_18_minutes():
+def test_parts_take_at_most_30_minutes():
     start = 15  # seconds, to import torch and write the results
-    assert start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 26 * 60
+    assert start + sum(bench_gpu.PARTS.values()) + len(bench_gpu.PARTS) * bench_gpu._GRACE <= 30 * 60
+    assert sum(bench_gpu.PARTS[name] for name in ("training", "recipe", "corpus")) <= 15 * 60
+
+
+@pytest.mark.parametrize(
+    ("name", "later", "taken", "seconds"),
+    [
+        ("decoding", ["training"], {"correctness": 100}, 525),
+        ("corpus", [], {}, 900),
+        ("training", ["recipe", "corpus"], {"decoding": 525}, 330),
+        ("training", [], {}, 900),
+        ("recipe", ["corpus"], {"training": 200.5}, 399.5),
+        ("corpus", [], {"pipeline": 180, "training": 200, "recipe": 150}, 550),
+    ],
+)
+def test_a_part_on_training_takes_the_seconds_that_the_others_leave(name, later, taken, seconds):
+    assert seconds_of_part(name, later, taken) == seconds
+
+
+def test_recipe_gets_the_folder_of_the_text(parts, gpu, tmp_path, monkeypatch):
+    ran = {}
+    record = {"status": FINISHED, "seconds": 1.0}
+    monkeypatch.setattr(bench_gpu, "run_part", lambda name, *rest: ran.update({name: rest}) or record | {"rows": []})
+    main(["recipe", "corpus", "--output_dir", str(tmp_path), "--multi30k", str(tmp_path)])
+    assert ran == {"recipe": (600, [str(tmp_path)]), "corpus": (899.0, [])}
+
+
+def test_main_refuses_a_folder_of_text_that_does_not_exist():
+    with pytest.raises(ValueError, match="`multi30k` must be a folder with train.en, .*, got none.$"):
+        main(["recipe", "--multi30k", "none"])
 
 
 @pytest.mark.parametrize(
@@ -180,7 +227,11 @@ def test_markdown_has_each_cell_with_its_machine():
         "| system | greedy, one | beam 4, 1,000 |",
         "| pipeline | 3.21 ms | 4,321/s |",
         "| CTranslate2 float16 |  | skipped |",
-        "| big | train_step | 25,000 | 352,000 | 45.1% | 40.1 GiB | 2.0% |  |",
+        "| big | train_step | 25,000 | 352,000 | 45.1% | 2.1 | 40.1 GiB | 2.0% |  | "
+        "tokens/s ≥ 320,000, MFU ≥ 0.42 | yes |",
+        "| multi30k_en_de | all | skipped: no network |  |  |  |  |  |  |  |  |",
+        "| generated text | training | 650,000 tokens/s |  | 15600 |  | 0.94 | 3 | 5 | ratio ≥ 0.95 | no |",
+        "| generated text | second start | 31.5 s | 7.5 s |  |  |  |  |  | compiling ≤ 10 | yes |",
     ):
         assert line in page.splitlines()
 
@@ -195,7 +246,24 @@ def test_read_rows_drops_the_row_that_a_kill_truncated(tmp_path):
 
 def test_model_flops_utilization_counts_six_operations_for_each_parameter_and_pair():
     assert model_flops_utilization(210_700_000, 352_000, "NVIDIA H200") == pytest.approx(0.45, abs=0.001)
-    assert model_flops_utilization(1, 1, "NVIDIA A100-SXM4-80GB") is None
+    assert describe_utilization(210_700_000, 352_000, "NVIDIA H200") == "6 × 210,700,000 × 352,000 / 9.89e+14"
+    assert model_flops_utilization(1, 1, "NVIDIA A100") is describe_utilization(1, 1, "NVIDIA A100") is None
+
+
+@pytest.mark.parametrize(
+    ("row", "met"),
+    [
+        ({"rate": 700, "mfu": 0.3, "seconds": 60}, True),
+        ({"rate": 699, "mfu": 0.3, "seconds": 60}, False),
+        ({"rate": 700, "mfu": 0.3, "seconds": 61}, False),
+        ({"rate": 700, "mfu": None, "seconds": 60}, True),  # of a device whose peak is not known
+        ({"error": "RuntimeError: no"}, False),
+    ],
+)
+def test_judge_compares_a_row_with_its_goals(row, met):
+    goals = {"at_least": {"rate": 700, "mfu": 0.27}, "at_most": {"seconds": 60}}
+    assert judge(row, **goals) == row | goals | {"met": met}
+    assert judge(row) == row
 
 
 def test_median_seconds_calls_the_warm_ups_before():

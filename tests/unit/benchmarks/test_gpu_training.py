@@ -59,8 +59,8 @@ def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
         raise RuntimeError("CUDA error: invalid configuration argument\nmore")
 
     monkeypatch.setattr(gpu_training, "largest_update", fail)
-    monkeypatch.setattr(gpu_training, "measure_ours", lambda *_: {"tokens_per_second": 1})
-    monkeypatch.setattr(gpu_training, "measure_peer", lambda *_: {"tokens_per_second": 1})
+    monkeypatch.setattr(gpu_training, "measure_ours", lambda *_: {"tokens_per_second": 800_000, "mfu": 0.3})
+    monkeypatch.setattr(gpu_training, "measure_peer", lambda *_: {"tokens_per_second": 300_000})
     added = []
     setting = Setting({"base": {}, "big": {}}, 25, 1, 1, 0.0)
     cells = Cells(SimpleNamespace(add=lambda **row: added.append(row)), setting)
@@ -69,6 +69,9 @@ def test_cells_continue_if_the_largest_update_cannot_be_found(monkeypatch):
     errors = [row["error"] for row in added if "error" in row]
     assert errors == ["RuntimeError: CUDA error: invalid configuration argument"] * 2
     assert [row["size"] for row in added if row["system"] == PADDED] == ["base", "big"]
+    assert all(row["ratio"] == 2.67 for row in added if row["system"] != PEER and "error" not in row)
+    # 0.3 is at least the goal of the base model, but not of the big one.
+    assert [row["met"] for row in added if "met" in row] == [True, False]
 
 
 def test_recorder_runs_tests_that_compile_last():
@@ -89,7 +92,7 @@ def test_cells_measure_variants_whose_packages_are_installed(monkeypatch, instal
     monkeypatch.setattr(gpu_training, "find_spec", lambda name: name in installed or None)
     monkeypatch.setattr(gpu_training, "largest_update", lambda *_: 600)
     for name in ("measure_ours", "measure_peer"):
-        monkeypatch.setattr(gpu_training, name, lambda *_: {})
+        monkeypatch.setattr(gpu_training, name, lambda *_: {"tokens_per_second": 1})
     rows = []
     cells = Cells(
         SimpleNamespace(add=lambda **row: rows.append(row["system"])), Setting({"tiny": {}}, 300, 1, 2, 0.0, variants)

@@ -20,6 +20,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 logger = logging.getLogger(__name__)
 
 HASHES_FILE = "sha256.json"
+TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt")  # of which a model folder has one: ours, Marian, FSMT
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
 
 

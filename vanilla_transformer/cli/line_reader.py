@@ -81,8 +81,14 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     Yield the lines of an open file in order, without line feeds, in blocks of at most `most`.
 
     A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
+
+    Raises:
+        ValueError: A line is too long.
     """
+    from vanilla_transformer.data.readers.lines import LONGEST_LINE, long_line_error
+
     lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
+    number, size = 1, 0  # of that line
     while True:
         wait = None if not lines else 0 if len(lines) >= least else PAUSE
         if len(lines) >= most or not select.select([descriptor], [], [], wait)[0]:
@@ -93,9 +99,13 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
             break
         first, *others = piece.split(b"\n")
         begun.append(first)
+        size += len(first)
         for start in others:
             lines.append(b"".join(begun))
-            begun = [start]
+            begun, size = [start], len(start)
+        number += len(others)
+        if size > LONGEST_LINE:
+            raise long_line_error(number, "standard input")
     if any(begun):  # the last line has no line feed
         lines.append(b"".join(begun))
     while lines:

@@ -36,14 +36,17 @@ def tokenize_phrase(tokenizer: Any, phrase: Any) -> list[int]:
     Return the tokens of a phrase, as in running text.
 
     Raises:
-        ConstraintError: It is not a string, is empty, or has unknown or special tokens.
+        ConstraintError: It is not a string, is empty, has other white space than single spaces, which no translation
+            has, or unknown or special tokens.
     """
     if not isinstance(phrase, str):
         raise ConstraintError(f"A constraint must be a string, got {phrase!r}.")
-    words = phrase.split()
-    if not words:
+    text = " ".join(phrase.split())
+    if not text:
         raise ConstraintError(f"A constraint must have a word, got {phrase!r}.")
-    tokens = tokenizer(text_target=[" ".join(words)], add_special_tokens=False)["input_ids"][0]
+    if text != phrase.strip():
+        raise ConstraintError(f"A constraint must have single spaces between words, got {phrase!r}. Write {text!r}.")
+    tokens = tokenizer(text_target=[text], add_special_tokens=False)["input_ids"][0]
     wrong = [token for token in tokens if token in tokenizer.all_special_ids]
     if wrong or not tokens:
         found = tokenizer.convert_ids_to_tokens(wrong[0]) if wrong else "no token"

@@ -1,9 +1,12 @@
 """Load models for the commands, and refuse what transformers would replace by random weights or default settings."""
 
 import json
+import logging
 import os
 import pickle
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,6 +15,7 @@ from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import StrictDataclassError
 from huggingface_hub.utils import HFValidationError, validate_repo_id
 from safetensors import SafetensorError
+from tokenizers import Tokenizer
 from transformers import (
     CONFIG_MAPPING,
     AutoConfig,
@@ -20,6 +24,7 @@ from transformers import (
     GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
+    modeling_utils,
 )
 from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
@@ -34,6 +39,10 @@ _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", 
 _MOST_LAYERS, _LARGEST_SIZE = 1_000, 10**7
 # What transformers raises for values of a wrong type.
 _INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
+# Constants that old checkpoints of other architectures keep beside their weights.
+_CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_float_tensor))")
+_TOKENIZER_FILE = "tokenizer.json"
+_TOKENIZER_FILES = (_TOKENIZER_FILE, "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 _MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
 _AGAIN = "Copy or download the model again."
 
@@ -89,7 +98,8 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
         kwargs: Passed to `from_pretrained`.
 
     Raises:
-        OSError: there is no such model, or a file of it is damaged or lacks weights.
+        OSError: there is no such model, a file of it is damaged or lacks weights, or has some that the configuration
+            does not use: a model without them translates nonsense.
         ValueError: its configuration or generation config is invalid.
     """
     load_config(name)
@@ -97,14 +107,15 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
     if "OMP_NUM_THREADS" not in os.environ:  # torch does not know the quotas of containers
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
     try:
-        model, found = model_class.from_pretrained(name, trust_remote_code=False, output_loading_info=True, **kwargs)
+        with _without_loading_report():
+            model, found = model_class.from_pretrained(
+                name, trust_remote_code=False, output_loading_info=True, ignore_mismatched_sizes=True, **kwargs
+            )
     except (SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
         raise OSError(f"The weights of {name} are damaged or do not fit it ({error}). {_AGAIN}") from error
     except _INVALID_CONFIG as error:
         raise ValueError(f"The configuration of {name} is invalid: {error}") from error
-    missing = sorted(found["missing_keys"])
-    if missing:
-        raise OSError(f"The weights of {name} lack {len(missing)} tensors, such as {missing[0]}. {_AGAIN}")
+    _check_tensors(found, name)
     _check_numbers(model, name)
     _check_generation_config(name)  # now that the files of a name on the Hub are here
     return model.eval()
@@ -117,11 +128,36 @@ def load_tokenizer(name: str | Path) -> Any:
         OSError: there is no such tokenizer, or a file of it is damaged.
     """
     try:
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer("")  # a `model_max_length` of a wrong type fails here
+        return tokenizer
     except Exception as error:  # the tokenizers library raises no other type
-        if isinstance(error, ValueError | OSError) and not isinstance(error, json.JSONDecodeError):
+        damage = _find_tokenizer_damage(Path(name))
+        if damage is None and isinstance(error, ValueError | OSError):
             raise
-        raise OSError(f"The tokenizer of {name} is damaged ({error}). {_AGAIN}") from error
+        damage = damage or f"an entry of {_TOKENIZER_FILES[1]} has a wrong type"
+        raise OSError(f"The tokenizer of {name} is damaged: {damage}. {_AGAIN}") from error
+
+
+def _find_tokenizer_damage(folder: Path) -> str | None:
+    """Return the first fault of a tokenizer's files in words, or None."""
+    for path in (folder / name for name in _TOKENIZER_FILES):
+        if not path.exists():
+            continue
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            return f"{path.name} must be JSON ({error})"
+        if not isinstance(content, dict):
+            return f"{path.name} must hold a JSON object, got {type(content).__name__}"
+        if path.name == _TOKENIZER_FILE:
+            try:
+                Tokenizer.from_str(json.dumps(content))
+            except Exception as error:  # the tokenizers library raises no other type
+                return f"{path.name} must describe a tokenizer ({error})"
+            if "added_tokens" not in content:
+                return f"{path.name} must have the entry `added_tokens`"
+    return None
 
 
 def check_same_vocabulary(tokenizer: Any, other: Any, name: str | Path, models: str) -> None:
@@ -164,6 +200,40 @@ def _check_config_file(path: Path) -> None:
             raise ValueError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
     if not isinstance(code, dict):
         raise ValueError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
+
+
+def _count_tensors(names: Sequence[str]) -> str:
+    """Return the number of tensors and the first one, as the end of a message."""
+    return f"the tensor {names[0]}" if len(names) == 1 else f"{len(names)} tensors, such as {names[0]}"
+
+
+def _check_tensors(found: Mapping[str, Any], name: str | Path) -> None:
+    """Refuse tensors that are missing, that the model does not use, or that have another shape than in the model."""
+    missing = sorted(found["missing_keys"])
+    if missing:
+        raise OSError(f"The weights of {name} lack {_count_tensors(missing)}. {_AGAIN}")
+    unused = sorted(key for key in found["unexpected_keys"] if not _CONSTANTS.fullmatch(key))
+    if unused:
+        hint = f"Does another configuration belong to these weights? {_AGAIN}"
+        raise OSError(f"The {CONFIG_NAME} of {name} does not use {_count_tensors(unused)} of its weights. {hint}")
+    for tensor, theirs, ours in sorted(found["mismatched_keys"]):
+        rule = f"{tensor} must have the shape {tuple(ours)} of its {CONFIG_NAME}, got {tuple(theirs)}"
+        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
+
+
+@contextmanager
+def _without_loading_report() -> Iterator[None]:
+    """Keep transformers from logging tables of the tensors that [`_check_tensors`] refuses in one line."""
+
+    def is_other(record: logging.LogRecord) -> bool:
+        return not any(words in record.getMessage() for words in ("LOAD REPORT", "checkpoint seem corrupted"))
+
+    logger = logging.getLogger(modeling_utils.__name__)
+    logger.addFilter(is_other)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_other)
 
 
 def _check_numbers(model: PreTrainedModel, name: str | Path) -> None:

@@ -24,6 +24,7 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
     VanillaTransformerLongConfig,
     VanillaTransformerLongDecoderConfig,
 )
+from vanilla_transformer.file_utils import TOKENIZER_FILES
 
 from .training_records import CURVE
 
@@ -45,7 +46,6 @@ INSTALLED_CODE = Path(inspect.getfile(VanillaTransformerConfig)).parent
 # index, and converted models may have the tokenizer of Marian (SentencePiece) or FSMT.
 _REQUIRED_NAMES = (CONFIG_NAME, GENERATION_CONFIG_NAME, "tokenizer_config.json")
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
-_TOKENIZERS = ("tokenizer.json", "source.spm", "merges.txt")
 # Files that other libraries write with pickle, which runs arbitrary code when it is loaded.
 PICKLE_SUFFIXES = (".bin", ".ckpt", ".h5", ".joblib", ".pickle", ".pkl", ".pt", ".pth")
 # Pickles that transformers' Trainer saves beside a model, which are not published.
@@ -114,7 +114,7 @@ def required_names(folder: Path) -> tuple[str, ...]:
 def missing_files(folder: str | Path) -> list[str]:
     """Return the names of required files that `folder` lacks."""
     names = {path.name for path in publishable_files(folder)}
-    missing = [group[0] for group in (_WEIGHTS, _TOKENIZERS) if not names & set(group)]
+    missing = [group[0] for group in (_WEIGHTS, TOKENIZER_FILES) if not names & set(group)]
     folder = Path(folder)
     return missing + [name for name in (*required_names(folder), *code_names(folder)) if name not in names]
 
@@ -129,5 +129,5 @@ def stage(folder: str | Path, destination: Path) -> Path:
 
 
 def _is_known(name: str) -> bool:
-    known = {*_WEIGHTS, *_TOKENIZERS, *_REQUIRED_NAMES, *_OPTIONAL_NAMES}
+    known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES}
     return name in known or _SHARD.fullmatch(name) is not None

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from vanilla_transformer.file_utils import atomic_folder, find_damage, write_hashes
+from vanilla_transformer.file_utils import HASHES_FILE, atomic_folder, find_damage, write_hashes
 
 logger = logging.getLogger(__name__)
 
@@ -146,6 +146,16 @@ def weight_files(folder: str | Path) -> list[Path]:
         if not path.is_file():
             raise FileNotFoundError(f"{folder} is incomplete: {path.name} is missing. Copy the folder again.")
     return files
+
+
+def list_model_files(checkpoint: Path) -> list[str]:
+    """List the names of the files of a checkpoint's model, except its weights: configurations, code and tokenizer."""
+    others = (_METADATA_FILE, HASHES_FILE, SAFE_WEIGHTS_INDEX_NAME)
+    return sorted(
+        path.name
+        for path in checkpoint.iterdir()
+        if path.is_file() and path.name not in others and path.suffix != ".safetensors"
+    )
 
 
 def checkpoint_folder(output_dir: str | Path, step: int) -> Path:

@@ -17,11 +17,13 @@ import torch
 from accelerate import Accelerator
 from filelock import FileLock, Timeout
 from transformers import PreTrainedModel
+from transformers.utils import CONFIG_NAME
 
 from vanilla_transformer.data.corpus import Corpus
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import (
+    TOKENIZER_FILES,
     delete_weights,
     has_weights,
     save_model_folder,
@@ -35,9 +37,11 @@ from .checkpoint import (
     delete_folder,
     find_latest_checkpoint,
     list_checkpoints,
+    list_model_files,
     load_progress,
     load_resume_state,
     step_of,
+    weight_files,
 )
 from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision, wait_for_processes
@@ -52,6 +56,11 @@ _RECIPE = "recipe"
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
+def is_main_process() -> bool:
+    """Return whether this is the main one of the processes that `torchrun` started, before they know each other."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 @contextmanager
 def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
     """Hold the folder of a run for this process and those that `torchrun` started with it. A crash releases it.
@@ -60,7 +69,7 @@ def lock_output_dir(output_dir: str | Path) -> Iterator[None]:
         ValueError: another process holds it, or the path is a file.
         PermissionError: the folder cannot be written.
     """
-    if os.environ.get("RANK", "0") != "0":  # the main process holds it for all
+    if not is_main_process():  # which holds it for all
         yield
         return
     check_output_dir(output_dir)
@@ -136,12 +145,48 @@ class RunFolder:
 
     def _has_same_limits(self, recipe: dict[str, Any]) -> bool:
         """Return whether the run that has written the final model had the same limits."""
-        try:
-            before = json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            raise self._cannot_continue("training has not written it") from None
+        before = self._read_recipe()
+        if before is None:
+            checkpoint = find_latest_checkpoint(self.path)
+            if checkpoint is None:
+                raise self._cannot_continue(f"neither {_RECIPE}.json nor a checkpoint tells how it was trained")
+            before = load_progress(checkpoint)["recipe"]
         check_same_run(before, recipe)
         return has_same_limits(before, recipe)
+
+    def _read_recipe(self) -> dict[str, Any] | None:
+        """Return the recipe of the final model, or None if its file is missing or damaged."""
+        try:
+            return dict(json.loads((self.path / f"{_RECIPE}.json").read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def restore_final_model(self) -> None:
+        """Copy files that the final model lacks, for example after an incomplete copy, from the newest checkpoint.
+
+        Raises:
+            FileNotFoundError: a file of the weights is missing, or another one that no checkpoint has.
+        """
+        weight_files(self.path)
+        folders = list_checkpoints(self.path)
+        names = list_model_files(folders[-1]) if folders else [CONFIG_NAME, "tokenizer_config.json"]
+        lacking = [name for name in names if not (self.path / name).exists()]
+        if not lacking and not any((self.path / name).exists() for name in TOKENIZER_FILES):
+            lacking = [TOKENIZER_FILES[0]]
+        if not lacking and self._read_recipe() is not None:
+            return
+        checkpoint = find_latest_checkpoint(self.path)
+        for name in lacking:
+            if checkpoint is None or not (checkpoint / name).exists():
+                raise FileNotFoundError(
+                    f"The model in {self.path} lacks {name}, and no checkpoint has it. Copy the folder again, or "
+                    "train again with --overwrite_output_dir."
+                )
+            write_text_atomically(self.path / name, (checkpoint / name).read_text(encoding="utf-8"))
+            logger.info("Restored %s from %s.", name, checkpoint)
+        if checkpoint is not None and self._read_recipe() is None:
+            self._write_json(f"{_RECIPE}.json", load_progress(checkpoint)["recipe"])
+            logger.info("Restored %s.json from %s.", _RECIPE, checkpoint)
 
     def _find_checkpoint(self, recipe: dict[str, Any]) -> Path | None:
         checkpoint = find_latest_checkpoint(self.path)

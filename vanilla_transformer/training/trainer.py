@@ -26,7 +26,7 @@ from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .process_group import report_lost_processes
-from .run_folder import RunFolder, lock_output_dir
+from .run_folder import RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
 from .setup import create_accelerator, create_model
 from .signals import StopSignal, TrainingInterrupted
@@ -61,6 +61,8 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
     with lock_output_dir(recipe.output.output_dir), report_lost_processes(), without_cudnn_attention():
         run = RunFolder(recipe)
         if run.finished:
+            if is_main_process():
+                run.restore_final_model()
             logger.info("The run in %s is finished. Raise max_steps or max_minutes to continue it.", run.path)
             return run.path
         with closing(run):

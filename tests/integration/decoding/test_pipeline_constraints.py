@@ -90,6 +90,11 @@ def test_pipeline_refuses_a_stream_with_too_few_constraints(translate):
         ("a", {"constraints": ["a", 3]}, "A constraint must be a string, got 3."),
         (["a", "b"], {"constraints": [["a"], "b"]}, "got 'b' for a text"),
         ("a", {"constraints": [" "]}, "A constraint must have a word, got ' '."),
+        *(
+            ("a", {"constraints": [phrase]}, f"single spaces between words, got {phrase!r}. Write 'rote Katze'.")
+            for phrase in ("rote  Katze", "rote\tKatze", "rote\nKatze", " rote\xa0Katze ")
+        ),
+        ("a", {"constraints": ["rote  Katz*"]}, "got 'rote  Katz'. Write 'rote Katz'."),
         ("a", {"constraints": [["a"], ["b"]]}, "but there are 2 lists for 1 texts"),
         (["a", "b"], {"constraints": [["a"]]}, "but there are 1 lists for 2 texts"),
         ("a\nb", {"constraints": ["a"]}, "A text with constraints must be one line or sentence, got one of 2."),

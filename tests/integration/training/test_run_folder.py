@@ -66,6 +66,32 @@ def test_train_returns_finished_run_at_once(corpus, finished, monkeypatch, caplo
     assert "is finished. Raise max_steps or max_minutes" in caplog.text
 
 
+def contents(folder):
+    names = {path for path in folder.iterdir() if path.is_file() and path.name != ".lock"}
+    return {path.name: path.read_bytes() for path in names}
+
+
+@pytest.mark.parametrize(
+    "lost", [["tokenizer.json"], ["recipe.json"], ["config.json", "recipe.json"], ["generation_config.json"]]
+)
+def test_train_restores_files_that_the_final_model_has_lost(corpus, finished, monkeypatch, lost):
+    monkeypatch.setattr(trainer, "train_step", None)
+    before = contents(finished)
+    for name in lost:
+        (finished / name).unlink()
+    train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
+    assert contents(finished) == before
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "config.json", "tokenizer_config.json"])
+def test_train_names_a_lost_file_that_no_checkpoint_has(corpus, finished, name):
+    for folder in list_checkpoints(finished):
+        file_utils.shutil.rmtree(folder)
+    (finished / name).unlink()
+    with pytest.raises(FileNotFoundError, match=f"lacks {name}, and no checkpoint has it. Copy the folder again"):
+        train(parse_recipe(flags(corpus, finished, **RUN)), evaluate=no_scores)
+
+
 def test_train_continues_finished_run_bit_for_bit(corpus, tmp_path, finished):
     longer = RUN | {"max_steps": 7}
     straight = train(parse_recipe(flags(corpus, tmp_path / "longer", **longer)), evaluate=no_scores)
@@ -74,7 +100,7 @@ def test_train_continues_finished_run_bit_for_bit(corpus, tmp_path, finished):
 
 def test_train_refuses_model_that_it_has_not_written(corpus, tiny_model, tiny_tokenizer, tmp_path):
     folder = file_utils.save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
-    with pytest.raises(ValueError, match=r"already holds a model .* training has not written it"):
+    with pytest.raises(ValueError, match=r"already holds a model .* neither recipe.json nor a checkpoint tells"):
         train(parse_recipe(flags(corpus, folder, **RUN)))
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from vanilla_transformer.cli import line_reader
 from vanilla_transformer.cli.line_reader import read_blocks, stdin_source
+from vanilla_transformer.data.readers import lines
 
 
 @pytest.fixture
@@ -21,8 +22,8 @@ def pipe():
 def test_read_blocks_loses_nothing(pipe, end):
     source, target = pipe
     draw = random.Random(1)
-    lines = [bytes(draw.choices(b"ab c\r", k=draw.choice([0, 1, 30, 5000]))) for _ in range(500)] + [b"last"]
-    content = b"\n".join(lines) + end
+    sent = [bytes(draw.choices(b"ab c\r", k=draw.choice([0, 1, 30, 5000]))) for _ in range(500)] + [b"last"]
+    content = b"\n".join(sent) + end
 
     def write():
         for start in range(0, len(content), 999):
@@ -33,7 +34,7 @@ def test_read_blocks_loses_nothing(pipe, end):
     thread.start()
     blocks = [*read_blocks(source.fileno(), 4, 64)]
     thread.join()
-    assert [line for block in blocks for line in block] == lines
+    assert [line for block in blocks for line in block] == sent
     assert max(map(len, blocks)) <= 64
 
 
@@ -53,6 +54,15 @@ def test_read_blocks_does_not_wait_once_a_batch_is_there(pipe, monkeypatch):
     monkeypatch.setattr(line_reader, "PAUSE", 1e6)
     target.write(b"1\n2\n3\n4\n5\n")
     assert next(read_blocks(source.fileno(), 4, 64)) == [b"1", b"2", b"3", b"4", b"5"]
+
+
+def test_read_blocks_limits_lines(pipe, monkeypatch):
+    source, target = pipe
+    monkeypatch.setattr(lines, "LONGEST_LINE", 9)
+    target.write(b"a" * 9 + b"\n" + b"b" * 10)
+    target.close()
+    with pytest.raises(ValueError, match="Line 2 of standard input must have at most"):
+        [*read_blocks(source.fileno(), 4, 64)]
 
 
 def test_stdin_source_counts_the_lines_of_a_file(tmp_path, monkeypatch):

@@ -1,8 +1,11 @@
 """Reading parallel text: every mistake of a user is named with its file and line."""
 
 import gzip
+import io
 import json
 import lzma
+import tracemalloc
+import zipfile
 
 import datasets
 import pyarrow as pa
@@ -17,6 +20,7 @@ from vanilla_transformer.data.readers import (
     read_pairs,
     read_text_files,
 )
+from vanilla_transformer.data.readers.lines import LONGEST_LINE
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]
@@ -236,3 +240,41 @@ def test_corpus_spec_refuses_invalid_corpora(spec, message):
 
 def test_read_lines_decompresses(write):
     assert read_lines(write("a.xz", pack(".xz", "fünf\n\n zwölf\n"))) == ["fünf", "", "zwölf"]
+
+
+MEBIBYTE = 2**20
+
+
+def zipped(line):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name in ("a.en", "a.de"):
+            archive.writestr(name, line)
+    return content.getvalue()
+
+
+LONG_LINES = {
+    "a.tsv": bytes,
+    "a.tsv.gz": lambda line: gzip.compress(line, 1),
+    "a.tsv.xz": lambda line: lzma.compress(line, preset=0),
+    "a.tsv.zst": lambda line: pa.Codec("zstd").compress(line, asbytes=True),
+    "a.zip": zipped,
+}
+
+
+@pytest.mark.parametrize("line, said", [(b"a", "must have at most 16,777,216 bytes"), (b"\n", "are blank")])
+@pytest.mark.parametrize("name", LONG_LINES)
+def test_read_pairs_limits_lines_while_they_are_unpacked(name, line, said, write):
+    path = write(name, LONG_LINES[name](line * 60 * MEBIBYTE))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=rf"a\.(tsv|en|zip).* {said}"):
+            parse(CorpusSpec(file=str(path), **(LANGUAGES if name == "a.zip" else {})))
+        assert tracemalloc.get_traced_memory()[1] < 50 * MEBIBYTE
+    finally:
+        tracemalloc.stop()
+
+
+def test_read_lines_takes_a_line_of_the_limit(write):
+    path = write("a.txt.gz", gzip.compress(b"a" * (LONGEST_LINE - 1) + b"\nb\n", 1))
+    assert [len(line) for line in read_lines(path)] == [LONGEST_LINE - 1, 1]

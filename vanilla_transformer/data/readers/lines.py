@@ -3,8 +3,9 @@
 import gzip
 import lzma
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -14,6 +15,8 @@ from .invalid_unicode import has_invalid_unicode, invalid_unicode_error
 
 _CORRUPT = (EOFError, OSError, lzma.LZMAError, zlib.error)  # pyarrow and gzip raise OSError
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+LONGEST_LINE = 2**24  # bytes: a small compressed file can hold one that fills the memory
+_MOST_BLANK_LINES = 10_000  # before the first line with text
 
 
 def stream_lines(path: str | Path) -> Iterator[str]:
@@ -81,23 +84,44 @@ def read_file_lines(file: BufferedReader) -> Iterator[str]:
         yield from decode_lines(lines, file.name)
 
 
-def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(file: Any, name: str) -> Iterator[str]:
     """Yield lines without their line feeds; bytes that are not UTF-8 become lone surrogates.
 
     Args:
+        file: An open binary file.
         name: Of the file, for messages.
 
     Raises:
-        ValueError: there is no line with text.
+        ValueError: there is no line with text, or a line has more than `LONGEST_LINE` bytes, which are not read.
     """
-    lines = iter(lines)
-    leading = []  # lines up to the first that is not blank
+    lines = bounded_lines(file, name)
+    leading, size = [], 0  # lines up to the first that is not blank
     for line in lines:
         leading.append(line)
+        size += len(line)
         if line.strip():
             break
+        if size > LONGEST_LINE or len(leading) > _MOST_BLANK_LINES:
+            raise ValueError(f"{name} must begin with text, but its first {len(leading):,} lines are blank.")
     else:
         raise ValueError(f"{name} is empty. It must have one sentence per line.")
     leading[0] = leading[0].removeprefix(_BYTE_ORDER_MARK)
     for line in chain(leading, lines):
         yield line.removesuffix(b"\n").decode("utf-8", errors="surrogateescape")
+
+
+def bounded_lines(file: Any, name: str) -> Iterator[bytes]:
+    """Yield the lines of a binary file with their line feeds.
+
+    Raises:
+        ValueError: a line has more than `LONGEST_LINE` bytes; the rest of it is not read.
+    """
+    for number, line in enumerate(iter(partial(file.readline, LONGEST_LINE + 1), b""), start=1):
+        if len(line) > LONGEST_LINE:
+            raise long_line_error(number, name)
+        yield line
+
+
+def long_line_error(number: int, name: str | Path) -> ValueError:
+    """Return the error for a line that is too long."""
+    return ValueError(f"Line {number} of {name} must have at most {LONGEST_LINE:,} bytes, but is longer. Split it.")

@@ -3,6 +3,8 @@
 import zipfile
 import zlib
 from collections.abc import Iterator
+from io import BufferedReader
+from typing import Any
 
 from .corpus_spec import SentencePair
 from .lines import decode_lines
@@ -22,13 +24,18 @@ def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
     try:
         with zipfile.ZipFile(corpus.files[0]) as archive:
             members = [_find_member(archive, language, name) for language in languages]
-            with archive.open(members[0]) as sources, archive.open(members[1]) as targets:
+            with _open(archive, members[0]) as sources, _open(archive, members[1]) as targets:
                 names = [f"{member} in {name}" for member in members]
                 yield from pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ValueError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
     except RuntimeError as error:  # an encrypted member
         raise ValueError(f"Cannot read {name}: {error}.") from error
+
+
+def _open(archive: zipfile.ZipFile, member: str) -> BufferedReader:
+    raw: Any = archive.open(member)
+    return BufferedReader(raw)  # reads bounded lines fast
 
 
 def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:

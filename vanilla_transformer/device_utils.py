@@ -10,7 +10,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,19 @@ def limit_onednn_cache() -> None:
     """
     for name in _CACHE_VARIABLES:
         os.environ.setdefault(name, str(_PRODUCTS_PER_STEP))
+
+
+def total_memory(device: torch.device) -> int | None:
+    """Return the bytes of memory of a GPU, or of the machine as far as its cgroup permits; None if unknown."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[1])
+    if device.type != "cpu" or not hasattr(os, "sysconf"):
+        return None
+    sizes = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):  # of version 2 and 1
+        with suppress(OSError, ValueError):
+            sizes.append(int((_CGROUPS / name).read_text(encoding="utf-8")))
+    return min(sizes)
 
 
 def find_compiler() -> str | None:

@@ -39,6 +39,7 @@ def atomic_folder(folder: str | Path, mode: int = 0o777) -> Iterator[Path]:
         OSError: a file cannot be written, for example because the disk is full.
     """
     folder = Path(folder)
+    refuse_dangling_link(folder)
     # A mount point has another file system than its parent, which may also be read-only.
     parent = folder if folder.exists() else folder.parent
     parent.mkdir(parents=True, exist_ok=True)
@@ -53,8 +54,23 @@ def atomic_folder(folder: str | Path, mode: int = 0o777) -> Iterator[Path]:
             os.replace(temporary, folder)
     except SafetensorError as error:
         raise OSError(f"Cannot write the weights to {folder}: {error}") from error
+    except Exception as error:
+        if type(error) is Exception and "os error" in str(error):  # the tokenizers library raises no other type
+            raise OSError(f"Cannot write the tokenizer to {folder}: {error}.") from error
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def refuse_dangling_link(folder: Path) -> None:
+    """Refuse a link to a folder that does not exist.
+
+    Raises:
+        FileNotFoundError: it is one.
+    """
+    if folder.is_symlink() and not folder.exists():
+        found = f"{folder} is a link to {os.readlink(folder)}, which does not exist"
+        raise FileNotFoundError(f"The output must be a folder, but {found}. Create that folder, or choose another.")
 
 
 def temporary_prefix(folder: Path) -> str:

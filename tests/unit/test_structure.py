@@ -25,6 +25,7 @@ UTILITIES = {
     "html_utils",
     "import_utils",
     "metric_labels",
+    "number_limits",
     "private_folders",
     "yaml_utils",
 }
@@ -45,6 +46,7 @@ ALLOWED = {
     "html_utils": set(),
     "import_utils": set(),
     "metric_labels": set(),
+    "number_limits": set(),
     "private_folders": set(),
     "yaml_utils": set(),
     "text": {"text"} | UTILITIES,

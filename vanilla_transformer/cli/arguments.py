@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from vanilla_transformer.data.names import check_names
+from vanilla_transformer.number_limits import check_numbers
 from vanilla_transformer.training.recipe import Parser
 
 Arguments = TypeVar("Arguments")
@@ -32,6 +33,7 @@ def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str
     known = {each.name for each in declared} | {f"no_{each.name}" for each in declared if each.default is True}
     check_names([arguments[index][2:].split("=")[0] for index in flags], known | {"help"}, "flag")
     (parsed,) = parser.parse(arguments[first:])
+    check_numbers(vars(parsed))
     return list(arguments[:first]), parsed
 
 

@@ -14,7 +14,9 @@ from transformers import MarianTokenizer, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
+from vanilla_transformer.file_utils import refuse_dangling_link
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.number_limits import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 
@@ -46,6 +48,7 @@ def check_output_dir_is_empty(output_dir: str | Path) -> None:
         FileExistsError: it is a file, or a folder that is not empty.
     """
     output_dir = Path(output_dir)
+    refuse_dangling_link(output_dir)
     if output_dir.exists() and (not output_dir.is_dir() or any(output_dir.iterdir())):
         raise FileExistsError(f"{output_dir} is not empty. Choose another folder, or delete it first.")
 
@@ -121,11 +124,7 @@ def build_model(
         ValueError: the configuration declares more layers or larger ones than the weights can fill. Building it could
             take hours or fill the memory. Or it has a table of too many positions, which not every format stores.
     """
-    width, found = config.d_model, sum(math.prod(np.shape(array)) for array in weights.values())
-    sizes = ((4, config.encoder_layers, config.encoder_ffn_dim), (8, config.decoder_layers, config.decoder_ffn_dim))
-    layers = sum(count * width * (squares * width + 2 * inner) for squares, count, inner in sizes)
-    # Formats may share embeddings and lack the row of the padding.
-    declared = layers + width * (max(config.vocab_size, config.decoder_vocab_size or 0) - 1)
+    declared, found = least_parameters(config), sum(math.prod(np.shape(array)) for array in weights.values())
     num_layers = config.encoder_layers + config.decoder_layers
     if declared > found or num_layers > len(weights):
         raise ValueError(

@@ -14,6 +14,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from vanilla_transformer.file_utils import cached_folder, hash_file
+from vanilla_transformer.number_limits import check_number
 from vanilla_transformer.text.languages import add_language_tags, find_languages
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer
 
@@ -81,6 +82,7 @@ def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, m
     if min_frequency < 0:
         raise ValueError(f"`min_frequency` must not be negative, got {min_frequency}.")
     smallest = len(_SPECIAL_TOKENS) + len(_BYTES)
+    check_number("vocab_size", vocab_size)
     if vocab_size < smallest:
         raise ValueError(
             f"`vocab_size` must be at least {smallest} (256 bytes and {len(_SPECIAL_TOKENS)} special tokens), "

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
+from vanilla_transformer.number_limits import check_number
+
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs
 TERM_MODES = ("soft", "hard", "exact")
@@ -92,6 +94,10 @@ class Option:
         """
         if value is not None and self.rule is not None and not self.rule.allows(value):
             raise OptionError(f"{self.requirement}, got {self.rule.show(value)}.")
+        try:
+            check_number(self.name, value)
+        except ValueError as error:
+            raise OptionError(str(error)) from None
         return value
 
 

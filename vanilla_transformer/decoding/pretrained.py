@@ -30,13 +30,15 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import hash_file
+from vanilla_transformer.number_limits import check_number, least_parameters, limit_of
 
 from .engine.ensemble import Ensemble, check_weights
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 # Options of a generation config that transformers does not validate.
 _COUNTS = {"num_beams", "num_return_sequences", "max_length", "max_new_tokens", "max_new_tokens_beyond_source"}
-_MOST_LAYERS, _LARGEST_SIZE = 1_000, 10**7
+_LARGEST_FIELD = 10**7  # of a configuration
+_SMALL = 10**8  # parameters that fit any memory
 # What transformers raises for values of a wrong type.
 _INVALID_CONFIG = (StrictDataclassError, TypeError, AttributeError, LookupError)
 # Constants that old checkpoints of other architectures keep beside their weights.
@@ -102,7 +104,7 @@ def load_pretrained(model_class: type[Model], name: str | Path, **kwargs: Any) -
             does not use: a model without them translates nonsense.
         ValueError: its configuration or generation config is invalid.
     """
-    load_config(name)
+    _check_size(load_config(name), name)
     _check_generation_config(name)
     if "OMP_NUM_THREADS" not in os.environ:  # torch does not know the quotas of containers
         torch.set_num_threads(min(torch.get_num_threads(), usable_cores()))
@@ -195,11 +197,20 @@ def _check_config_file(path: Path) -> None:
     if not isinstance(model_type, str) or model_type not in CONFIG_MAPPING:
         raise ValueError(f"`model_type` in {path} must be the name of a known model, got {model_type!r}.")
     for field, value in config.items():
-        limit = _MOST_LAYERS if field.endswith("layers") else _LARGEST_SIZE
+        limit = min(limit_of(field), _LARGEST_FIELD)
         if isinstance(value, int) and value > limit:  # building the model would take all memory or hours
             raise ValueError(f"`{field}` in {path} must be at most {limit:,}, got {value}.")
     if not isinstance(code, dict):
         raise ValueError(f"`auto_map` in {path} must be a JSON object, got {type(code).__name__}.")
+
+
+def _check_size(config: PreTrainedConfig, name: str | Path) -> None:
+    """Refuse a configuration of a far larger model than the weights fill: building it could fill the memory."""
+    files = [path for path in Path(name).glob("*") if path.suffix in (".safetensors", ".bin")]
+    declared, found = least_parameters(config), sum(path.stat().st_size for path in files if path.is_file())
+    if declared > max(8 * found, _SMALL) and files:  # weights of one bit would fill it
+        rule = f"{CONFIG_NAME} declares at least {declared:,} parameters, but the weights have {found:,} bytes"
+        raise OSError(f"The weights of {name} do not fit it: {rule}. {_AGAIN}")
 
 
 def _count_tensors(names: Sequence[str]) -> str:
@@ -253,6 +264,7 @@ def _check_generation_config(name: str | Path) -> None:
         for option in _COUNTS & content.keys():
             if content[option] is not None and (type(content[option]) is not int or content[option] < 1):
                 raise ValueError(f"`{option}` must be an integer of 1 or more, got {content[option]!r}")
+            check_number(option, content[option])
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{GENERATION_CONFIG_NAME} of {name} is invalid: {error}") from error
 

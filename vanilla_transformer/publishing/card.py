@@ -60,6 +60,8 @@ def read_facts(path: str | Path) -> dict[str, Any]:
         raise ValueError(f"`data` in {path} must be a list of corpora, each with a `name` and a `license`.")
     for corpus in facts["data"]:
         _check_names(path, corpus, _CORPUS_FACTS)
+        _check_texts(path, corpus)
+    _check_texts(path, {name: facts[name] for name in _FACTS - {"data"}})
     for name in _HUB_NAMES & facts.keys():
         _check_hub_names(path, name, facts[name])
     if not isinstance(facts.get("quote_test_text", True), bool):
@@ -75,14 +77,22 @@ def _check_datasets(path: str | Path, given: Any) -> None:
         )
     for dataset in given.values():
         _check_names(path, dataset, _DATASET_FACTS, ["config"])
+        _check_texts(path, dataset)
         _check_hub_names(path, "evaluation_datasets", dataset["type"])
     places = [tuple(sorted(dataset.items())) for dataset in given.values()]
     if len({*places}) < len(places):
         raise ValueError(f"`evaluation_datasets` in {path} must give each text its own split, or the Hub merges them.")
 
 
+def _check_texts(path: str | Path, given: Mapping[str, Any]) -> None:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ValueError(f"`{name}` in {path} must be text, got {value!r}. Write it in quotation marks.")
+
+
 def _check_hub_names(path: str | Path, fact: str, given: Any) -> None:
     for name in given if isinstance(given, list) else [given]:
+        _check_texts(path, {fact: name})
         try:
             validate_repo_id(name)
         except ValueError as error:

@@ -12,12 +12,12 @@ from .initialization import ModelLoader, load_own_model
 from .lr_scheduler import NOAM, noam_lambda
 from .metrics import peak_memory_gib
 from .run_folder import RunFolder
+from .setup import BYTES_PER_PARAMETER
 from .train_state import TrainState
 from .train_step import train_step
 from .trainer import PreparedRun, prepare_run
 
 _WARM_UP = 2  # the first steps allocate memory and are slower
-_BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 
 
 def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = load_own_model) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
     }
     plan = {
         "parameters": parameters,
-        "state_gib": parameters * _BYTES_PER_PARAMETER / 2**30,
+        "state_gib": parameters * BYTES_PER_PARAMETER / 2**30,
         "pairs_per_epoch": len(pairs),
         **stages,
         "steps_per_epoch": steps,

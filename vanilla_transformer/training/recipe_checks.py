@@ -1,12 +1,12 @@
 """Rules that the values of a recipe must keep."""
 
-import math
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from transformers import SchedulerType
 
 from vanilla_transformer.data.arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
+from vanilla_transformer.number_limits import check_numbers
 
 from .architecture_arguments import LongArguments
 from .lr_scheduler import NOAM, PAPER_MAX_STEPS
@@ -14,8 +14,6 @@ from .run_arguments import FROZEN_PARTS, KEEP, REPLACE, OptimizationArguments
 
 if TYPE_CHECKING:
     from .arguments import Recipe
-
-_LARGEST_NUMBER = 10**12
 
 
 def check_recipe(recipe: "Recipe") -> None:
@@ -48,17 +46,15 @@ def check_recipe(recipe: "Recipe") -> None:
 
 
 def _check_numbers(recipe: "Recipe") -> None:
+    for part in (getattr(recipe, item.name) for item in fields(recipe)):
+        check_numbers(vars(part))
     for part in (recipe.data, recipe.optimization, recipe.output):
         for item in fields(part):
             value = getattr(part, item.name)
             if item.type not in (int, int | None, float, float | None) or value is None:
                 continue
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"`{item.name}` must be a finite number, got {value}.")
             if value < 0:
                 raise ValueError(f"`{item.name}` must not be negative, got {value}.")
-            if value > _LARGEST_NUMBER:
-                raise ValueError(f"`{item.name}` must be at most {_LARGEST_NUMBER:,}, got {value}.")
     if recipe.optimization.seed >= 2**32:
         raise ValueError(f"`seed` must be below 2**32, got {recipe.optimization.seed}.")
     for part, names in (
@@ -75,8 +71,9 @@ def _check_numbers(recipe: "Recipe") -> None:
 
 
 def _check_optimization(options: OptimizationArguments) -> None:
-    if not 0.0 <= options.label_smoothing < 1.0:
-        raise ValueError(f"`label_smoothing` must be in [0, 1), got {options.label_smoothing}.")
+    for name in ("label_smoothing", "adam_beta1", "adam_beta2"):
+        if not 0.0 <= getattr(options, name) < 1.0:
+            raise ValueError(f"`{name}` must be in [0, 1), got {getattr(options, name)}.")
     if options.ema_decay is not None and not 0.0 < options.ema_decay < 1.0:
         raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
     if options.num_train_epochs == 0:

@@ -26,6 +26,7 @@ from vanilla_transformer.file_utils import (
     TOKENIZER_FILES,
     delete_weights,
     has_weights,
+    refuse_dangling_link,
     save_model_folder,
     temporary_prefix,
     write_text_atomically,
@@ -100,6 +101,7 @@ def check_output_dir(output_dir: str | Path) -> None:
         PermissionError: the folder cannot be written.
     """
     folder = Path(output_dir)
+    refuse_dangling_link(folder)
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     if not existing.is_dir():
         raise ValueError(f"`output_dir` must be a folder, but {existing} is a file.")

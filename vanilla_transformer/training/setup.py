@@ -3,6 +3,7 @@
 import os
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,8 +12,10 @@ from accelerate.utils import DistributedDataParallelKwargs, patch_environment, s
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.device_utils import total_memory
 from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.number_limits import least_parameters
 
 from .architecture_arguments import LongArguments
 from .arguments import Recipe
@@ -25,6 +28,7 @@ from .mixed_precision import check_fp8, resolve_mixed_precision
 from .process_group import connect_processes
 from .varlen_attention import VARLEN, check_varlen
 
+BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
 # Tokens. SDPA needs less memory for longer sources: plain products store a score for each pair of positions.
 _LONGEST_EAGER_SOURCE = 512
 
@@ -150,12 +154,29 @@ def _create_random_model(
     from vanilla_transformer.data.tokenizer_training import special_token_ids  # with packages that read data
 
     fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
-    model = _create_model(fields | {"vocab_size": len(tokenizer), "max_source_length": max_source_length}, recipe.long)
+    fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
+    if not recipe.optimization.fsdp:  # which divides the state by the number of processes
+        _check_memory(least_parameters(SimpleNamespace(**fields)))
+    model = _create_model(fields, recipe.long)
     config = model.config
     model.generation_config = paper_generation_config(
         config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
     )
     return model
+
+
+def _check_memory(parameters: int) -> None:
+    """Refuse a model whose weights, gradients and moments of Adam do not fit, before they are allocated.
+
+    Args:
+        parameters: Their number, at least.
+    """
+    needed, found = BYTES_PER_PARAMETER * parameters, total_memory(PartialState().device)
+    if found is not None and needed > found:
+        raise ValueError(
+            f"The model must fit into memory, but its training needs {needed / 2**30:,.1f} GiB or more, and there are "
+            f"{found / 2**30:,.1f} GiB. Lower `d_model`, the numbers of layers or `vocab_size`."
+        )
 
 
 def _create_model(fields: dict[str, Any], long: Any) -> VanillaTransformerForConditionalGeneration:

@@ -111,6 +111,7 @@ DAMAGE = {
     "config dangling": (dangle("config.json"), "config.json"),
     "auto_map a list": (change("config.json", auto_map=["a", "b"]), "auto_map|config.json"),
     "enormous vocab_size": (change("config.json", vocab_size=10**15), "`vocab_size` .* must be at most 10,000,000"),
+    "enormous width": (change("config.json", d_model=60_000), "config.json declares at least .* parameters"),
     "enormous depth": (change("config.json", encoder_layers=10**6), "`encoder_layers` .* must be at most 1,000"),
     "negative d_model": (change("config.json", d_model=-4), "d_model"),
     "heads that do not divide": (change("config.json", encoder_attention_heads=3), "heads"),
@@ -127,7 +128,7 @@ DAMAGE = {
     ),
     "tensor of another shape": (
         change_weights(lambda w: w.update({"model.encoder.layers.0.fc1.bias": torch.zeros(3)})),
-        "weights of model .* do not fit",
+        "weights of model do not fit it: model.encoder.layers.0.fc1.bias must have the shape",
     ),
     "NaN in a tensor": (
         change_weights(lambda w: w["model.encoder.layers.0.fc1.bias"].fill_(torch.nan)),
@@ -236,6 +237,43 @@ FLAGS = {
         ["translate", "model", "A", "--num_beams", "2", "--num_return_sequences", "3"],
         {},
         "num_return_sequences|num_beams",
+    ),
+    **{
+        f"{arguments[0]}: {arguments[-1][:40]}": (arguments, {}, words)
+        for arguments, words in (
+            (["translate", "model", "A", "--num_beams=3000"], "`num_beams` must be at most 500, got 3000"),
+            (["translate", "model", "A", "--num_beams=1" + "0" * 30], "`num_beams` must be at most 500, got 1000"),
+            (["translate", "model", "A", "--n_best=1000"], "`n_best` must be at most 500"),
+            (["translate", "model", "A", "--max_new_tokens=1000000000"], "`max_new_tokens` must be at most 10,000"),
+            (["translate", "model", "A", "--no_repeat_ngram_size=1000000000"], "_ngram_size` must be at most 1,000"),
+            (["translate", "model", "A", "--length_penalty=1000000000"], "`length_penalty` must be at most 100"),
+            (["translate", "model", "A", "--length_penalty=-1000000000"], "`length_penalty` must be at least -100"),
+            (["evaluate", "--hypotheses", "a.en", "--target", "a.de", "--bootstrap_samples=1000000000"],
+             "`bootstrap_samples` must be at most 100,000"),
+            (["train-tokenizer", "a.en", "--output_dir", "out", "--vocab_size=1000000000"],
+             "`vocab_size` must be at most 10,000,000"),
+            (["train", *PAIRS, "--vocab_size=1000000000"], "`vocab_size` must be at most 10,000,000"),
+            (["train", *PAIRS, "--vocab_size=300", "--d_model=1" + "0" * 30], "`d_model` must be at most 65,536"),
+            (["train", *PAIRS, "--encoder_layers=1" + "0" * 30], "`encoder_layers` must be at most 1,000"),
+            (["train", *PAIRS, "--vocab_size=300", "--d_model=65536", "--encoder_layers=1000"],
+             "its training needs .* GiB or more, and there are .* GiB"),
+            (["train", *PAIRS, "--max_tokens=1000000000"], "`max_tokens` must be at most 10,000,000"),
+            (["train", *PAIRS, "--dataloader_num_workers=1000000000"], "`dataloader_num_workers` must be at most 256"),
+            (["train", *PAIRS, "--adam_beta1=2"], r"`adam_beta1` must be in \[0, 1\), got 2.0"),
+            (["train", *PAIRS, "--adam_beta2=1"], r"`adam_beta2` must be in \[0, 1\), got 1.0"),
+            (["train", *PAIRS, "--adam_epsilon=nan"], "`adam_epsilon` must be a finite number"),
+            (["train", *PAIRS, "--dropout=nan"], "`dropout` must be a finite number"),
+        )
+    },
+    "convert: dangling output": (
+        ["convert", "model", "l", "--target_format", "marian"],
+        {"l": Path("nowhere")},
+        "l is a link to nowhere, which does not exist",
+    ),
+    "train-tokenizer: dangling output": (
+        ["train-tokenizer", "a.en", "--output_dir", "l"],
+        {"l": Path("nowhere")},
+        "l is a link to nowhere, which does not exist",
     ),
     "translate: no new tokens": (["translate", "model", "A", "--max_new_tokens", "0"], {}, "max_new_tokens"),
     "translate: unknown device": (["translate", "model", "A", "--device", "gpu"], {}, "`device` .*'cpu'.*'gpu'"),
@@ -438,6 +476,14 @@ FLAGS = {
     "render-card: facts not YAML": (["render-card", "model", "--facts", "f"], {"f": b"a: [\n"}, "f must be YAML"),
     "render-card: facts a list": (["render-card", "model", "--facts", "f"], {"f": b"- a\n"}, "f .*list|mapping"),
     "render-card: integer keys": (["render-card", "model", "--facts", "f"], {"f": b"1: 2\n"}, "lacks 'data'"),
+    **{
+        f"render-card: number for {name}": (
+            ["render-card", "model", "--facts", "f"],
+            {"f": re.sub(rf"{name}: .*", f"{name}: 3", (CARDS / "demo.yaml").read_text()).encode()},
+            f"`{name}` in f must be text, got 3",
+        )
+        for name in ("name", "license", "example", "source_language", "validation_text")
+    },
     "render-card: nested facts": (["render-card", "model", "--facts", "f"], {"f": b"[" * 99_999}, "nested|YAML"),
     "render-card: no model": (["render-card", "none", "--facts", "facts.yaml"], {}, "none"),
     "check-model: no folder": (["check-model", "none"], {}, "no model folder none"),
@@ -502,7 +548,7 @@ FLAGS = {
     ),
     "train: output is a file": (["train", *PAIRS[:-1], "a.en"], {}, "a.en is a file"),
     "train: output below a file": (["train", *PAIRS[:-1], "a.en/run"], {}, "a.en is a file"),
-    "train: dangling output": (["train", *PAIRS[:-1], "l"], {"l": Path("nowhere")}, "l"),
+    "train: dangling output": (["train", *PAIRS[:-1], "l"], {"l": Path("nowhere")}, "l is a link to nowhere"),
     "train: tokenizer without folder": (["train", *PAIRS, "--tokenizer", "none/x"], {}, "none/x"),
     "train: enormous model": (
         ["train", *PAIRS, "--vocab_size", "300", "--d_model", str(2**40)],

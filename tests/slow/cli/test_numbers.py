@@ -1,0 +1,88 @@
+"""Every numeric flag and recipe key with numbers beyond reason: one line or a result, within seconds."""
+
+import dataclasses
+import importlib
+import signal
+import typing
+
+import pytest
+
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.training import trainer
+from vanilla_transformer.training.arguments import RECIPE_PARTS
+
+VALUES = ["0", "-1", "1000000000", "1" + "0" * 30, "nan", "x"]
+SIZES = {"vocab_size": 262, "d_model": 16, "max_steps": 3, "max_tokens": 100} | {
+    f"{side}_{name}": value
+    for side in ("encoder", "decoder")
+    for name, value in (("layers", 1), ("ffn_dim", 16), ("attention_heads", 2))
+}
+TEXTS = ["--source", "a.en", "--target", "a.de"]
+COMMANDS = {
+    "train": ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
+    + [f"--{name}={value}" for name, value in SIZES.items()],
+    "translate": ["model", "A man.", "--max_new_tokens", "5"],
+    "evaluate": ["model", *TEXTS, "--max_new_tokens", "3"],
+    "score": ["model", *TEXTS],
+    "explain": ["model", "A man."],
+    "tune-reranking": ["model", *TEXTS],
+    "back-translate": ["model", "--input", "a.en", "--output", "back"],
+    "train-tokenizer": ["a.en", "--output_dir", "out"],
+    "write-corpus": ["--output_dir", "out"],
+}
+SECONDS = 10
+
+
+class Stopped(BaseException):
+    """Stand for the first step of training."""
+
+
+class Hanging(BaseException):
+    """Stand for a command that does not end."""
+
+
+def numeric_fields(command):
+    parts = RECIPE_PARTS
+    if command != "train":
+        module = importlib.import_module(f"vanilla_transformer.cli.{command.replace('-', '_')}")
+        parts = [
+            each
+            for each in vars(module).values()
+            if dataclasses.is_dataclass(each) and each.__module__ == module.__name__
+        ]
+    for item in (item for part in parts for item in dataclasses.fields(part)):
+        if {int, float} & {item.type, *typing.get_args(item.type)}:
+            yield item.name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_answer_any_number(command, tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+    def stop(*_):
+        raise Stopped
+
+    def hang(*_):
+        raise Hanging
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trainer, "train_step", stop)
+    save_model_folder(tiny_model, tiny_tokenizer, "model")
+    for language in ("en", "de"):
+        (tmp_path / f"a.{language}").write_text("a b c\nb c d e\nc d\n" * 4)
+    signal.signal(signal.SIGALRM, hang)
+    wrong = []
+    for flag in sorted({f"--{name}={value}" for name in numeric_fields(command) for value in VALUES}):
+        signal.alarm(SECONDS)
+        try:
+            status = main([command, *COMMANDS[command], flag])
+        except Stopped:
+            status = 0
+        except BaseException as error:  # a traceback of any kind is what this test looks for
+            wrong.append((flag, error))
+        else:
+            errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+            if status not in (0, 2) or len(errors) != (status == 2):
+                wrong.append((flag, errors))
+        finally:
+            signal.alarm(0)
+    assert not wrong

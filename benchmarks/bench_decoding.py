@@ -2,23 +2,18 @@
 Compare decoding with MarianMTModel of transformers and with CTranslate2: the same weights, taking turns.
 
     python -m benchmarks.bench_decoding
-    python -m benchmarks.bench_decoding --profile
     python -m benchmarks.bench_decoding --folder runs/multi30k_en_de --sentences test_2016_flickr.en --references …de
 
-The first command decodes 32 sentences of 24 tokens with random weights into exactly 32 tokens each, greedy and with
-beam 4. The second profiles torch's operations. The third translates the first 1,000 lines of a text with a trained
-model: Marian in batches of 32 in the order of the file, the other systems in batches of 128 that they sort themselves,
-and then its first lines one at a time. The engine runs compiled steps. The best of several rounds counts.
+The first command translates 32 sentences of 24 words with random weights into exactly 32 words each, greedy and with
+beam 4. The second one translates the first 1,000 lines of a text with a trained model, and then its first lines one at
+a time. Marian translates in batches of 32 in the order of the file; the other systems sort the sentences themselves.
+The engine runs compiled steps. The best of several rounds counts.
 
 "Share of products" is the time of the decoder's matrix products alone, measured in the same run, as a share of the
-time of a step: 1 is the limit of this machine. For a text it is their time for the tokens of the translations, if all
-slots of a step were always full, as a share of the whole time, with the encoder and the tokenizer.
+time of a step: 1 is the limit of this machine.
 """
 
 import copy
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,354 +22,240 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-import transformers
 from transformers import AutoTokenizer
 
-from benchmarks.decoder_products import share_of_products
-from benchmarks.harness import ROOT, describe_processor
-from benchmarks.random_models import SIZES, random_model, save_for_ctranslate2
-from benchmarks.toolkits import InstallationFailed, python_of
-from vanilla_transformer import (
-    Engine,
-    TranslationPipeline,
-    VanillaTransformerForConditionalGeneration,
-    VanillaTransformerInt8Config,
-)
+from benchmarks.harness import BenchmarkArguments, in_turns, read_arguments, write_report
+from benchmarks.peers import PEERS, Peer, Translate
+from benchmarks.random_models import SIZES, random_model
+from benchmarks.revision_worker import build_tokenizer, random_texts
+from vanilla_transformer import TranslationPipeline, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.conversion.marian import model_to_marian
 from vanilla_transformer.data.readers import read_lines
-from vanilla_transformer.decoding.engine import custom_generate
-from vanilla_transformer.decoding.engine.device_profile import usual_slots
-from vanilla_transformer.decoding.engine.engine_pool import EnginePool
 from vanilla_transformer.decoding.engine.precision import measurable_precisions
-from vanilla_transformer.decoding.quantization import quantize_linears
+from vanilla_transformer.decoding.weight_packing import PackedLinear
 from vanilla_transformer.evaluation.scores import score
+from vanilla_transformer.file_utils import save_model_folder
 
-Side = Callable[[], list[list[int]]]
-Worker = Callable[..., list[list[str]]]
-CTRANSLATE2 = {"CTranslate2": "float32", "CTranslate2, int8": "int8"}
-ENGINES = {"engine": "float32", "engine, bfloat16": "bfloat16", "engine, int8": "int8"}
 COMPILE = True
-# The system of CTranslate2 with which each of ours is compared: of the same or of a reduced precision.
-RIVALS = {"ours": "CTranslate2", "engine": "CTranslate2"}
-RIVALS |= dict.fromkeys(["ours, int8", "engine, bfloat16", "engine, int8"], "CTranslate2, int8")
-# The type of the products of our systems without quantization.
-DTYPES = {"ours": torch.float32, "engine": torch.float32, "engine, bfloat16": torch.bfloat16}
-SENTENCES, SOURCE_TOKENS, TARGET_TOKENS = 32, 24, 32
-PEER = "Marian"
-_BATCH_SIZE = 128  # for the systems that sort the stream
+SENTENCES, SOURCE_WORDS, TARGET_WORDS = 32, 24, 32
+_MOST_TOKENS = 128  # of a translation of a text
 _SINGLE_SENTENCES = 40  # that are translated one at a time
+_ROUNDS_OF_PRODUCTS = 20
+
+
+class Marian(Peer):
+    """The search of transformers, by `MarianMTModel`."""
+
+    name = "Marian"
+
+    @contextmanager
+    def load(self, folder: Path) -> Iterator[Translate]:
+        model = model_to_marian(VanillaTransformerForConditionalGeneration.from_pretrained(folder))
+        yield partial(translate_in_file_order, model, AutoTokenizer.from_pretrained(folder))
+
+
+class Engine(Peer):
+    """The pipeline of this package in one precision, with or without compiled steps."""
+
+    ours = True
+
+    def __init__(self, precision: str, compiled: bool = True):
+        words = ["engine"] + [precision] * (precision != "float32") + ["not compiled"] * (not compiled)
+        self.name, self.precision, self.compiled = ", ".join(words), precision, compiled
+
+    @contextmanager
+    def load(self, folder: Path) -> Iterator[Translate]:
+        model = VanillaTransformerForConditionalGeneration.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        compiled = self.compiled and COMPILE
+        pipe = TranslationPipeline(model, tokenizer, precision=self.precision, compile=compiled)
+
+        def translate(texts: Sequence[str], beams: int, most: int) -> list[str]:
+            search: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
+            answers = pipe(list(texts), max_new_tokens=most, progress_bar=False, early_stopping=False, **search)
+            return [answer["translation_text"] for answer in answers]
+
+        yield translate
 
 
 @dataclass
-class BenchmarkArguments:
-    """Models, text, number of rounds, and the output file."""
+class DecodingArguments(BenchmarkArguments):
+    """Models, text and number of rounds."""
+
+    SHORT: ClassVar[dict[str, Any]] = {"sizes": "small", "rounds": 2, "count": 200}
 
     sizes: str = field(
         default="small,base", metadata={"help": f"Sizes of models, separated by commas: {', '.join(SIZES)}."}
     )
     rounds: int = field(default=5, metadata={"help": "Rounds per system."})
     folder: str | None = field(
-        default=None, metadata={"help": "Trained model: translate `sentences` instead of random ids."}
+        default=None, metadata={"help": "Trained model: translate `sentences` instead of random words."}
     )
     sentences: str | None = field(default=None, metadata={"help": "Source text to translate."})
     references: str | None = field(default=None, metadata={"help": "Reference translations, for BLEU."})
     count: int = field(default=1000, metadata={"help": "Number of sentences to translate."})
     threads: int | None = field(default=None, metadata={"help": "Threads per system; by default all cores."})
-    profile: bool = field(
-        default=False, metadata={"help": "Profile beam search with beam 4 instead of measuring speed."}
-    )
-    output_file: str | None = field(
-        default=None, metadata={"help": "Write the table to this file, and JSON next to it."}
-    )
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(BenchmarkArguments, arguments, "bench_decoding.py [--flags]")
-    if words:
-        raise ValueError(f"This command takes only flags, got {words[0]!r}.")
-    # "ours" is `generate()` by an engine without compiled steps.
-    custom_generate.EnginePool = partial(EnginePool, compile=False)  # type: ignore[assignment,misc]
+    _, options = read_arguments(DecodingArguments, arguments, "bench_decoding")
     torch.set_num_threads(options.threads or torch.get_num_threads())
-    releases = f"torch {torch.__version__}, transformers {transformers.__version__}"
-    lines = [f"{describe_processor()}; {torch.get_num_threads()} threads; {releases}"]
-    if options.profile:
-        print("\n".join([*lines, "", *(line for size in options.sizes.split(",") for line in profiled(size))]))
-        return
-    try:
-        python_of("ctranslate2")
-    except InstallationFailed as error:
-        lines.append(str(error))
-        CTRANSLATE2.clear()
-    if measurable_engines() != ENGINES:
-        lines.append("The engine has no int8 without torchao: pip install 'vanilla-transformer[int8]'.")
+    systems = all_systems()
+    notes = [reason for system in systems if (reason := system.reason_to_leave_out())]
+    systems = [system for system in systems if system.reason_to_leave_out() is None]
+    if "int8" not in measurable_precisions():
+        notes.append("The engine has no int8 without torchao: pip install 'vanilla-transformer[int8]'.")
     if options.folder is not None:
-        found = stream(options)
+        rows = translate_text(systems, options)
     else:
-        found = [row for size in options.sizes.split(",") for beams in (1, 4) for row in fixed(size, beams, options)]
-    text = "\n".join([*lines, "", *_table(found)]) + "\n"
-    print(text, end="")
-    if options.output_file is not None:
-        Path(options.output_file).write_text(text, encoding="utf-8")
-        Path(options.output_file).with_suffix(".json").write_text(json.dumps(found, indent=2), encoding="utf-8")
+        rows = [row for size in options.sizes.split(",") for row in translate_random_words(systems, size, options)]
+    write_report("decoding", options, rows, [f"{torch.get_num_threads()} threads.", *dict.fromkeys(notes)])
 
 
-def measurable_engines() -> dict[str, str]:
-    """Return the precisions of the engines that work with the installed packages, by name."""
-    return {name: precision for name, precision in ENGINES.items() if precision in measurable_precisions()}
+def all_systems() -> list[Peer]:
+    """Return the compared systems; the first one is the baseline."""
+    engines = [Engine("float32", compiled=False), *map(Engine, measurable_precisions())]
+    return [Marian(), *engines, PEERS["CTranslate2"], PEERS["CTranslate2, int8"]]
 
 
-def fixed(size: str, beams: int, options: BenchmarkArguments) -> list[dict[str, Any]]:
-    """Measure one size with random weights and return its rows; every system generates the same number of tokens."""
-    model = random_model(size)
-    source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
-    eos: Any = model.config.eos_token_id
-    source[:, -1] = eos
-    decoding: dict[str, Any] = {"num_beams": beams, "max_new_tokens": TARGET_TOKENS, "do_sample": False}
-    decoding |= {"length_penalty": 1.0, "length_penalty_type": "power", "early_stopping": True}
-    plain = {name: value for name, value in decoding.items() if name != "length_penalty_type"}
-    marian = model_to_marian(model)
-    in_8_bits = quantize_linears(copy.deepcopy(model))
-    sides: dict[str, Side] = {
-        PEER: lambda: _new_tokens(marian.generate(source, attention_mask=torch.ones_like(source), **plain)),
-        "ours": lambda: _new_tokens(model.generate(source, **decoding)),
-        "ours, int8": lambda: _new_tokens(in_8_bits.generate(source, **decoding)),
-    }
-    for name, precision in measurable_engines().items():
-        engine = Engine(model, SENTENCES, precision=precision, compile=COMPILE, **decoding)
-        sides[name] = partial(_first_tokens, engine, source.tolist())
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as workers:
-        for name, kind in CTRANSLATE2.items():
-            save_for_ctranslate2(model, f"{folder}/{kind}", kind)
-            worker = workers.enter_context(ctranslate2_worker(f"{folder}/{kind}"))
-            sides[name] = partial(_translate_ids, worker, source.tolist(), beams)
-        outputs, seconds = in_turns(sides, options.rounds)
-    wrong = [name for name, rows in outputs.items() if {len(row) for row in rows} != {TARGET_TOKENS}]
+def translate_random_words(systems: Sequence[Peer], size: str, options: DecodingArguments) -> list[dict[str, Any]]:
+    """Measure one size with random weights; every system generates the same number of words."""
+    model, tokenizer = random_model(size), build_tokenizer(SIZES[size]["vocab_size"])
+    with torch.no_grad():
+        model.lm_head.bias[model.config.decoder_start_token_id] = -1e4  # which is no word
+    torch.manual_seed(1)
+    texts = random_texts(SENTENCES, SOURCE_WORDS, SOURCE_WORDS, len(tokenizer))
+    with tempfile.TemporaryDirectory() as name:
+        folder = save_model_folder(model, tokenizer, Path(name, "model"))
+        rows = measure(systems, size, folder, texts, TARGET_WORDS, options.rounds)
+    wrong = {row["system"] for row in rows if row.pop("words") != SENTENCES * TARGET_WORDS}
     if wrong:
-        raise ValueError(
-            f"Every system must return {TARGET_TOKENS} tokens per sentence, but {', '.join(wrong)} did not."
-        )
-    rows = _rows(f"{size}, {_search_name(beams)}", SENTENCES * TARGET_TOKENS, outputs, seconds)
+        raise ValueError(f"Every system must return {TARGET_WORDS} words per sentence, but {wrong} did not.")
     for row in rows:
-        if row["side"] in DTYPES:
-            dtype = DTYPES[row["side"]]
-            row["share of products"] = share_of_products(model, dtype, row["a second"], SENTENCES, beams)
+        if row["system"] in ("engine", "engine, bfloat16"):
+            dtype = torch.float32 if row["system"] == "engine" else torch.bfloat16
+            beams = 1 if row["what"].endswith("greedy") else 4
+            products = seconds_of_products(model, SENTENCES * beams, dtype)
+            row["share of products"] = products * TARGET_WORDS * row["sentences/s"] / SENTENCES
     return rows
 
 
-def _first_tokens(engine: Engine, sources: list[list[int]]) -> list[list[int]]:
-    return [hypotheses[0].tokens for hypotheses in engine.translate_tokens(sources)]
-
-
-@contextmanager
-def ctranslate2_worker(path: str) -> Iterator[Worker]:
-    """Yield a function that translates with CTranslate2 in its own process, with this process's number of threads."""
-    command = [str(python_of("ctranslate2")), "-m", "benchmarks.ctranslate2_worker", path]
-    process = subprocess.Popen(
-        [*command, str(torch.get_num_threads())],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin is not None and process.stdout is not None
-    requests, answers = process.stdin, process.stdout
-    answers.readline()  # its version
-
-    def translate(sentences: list[list[str]], **options: Any) -> list[list[str]]:
-        requests.write(json.dumps({"sentences": sentences, "options": options}) + "\n")
-        requests.flush()
-        return json.loads(answers.readline())
-
-    try:
-        yield translate
-    finally:
-        requests.close()
-        process.wait()
-
-
-def _translate_ids(worker: Worker, sentences: list[list[int]], beams: int) -> list[list[int]]:
-    named = [[str(token) for token in sentence] for sentence in sentences]
-    answers = worker(named, beam_size=beams, max_decoding_length=TARGET_TOKENS, length_penalty=1.0)
-    return [[int(token) for token in answer] for answer in answers]
-
-
-def profiled(size: str) -> list[str]:
-    """Return a table of the share of CPU time of torch's operations in each system."""
-    model = random_model(size)
-    source = torch.randint(3, model.config.vocab_size, (SENTENCES, SOURCE_TOKENS))
-    decoding: dict[str, Any] = {"num_beams": 4, "max_new_tokens": TARGET_TOKENS, "do_sample": False}
-    shares = [_shares(side, source, decoding) for side in (model_to_marian(model), model)]
-    names = sorted(set().union(*shares), key=lambda name: -sum(side.get(name, 0.0) for side in shares))
-    lines = [f"| {size}, beam 4: operation | {PEER} | ours |", "|---|---|---|"]
-    for name in names[:12]:
-        lines.append(f"| `{name}` | " + " | ".join(f"{side.get(name, 0.0):.0%}" for side in shares) + " |")
-    return [*lines, ""]
-
-
-def _shares(model: Any, source: torch.Tensor, decoding: Mapping[str, Any]) -> dict[str, float]:
-    model.generate(source, **decoding)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as recorded:
-        model.generate(source, **decoding)
-    times = {event.key: event.self_cpu_time_total for event in recorded.key_averages()}
-    return {name: time / sum(times.values()) for name, time in times.items()}
-
-
-def stream(options: BenchmarkArguments) -> list[dict[str, Any]]:
-    """Translate text with a trained model by greedy search and beam 4, and return the rows of the table."""
-    from vanilla_transformer.conversion.ctranslate2 import to_ctranslate2
-
+def translate_text(systems: Sequence[Peer], options: DecodingArguments) -> list[dict[str, Any]]:
+    """Translate text with a trained model, all of it and its first sentences one at a time."""
     if options.folder is None or options.sentences is None:
         raise ValueError("Translation of text needs both `--folder FOLDER` and `--sentences FILE`.")
     texts = read_lines(options.sentences)[: options.count]
     references = read_lines(options.references)[: options.count] if options.references else None
-    tokenizer = AutoTokenizer.from_pretrained(options.folder)
-    model, in_8_bits = (
-        VanillaTransformerForConditionalGeneration.from_pretrained(options.folder, **how)
-        for how in ({"dtype": torch.float32}, {"quantization_config": VanillaTransformerInt8Config()})
-    )
-    marian = model_to_marian(model)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        workers = {}
-        for name, kind in CTRANSLATE2.items():
-            to_ctranslate2(options.folder, f"{folder}/{kind}", texts[:2], kind)
-            workers[name] = stack.enter_context(ctranslate2_worker(f"{folder}/{kind}"))
-        for beams in (1, 4):
-            decoding: dict[str, Any] = {"num_beams": beams, "length_penalty": 1.0, "length_penalty_type": "power"}
-            decoding["early_stopping"] = False
-            sides: dict[str, Callable[[], list[str]]] = {
-                PEER: partial(in_file_order, marian, tokenizer, texts, beams),
-                "ours": partial(_piped, model, tokenizer, texts, decoding),
-                "ours, int8": partial(_piped, in_8_bits, tokenizer, texts, decoding),
-            }
-            pipelines = {
-                name: TranslationPipeline(model, tokenizer, precision=precision, compile=COMPILE)
-                for name, precision in measurable_engines().items()
-            }
-            sides |= {name: partial(_all_at_once, each, texts, decoding) for name, each in pipelines.items()}
-            sides |= {name: partial(_own_batches, worker, tokenizer, texts, beams) for name, worker in workers.items()}
-            outputs, seconds = in_turns(sides, options.rounds)
-            found = _rows(f"stream, {_search_name(beams)}", len(texts), outputs, seconds)
-            for row in found:
-                translations, best = outputs[row["side"]], min(seconds[row["side"]])
-                if row["side"] in DTYPES:
-                    speed = sum(map(len, tokenizer(translations)["input_ids"])) / best
-                    slots = usual_slots(beams, model.device)
-                    at_once = min(len(texts), _BATCH_SIZE if row["side"] == "ours" else slots)
-                    dtype = DTYPES[row["side"]]
-                    row["share of products"] = share_of_products(model, dtype, speed, at_once, beams)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "model")
+        folder.symlink_to(Path(options.folder).absolute())
+        rows = measure(systems, "text", folder, texts, _MOST_TOKENS, options.rounds, references)
+        first = texts[:_SINGLE_SENTENCES]
+        rows += measure(systems, "one at a time", folder, first, _MOST_TOKENS, options.rounds, at_once=1)
+    return [{column: value for column, value in row.items() if column != "words"} for row in rows]
+
+
+def measure(
+    systems: Sequence[Peer],
+    what: str,
+    folder: Path,
+    texts: Sequence[str],
+    most: int,
+    rounds: int,
+    references: Sequence[str] | None = None,
+    at_once: int | None = None,
+) -> list[dict[str, Any]]:
+    """
+    Translate texts by all systems in turns, greedily and with beam 4, and return a row for each system and search.
+
+    Args:
+        most: Tokens of a translation.
+        at_once: Texts of a call; by default all.
+    """
+    step, rows = at_once or len(texts), []
+    with ExitStack() as stack:
+        loaded = {system.name: stack.enter_context(system.load(folder)) for system in systems}
+        for search, beams in (("greedy", 1), ("beam 4", 4)):
+
+            def translate(call: Translate, beams: int = beams) -> list[str]:
+                starts = range(0, len(texts), step)
+                return [answer for start in starts for answer in call(texts[start : start + step], beams, most)]
+
+            sides: dict[str, Callable[[], Any]] = {name: partial(translate, call) for name, call in loaded.items()}
+            outputs, seconds = in_turns(sides, rounds)
+            rows += [
+                {"what": f"{what}, {search}", **row}
+                for row in compared(systems, len(texts), outputs, {name: min(each) for name, each in seconds.items()})
+            ]
+            for row in rows[-len(systems) :]:
+                times = seconds[row["system"]]
+                row["slowest round, %"] = 100 * (max(times) / min(times) - 1)
+                row["words"] = sum(len(text.split()) for text in outputs[row["system"]])
                 if references is not None:
-                    row["BLEU"] = round(score(translations, references).bleu, 2)
-            rows += found
-            singles: dict[str, Callable[[], list[str]]] = {
-                PEER: partial(_one_at_a_time, partial(in_file_order, marian, tokenizer, beams=beams), texts),
-                "ours": partial(_one_at_a_time, partial(_piped, model, tokenizer, options=decoding), texts),
-            }
-            for name, pipe in pipelines.items():
-                singles[name] = partial(_one_at_a_time, partial(_all_at_once, pipe, options=decoding), texts)
-            for name, worker in workers.items():
-                singles[name] = partial(_one_at_a_time, partial(_own_batches, worker, tokenizer, beams=beams), texts)
-            outputs, seconds = in_turns(singles, options.rounds)
-            rows += _rows(f"one at a time, {_search_name(beams)}", _SINGLE_SENTENCES, outputs, seconds)
+                    row["BLEU"] = round(score(outputs[row["system"]], references).bleu, 2)
     return rows
 
 
-def _one_at_a_time(translate: Callable[..., list[str]], texts: Sequence[str]) -> list[str]:
-    return [translate(texts=[text])[0] for text in texts[:_SINGLE_SENTENCES]]
+def compared(
+    systems: Sequence[Peer], count: int, outputs: Mapping[str, Sequence[str]], best: Mapping[str, float]
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of systems, compared with the first one and ours with CTranslate2 of a like precision."""
+    first = systems[0].name
+    for system in systems:
+        name = system.name
+        exact = isinstance(system, Engine) and system.precision == "float32"
+        rival = best.get("CTranslate2" if exact else "CTranslate2, int8") if system.ours else None
+        same = sum(one == other for one, other in zip(outputs[name], outputs[first], strict=True))
+        yield {
+            "system": name,
+            "sentences/s": count / best[name],
+            f"speedup over {first}": best[first] / best[name],
+            "over CTranslate2": None if rival is None else rival / best[name],
+            f"outputs as {first}'s": f"{same} of {count}",
+        }
 
 
-def in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
+def translate_in_file_order(model: Any, tokenizer: Any, texts: Sequence[str], beams: int, most: int) -> list[str]:
+    """Translate batches of 32 by `generate()`, as a loop over the lines of a file does."""
     answers = []
     for start in range(0, len(texts), 32):
         batch = tokenizer(list(texts[start : start + 32]), padding=True, return_tensors="pt")
-        tokens = model.generate(**batch, num_beams=beams, do_sample=False, length_penalty=1.0, max_new_tokens=128)
+        tokens = model.generate(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["attention_mask"],
+            num_beams=beams,
+            do_sample=False,
+            length_penalty=1.0,
+            max_new_tokens=most,
+        )
         answers += [text.strip() for text in tokenizer.batch_decode(tokens, skip_special_tokens=True)]
     return answers
 
 
-def _piped(model: Any, tokenizer: Any, texts: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    return _all_at_once(TranslationPipeline(model=model, tokenizer=tokenizer, compile=False), texts, options)
+@torch.inference_mode()
+def seconds_of_products(model: Any, rows: int, dtype: torch.dtype) -> float:
+    """Return the time of the matrix products of one decoder step, for that many hypotheses, all weights in turn."""
+    source = {id(part) for layer in model.get_decoder().layers for part in _source_projections(layer)}
+    layers = [layer for layer in model.get_decoder().modules() if isinstance(layer, torch.nn.Linear)]
+    plain = [copy.deepcopy(layer).to(dtype) for layer in (*layers, model.lm_head) if id(layer) not in source]
+    kinds = [plain] if dtype != torch.float32 else [plain, [PackedLinear(layer) for layer in plain]]
+    inputs = {layer.in_features: torch.randn(rows, layer.in_features).to(dtype) for layer in plain}
+    best = float("inf")
+    for kind in kinds * _ROUNDS_OF_PRODUCTS:
+        started = time.perf_counter()
+        for layer in kind:
+            layer(inputs[layer.in_features])
+        best = min(best, time.perf_counter() - started)
+    return best
 
 
-def _all_at_once(translate: Any, texts: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    answers = translate(list(texts), batch_size=_BATCH_SIZE, max_new_tokens=128, progress_bar=False, **options)
-    return [answer["translation_text"] for answer in answers]
-
-
-def _own_batches(worker: Worker, tokenizer: Any, texts: Sequence[str], beams: int) -> list[str]:
-    sources = [tokenizer.convert_ids_to_tokens(ids) for ids in tokenizer(list(texts))["input_ids"]]
-    answers = worker(
-        sources,
-        beam_size=beams,
-        max_batch_size=_BATCH_SIZE,
-        max_decoding_length=128,
-        length_penalty=1.0,
-        disable_unk=True,
-    )
-    ids = [tokenizer.convert_tokens_to_ids(answer) for answer in answers]
-    return [text.strip() for text in tokenizer.batch_decode(ids, skip_special_tokens=True)]
-
-
-def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
-    """Return the outputs of each system and the seconds of its rounds, after a warm-up round."""
-    outputs = {name: side() for name, side in sides.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name, side in sides.items():
-            time.sleep(0.5)  # lets the other system's threads stop waiting for work
-            started = time.perf_counter()
-            side()
-            seconds[name].append(time.perf_counter() - started)
-    return outputs, seconds
-
-
-def _new_tokens(tokens: torch.Tensor) -> list[list[int]]:
-    return tokens[:, 1:].tolist()
-
-
-def _search_name(beams: int) -> str:
-    return "greedy" if beams == 1 else f"beam {beams}"
-
-
-def _rows(
-    what: str, units: int, outputs: Mapping[str, Sequence[Any]], seconds: Mapping[str, Sequence[float]]
-) -> list[dict[str, Any]]:
-    best = {name: min(each) for name, each in seconds.items()}
-    return [
-        {
-            "what": what,
-            "side": name,
-            "a second": round(units / min(each)),
-            "ratio": round(best[PEER] / min(each), 2),
-            "to CTranslate2": round(best[RIVALS[name]] / min(each), 2) if RIVALS.get(name) in best else None,
-            "spread": round(max(each) / min(each) - 1, 2),
-            "same outputs": sum(one == other for one, other in zip(outputs[name], outputs[PEER], strict=True)),
-            "outputs": len(outputs[name]),
-        }
-        for name, each in seconds.items()
-    ]
-
-
-def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    more = [name for name in ("share of products", "BLEU") if any(name in row for row in rows)]
-    head = ["what", "system", "units/s", f"speedup over {PEER}", "over CTranslate2", "slowest round"]
-    head += [f"outputs as {PEER}'s", *more]
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    for row in rows:
-        compared = "" if row["to CTranslate2"] is None else f"{row['to CTranslate2']:.2f}"
-        cells = [row["what"], row["side"], f"{row['a second']:,}", f"{row['ratio']:.2f}", compared]
-        cells += [
-            f"+{row['spread']:.0%}",
-            f"{row['same outputs']} of {row['outputs']}",
-            *(f"{row[name]:.2f}" if name in row else "" for name in more),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+def _source_projections(layer: Any) -> list[Any]:
+    """Return the products that are computed once for each source."""
+    return [layer.encoder_attn.k_proj, layer.encoder_attn.v_proj]
 
 
 if __name__ == "__main__":

@@ -11,94 +11,119 @@ Measure time and memory of full, linear and LSH attention and of reversible laye
 
 A step is forward and backward in float32 on the CPU. Time and memory of each point are measured in separate processes.
 Memory is the peak during a step beyond the memory before it, which includes the gradients of parameters: activations,
-and temporary gradients.
+and temporary gradients. The last row of a curve has the exponents of growth, fitted to its last three points.
 """
 
+import copy
+import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
+import torch
 
-from benchmarks.harness import RELEASE_FREED_PAGES, growth_exponent, run_worker, write_curves
+from benchmarks.harness import (
+    RELEASE_FREED_PAGES,
+    BenchmarkArguments,
+    growth_exponent,
+    is_worker,
+    peak_increase_of,
+    progress,
+    read_arguments,
+    run_worker,
+    write_report,
+)
+from vanilla_transformer import VanillaTransformerLongDecoderConfig, VanillaTransformerLongForCausalLM, create_cache
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.arguments import parse
-
-Points = Sequence[dict[str, Any]]
 
 SHAPE: dict[str, Any] = {"vocab_size": 64, "d_model": 128, "decoder_layers": 2, "decoder_attention_heads": 4}
 SHAPE |= {"decoder_ffn_dim": 256}
 _LINEAR = {"layer_types": "linear_attention"}
 _SDPA = {"layer_types": "full_attention", "attn_implementation": "sdpa"}
 _EAGER = {"layer_types": "full_attention", "attn_implementation": "eager"}
+_LSH = {"layer_types": "lsh_attention"}
 _PRE_NORM = {"layer_types": "linear_attention", "normalize_before": True}
 # Name of a curve: its values, and the fields of each side.
 CURVES: dict[str, tuple[list[int], dict[str, dict[str, Any]]]] = {
     "length": (
         [256, 512, 1024, 2048, 4096, 8192, 16384],
-        {
-            "softmax (eager)": _EAGER,
-            "softmax (sdpa)": _SDPA,
-            "linear": _LINEAR,
-            "lsh": {"layer_types": "lsh_attention"},
-        },
+        {"softmax (eager)": _EAGER, "softmax (sdpa)": _SDPA, "linear": _LINEAR, "lsh": _LSH},
     ),
-    "depth": (
-        [2, 4, 8, 16, 32, 48],
-        {"ordinary": _PRE_NORM, "reversible": {**_PRE_NORM, "reversible": True}},
-    ),
+    "depth": ([2, 4, 8, 16, 32, 48], {"ordinary": _PRE_NORM, "reversible": {**_PRE_NORM, "reversible": True}}),
     "position": ([64, 256, 1024, 4096, 16384], {"softmax": _SDPA, "linear": _LINEAR}),
 }
-_DEPTH_LENGTH = 1024
-_LSH_CHUNK, _LSH_ROUNDS = 64, 2
+DEPTH_LENGTH = 1024
+LSH_CHUNK, LSH_ROUNDS = 64, 2
 _COPIES = 3  # matrices of probabilities per layer that a step with eager attention holds at a time, about
-_QUANTITIES = {"seconds": ("ms", 1e3), "mib": ("MiB", 1.0)}
+TOKENS = 8  # per round; the fastest counts
+MIN_ROUND_SECONDS = 0.3  # minimum length of a round
 
 
 @dataclass
-class LongArguments:
+class LongArguments(BenchmarkArguments):
     """Curves, points and rounds."""
+
+    SHORT: ClassVar[dict[str, Any]] = {"points": 2, "rounds": 1}
 
     curves: str = field(default=",".join(CURVES), metadata={"help": "Names of curves, separated by commas."})
     points: int | None = field(
         default=None, metadata={"help": "Points per curve, from the smallest on; by default all."}
     )
     rounds: int = field(default=3, metadata={"help": "Measurements of each time; the best counts."})
-    output_dir: str = field(
-        default="benchmarks/results", metadata={"help": "Folder of long_sequences.md, .json and .png."}
-    )
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(LongArguments, arguments, "bench_long_sequences.py [--flags]")
-    write_curves("long_sequences", words, options, CURVES, lambda name: measure_curve(name, options), markdown, draw)
+    _, options = read_arguments(LongArguments, arguments, "bench_long_sequences")
+    names = options.curves.split(",")
+    if not set(names) <= set(CURVES):
+        raise ValueError(f"`curves` must be of {', '.join(CURVES)}, got {options.curves!r}.")
+    rows = [row for name in names for row in measure_curve(name, options)]
+    write_report("long_sequences", options, rows)
 
 
 def measure_curve(name: str, options: LongArguments) -> list[dict[str, Any]]:
-    """Measure all sides at each point, taking turns."""
+    """Measure all sides at each point, taking turns, and return a row for each point and one of exponents."""
     values, sides = CURVES[name]
-    points = []
+    points: dict[int, dict[str, dict[str, float]]] = {}
     for value in values[: options.points]:
-        point = {side: _point(name, side, value, options.rounds) for side in sides}
-        print(f"{name} {value}: {point}", file=sys.stderr)
-        points.append({"value": value} | point)
-    return points
+        points[value] = {side: _point(name, side, value, options.rounds) for side in sides}
+        progress(f"{name} {value}: {points[value]}")
+    return rows(name, points)
+
+
+def rows(name: str, points: dict[int, dict[str, dict[str, float]]]) -> list[dict[str, Any]]:
+    """Return the rows of a curve: its points, and the exponents of growth of each side."""
+    columns = {(side, what): f"{side}, {what}" for point in points.values() for side in point for what in point[side]}
+    lines: list[dict[str, Any]] = [
+        {"curve": name, "value": value} | {column: point[side].get(what) for (side, what), column in columns.items()}
+        for value, point in points.items()
+    ]
+    exponents: dict[str, Any] = {"curve": name, "value": "exponent"}
+    for (side, what), column in columns.items():
+        exponents[column] = exponent([(value, point[side].get(what)) for value, point in points.items()])
+    return [*lines, exponents]
+
+
+def exponent(points: Sequence[tuple[int, float | None]]) -> float | None:
+    """Fit the exponent of growth to the last three points that were measured; return None for fewer than two."""
+    last = [(float(value), y) for value, y in points if y is not None][-3:]
+    return growth_exponent(last) if len(last) > 1 and min(y for _, y in last) > 0.0 else None
 
 
 def _point(curve: str, side: str, value: int, rounds: int) -> dict[str, float]:
     request = request_of(curve, side, value) | {"rounds": rounds}
-    lacking = lacking_memory(request, psutil.virtual_memory().available)
-    if lacking:
-        return lacking
+    if lacks_memory(request, psutil.virtual_memory().available):
+        progress(f"{curve} {value}, {side}: left out, since its matrices of probabilities do not fit into memory.")
+        return {}
     if curve == "position":
-        return _measure(request | {"what": "token"})
-    return _measure(request | {"what": "seconds"}) | _measure(request | {"what": "mib"}, RELEASE_FREED_PAGES)
-
-
-def _measure(request: dict[str, Any], environment: dict[str, str] | None = None) -> dict[str, float]:
-    return run_worker("long_sequences_worker", request, environment=environment)
+        return run_worker("bench_long_sequences", request | {"what": "token"})
+    time_and_memory = run_worker("bench_long_sequences", request | {"what": "ms"})
+    return time_and_memory | run_worker(
+        "bench_long_sequences", request | {"what": "MiB"}, environment=RELEASE_FREED_PAGES
+    )
 
 
 def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
@@ -106,133 +131,83 @@ def request_of(curve: str, side: str, value: int) -> dict[str, Any]:
     shape = SHAPE | CURVES[curve][1][side]
     length = value
     if curve == "depth":
-        shape["decoder_layers"], length = value, _DEPTH_LENGTH
+        shape["decoder_layers"], length = value, DEPTH_LENGTH
     if shape["layer_types"] == "lsh_attention":
-        shape |= {"lsh_attn_chunk_length": _LSH_CHUNK, "num_hashes": _LSH_ROUNDS}
-        shape["num_buckets"] = max(2, 2 * length // _LSH_CHUNK)
+        shape |= {"lsh_attn_chunk_length": LSH_CHUNK, "num_hashes": LSH_ROUNDS}
+        shape["num_buckets"] = max(2, 2 * length // LSH_CHUNK)
     return {"length": length, "shape": shape}
 
 
-def lacking_memory(request: dict[str, Any], available: int) -> dict[str, float]:
-    """Return needed and available memory if the matrices of probabilities do not fit, otherwise an empty dict."""
+def lacks_memory(request: dict[str, Any], available: int) -> bool:
+    """Return whether the matrices of probabilities, if a step stores them, take more bytes than are available."""
     shape, length = request["shape"], request["length"]
     if shape.get("attn_implementation") != "eager":
-        return {}
-    needed = 4 * shape["decoder_attention_heads"] * length**2 * shape["decoder_layers"] * _COPIES
-    return {"needed_mib": needed / 2**20, "available_mib": available / 2**20} if needed > available else {}
+        return False
+    return 4 * shape["decoder_attention_heads"] * length**2 * shape["decoder_layers"] * _COPIES > available
 
 
-def _measured(points: Points, what: str, *sides: str) -> list[dict[str, Any]]:
-    """Return the points that all these sides have."""
-    return [point for point in points if all(what in point[side] for side in sides)]
+def measure(what: str, length: int, rounds: int, shape: dict[str, Any]) -> dict[str, float]:
+    """Measure one point in this process: "ms" or "MiB" of a training step, or the milliseconds of a "token"."""
+    torch.manual_seed(0)
+    model = VanillaTransformerLongForCausalLM(VanillaTransformerLongDecoderConfig(**shape))
+    if what == "token":
+        return {"ms": 1e3 * token_seconds(model, length, rounds)}
+    step = training_step(model, length)
+    if what == "ms":
+        return {"ms": 1e3 * min(best_seconds(step) for _ in range(rounds))}
+    return {"MiB": peak_increase_of(step) / 2**20}
 
 
-def _sides(points: Points) -> list[str]:
-    return [name for name in points[0] if name != "value"]
+def training_step(model: VanillaTransformerLongForCausalLM, length: int) -> Callable[[], None]:
+    """
+    Return a function that runs forward and backward over one sequence of random tokens, with dropout.
+
+    It has run once, so that the gradients of parameters are already allocated.
+    """
+    tokens = torch.randint(3, model.config.vocab_size, (1, length))
+    model.train()
+
+    def step() -> None:
+        model(input_ids=tokens, labels=tokens).loss.backward()
+
+    step()
+    return step
 
 
-def slope(points: Points, side: str, what: str) -> float | None:
-    """Fit the exponent of growth to the last three points; return None for fewer than two."""
-    last = [(point["value"], point[side][what]) for point in _measured(points, what, side)[-3:]]
-    if len(last) < 2 or min(y for _, y in last) <= 0.0:
-        return None
-    return growth_exponent(last)
+def token_seconds(model: VanillaTransformerLongForCausalLM, position: int, rounds: int) -> float:
+    """Return the seconds of the fastest generation step after a prompt, of `TOKENS` steps in each of `rounds`."""
+    tokens = torch.randint(3, model.config.vocab_size, (1, position + 1))
+    prompt, token = tokens.split([position, 1], dim=1)
+    filled = create_cache(model.config)
+    seconds = []
+    with torch.inference_mode():
+        model.eval()(input_ids=prompt, past_key_values=filled, use_cache=True, logits_to_keep=1)
+        for _ in range(rounds):
+            cache = copy.deepcopy(filled)
+
+            def step(cache: Any = cache) -> None:
+                model(input_ids=token, past_key_values=cache, use_cache=True)
+
+            seconds += [_seconds_of(step) for _ in range(TOKENS)]
+    return min(seconds)
 
 
-def begins(points: Points, side: str, other: str, what: str) -> int | None:
-    """Return the value from which on `side` always takes less than `other`, or None."""
-    found = None
-    for point in reversed(_measured(points, what, side, other)):
-        if point[side][what] >= point[other][what]:
-            break
-        found = point["value"]
-    return found
+def best_seconds(step: Callable[[], None]) -> float:
+    """Return the seconds of the fastest step of a round; a short step runs often, because others may interrupt it."""
+    found, started = [_seconds_of(step)], time.perf_counter()
+    while time.perf_counter() - started + found[0] < MIN_ROUND_SECONDS:
+        found.append(_seconds_of(step))
+    return min(found)
 
 
-def markdown(name: str, points: Points) -> list[str]:
-    """Return a table with a row for each point, a row of slopes, and conclusions."""
-    columns = [(side, what) for what in _QUANTITIES for side in _sides(points) if _measured(points, what, side)]
-    heads = [f"{side}, {_QUANTITIES[what][0]}" for side, what in columns]
-    lines = [_row(name, heads), "|---" * (len(heads) + 1) + "|"]
-    for point in points:
-        lines.append(_row(f"{point['value']:,}", [_cell(point[side], what) for side, what in columns]))
-    lines += [_row("slope", [_as_text(slope(points, side, what)) for side, what in columns]), ""]
-    lines.append("Slopes are exponents of growth, fitted to the last three points of each side.")
-    return [*lines, *_left_out(points), *_conclusions(name, points), ""]
-
-
-def _row(first: str, cells: Sequence[str]) -> str:
-    return f"| {' | '.join([first, *cells])} |"
-
-
-def _cell(measured: dict[str, float], what: str) -> str:
-    return f"{measured[what] * _QUANTITIES[what][1]:,.1f}" if what in measured else "left out"
-
-
-def _as_text(exponent: float | None) -> str:
-    return "–" if exponent is None else f"{exponent:.2f}"
-
-
-def _left_out(points: Points) -> list[str]:
-    return [
-        f"{side} was not measured at {point['value']:,}: it needs about {point[side]['needed_mib']:,.0f} MiB, but "
-        f"{point[side]['available_mib']:,.0f} were available."
-        for point in points
-        for side in _sides(points)
-        if "needed_mib" in point[side]
-    ]
-
-
-def _conclusions(name: str, points: Points) -> list[str]:
-    if name == "length":
-        others = ("softmax (sdpa)", "softmax (eager)")
-        return [_advantage(points, other, what) for other in others for what in _QUANTITIES]
-    if name == "depth":
-        first, last = (point["value"] for point in (points[0], points[-1]))
-        sizes = [point["ordinary"]["parameters_mib"] for point in (points[0], points[-1])]
-        return [f"Parameters take {sizes[0]:.1f} MiB with {first} layers and {sizes[1]:.1f} with {last}."]
-    return []
-
-
-def _advantage(points: Points, other: str, what: str) -> str:
-    """Return from which values on linear and LSH attention take less than `other`."""
-    found = {side: begins(points, side, other, what) for side in ("linear", "lsh")}
-    where = [f"{side} {'at no measured length' if at is None else f'from {at:,} on'}" for side, at in found.items()]
-    return f"Less {'time' if what == 'seconds' else 'memory'} than {other}: {', '.join(where)}."
-
-
-def draw(found: dict[str, Any], path: Path) -> None:
-    """Draw time above memory, one column per curve, on logarithmic axes, with slopes in the legends."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(2, len(found), figsize=(4.4 * len(found), 7), squeeze=False)
-    for column, (name, points) in enumerate(found.items()):
-        for row, what in enumerate(_QUANTITIES):
-            if any(_measured(points, what, side) for side in _sides(points)):
-                _draw_axes(axes[row][column], name, points, what)
-            else:
-                axes[row][column].set_axis_off()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
-
-
-def _draw_axes(axes: Any, name: str, points: Points, what: str) -> None:
-    for side, style in zip(_sides(points), ("o-", "s--", "^-.", "D:"), strict=False):
-        measured = [point for point in _measured(points, what, side) if point[side][what] > 0.0]
-        values = [point[side][what] for point in measured]
-        label = f"{side}, slope {_as_text(slope(points, side, what))}"
-        axes.plot([point["value"] for point in measured], values, style, label=label)
-    axes.set(yscale="log", xlabel=name, ylabel="MiB" if what == "mib" else what)
-    axes.set_xscale("log", base=2)
-    axes.set_xticks([point["value"] for point in points], [f"{point['value']:,}" for point in points])
-    axes.tick_params(axis="x", labelsize="small")
-    axes.grid(alpha=0.3)
-    axes.legend(fontsize="small")
+def _seconds_of(step: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    step()
+    return time.perf_counter() - started
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    if is_worker():
+        print(json.dumps(measure(**json.loads(sys.argv[2]))))
+    else:
+        sys.exit(run(main))

@@ -16,17 +16,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median, quantiles
-from typing import Any
+from statistics import median
+from typing import Any, ClassVar
 
 import torch
 
-from benchmarks.harness import ROOT, describe_machine, write_results
+from benchmarks.harness import ROOT, BenchmarkArguments, progress, read_arguments, write_report
 from benchmarks.revision_worker import VOCAB_SIZE, build_tokenizer
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.arguments import parse
 
 _SETTLE_SECONDS = 0.2  # lets the other worker's threads stop waiting for work
 _TEXT_PAIRS = 20_000
@@ -56,8 +55,10 @@ JOBS |= _decoding_jobs("small") | _decoding_jobs("base")
 
 
 @dataclass
-class BenchmarkArguments:
+class RevisionsArguments(BenchmarkArguments):
     """The interpreters, the jobs, and how long they are measured."""
+
+    SHORT: ClassVar[dict[str, Any]] = {"rounds": 3}
 
     old_python: str | None = field(
         default=None, metadata={"help": "Interpreter of OLD; default OLD/.venv/bin/python."}
@@ -72,30 +73,32 @@ class BenchmarkArguments:
     threads: int | None = field(
         default=None, metadata={"help": "OMP_NUM_THREADS of both sides; default: as inherited."}
     )
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of the table and the JSON."})
 
 
 def main(arguments: Sequence[str]) -> None:
     """Measure the chosen jobs on both checkouts and write the table."""
-    roots, options = parse(BenchmarkArguments, arguments, "bench_paired_revisions OLD NEW [--flags]")
-    if len(roots) != 2 or not all((Path(root) / "vanilla_transformer").is_dir() for root in roots):
-        raise ValueError(f"Name the roots of two checkouts, OLD and NEW, before the flags, got {' '.join(roots)!r}.")
+    roots, options = read_arguments(RevisionsArguments, arguments, "bench_paired_revisions OLD NEW", (2,))
+    for root in roots:
+        if not Path(root, "vanilla_transformer").is_dir():
+            raise ValueError(f"Name the roots of two checkouts, OLD and NEW, but {root} is not one.")
     chosen = {name: job for name, job in JOBS.items() if any(word in name for word in options.jobs)}
     if not chosen or options.rounds < 1:
         raise ValueError(f"There must be a job and a round, got --jobs {options.jobs} and --rounds {options.rounds}.")
-    sides = _sides(roots, options)
-    results = []
+    sides, results = _sides(roots, options), []
     with tempfile.TemporaryDirectory(prefix="revisions-") as folder:
         write_text(Path(folder))
         for name, job in chosen.items():
-            print(f"{name} ...", file=sys.stderr)
-            results.append({"job": name} | measure(sides, job, Path(folder), options))
-            print(_row(results[-1]), file=sys.stderr)
-    report = {"machine": describe_machine(), "old": roots[0], "new": roots[1], **asdict(options), "results": results}
-    write_results(options.output_dir, "paired_revisions", report, markdown(report))
+            results.append({"job": name} | row(measure(sides, job, Path(folder), options)))
+            progress(str(results[-1]))
+    notes = [
+        f"OLD: {roots[0]}. NEW: {roots[1]}. {options.rounds} pairs of rounds, which take turns.",
+        "Ratios are new / old for the same work; lower is better, 1.00 is equal.",
+        "Units are target tokens; for the pipeline, sentences.",
+    ]
+    write_report("paired_revisions", options, results, notes)
 
 
-def _sides(roots: Sequence[str], options: BenchmarkArguments) -> dict[str, tuple[Path, str]]:
+def _sides(roots: Sequence[str], options: RevisionsArguments) -> dict[str, tuple[Path, str]]:
     """Return root and interpreter of "old" and "new"."""
     pythons = (options.old_python, options.new_python)
     return {
@@ -116,9 +119,9 @@ def write_text(folder: Path) -> None:
 
 
 def measure(
-    sides: dict[str, tuple[Path, str]], job: dict[str, Any], folder: Path, options: BenchmarkArguments
-) -> dict[str, Any]:
-    """Return the rounds of both sides, which take turns, and the ratios new / old of each pair."""
+    sides: dict[str, tuple[Path, str]], job: dict[str, Any], folder: Path, options: RevisionsArguments
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the rounds of both sides, which take turns."""
     with ExitStack() as stack:
         workers = {
             name: stack.enter_context(worker(*side, job, folder / name, options.threads))
@@ -129,7 +132,7 @@ def measure(
             for name in list(workers) if number % 2 == 0 else reversed(list(workers)):
                 time.sleep(_SETTLE_SECONDS)
                 rounds[name].append(_ask(workers[name], job))
-    return {"rounds": rounds, "ratios": {clock: ratios(rounds, clock) for clock in ("seconds", "cpu_seconds")}}
+    return rounds
 
 
 @contextmanager
@@ -181,43 +184,18 @@ def ratios(rounds: dict[str, list[dict[str, Any]]], clock: str) -> list[float]:
     return [(new[clock] / new["units"]) / (old[clock] / old["units"]) for old, new in pairs]
 
 
-def markdown(report: dict[str, Any]) -> Iterator[str]:
-    """Yield a table with a row for each job."""
-    machine = report["machine"]
-    yield f"{machine['cpu']}, {machine['cores']} cores; python {machine['python']}, torch {machine['torch']}."
-    yield f"OLD: {report['old']}. NEW: {report['new']}. {report['rounds']} pairs of rounds, which take turns."
-    yield "Time ratio: new / old for the same work, median [quartiles]; lower is better, 1.00 is equal."
-    yield ""
-    yield "| job | time ratio | CPU time ratio | old, units/s | new, units/s | same outputs |"
-    yield "|---|---|---|---|---|---|"
-    for row in report["results"]:
-        yield _row(row)
-    yield ""
-    yield "Units are target tokens; for the pipeline, sentences."
-
-
-def _row(result: dict[str, Any]) -> str:
-    cells = [_spread(result["ratios"][clock]) for clock in ("seconds", "cpu_seconds")]
-    cells += [f"{_speed(result['rounds'][side]):,.0f}" for side in ("old", "new")]
-    return f"| {result['job']} | {' | '.join(cells)} | {_same_outputs(result['rounds'])} |"
-
-
-def _spread(values: Sequence[float]) -> str:
-    if len(values) < 2:
-        return f"{values[0]:.3f}"
-    first, middle, third = quantiles(values, n=4, method="inclusive")
-    return f"{middle:.3f} [{first:.3f}, {third:.3f}]"
-
-
-def _speed(rounds: Sequence[dict[str, Any]]) -> float:
-    return median(each["units"] / each["seconds"] for each in rounds)
-
-
-def _same_outputs(rounds: dict[str, list[dict[str, Any]]]) -> str:
+def row(rounds: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Return the row of a job: ratios, speeds, and whether both sides had the same outputs."""
     digests = {each["digest"] for side in rounds.values() for each in side}
-    if digests == {None}:
-        return ""
-    return "yes" if len(digests) == 1 else "NO"
+    speeds = {
+        f"{name}, units/s": median(each["units"] / each["seconds"] for each in side) for name, side in rounds.items()
+    }
+    return {
+        "time ratio": ratios(rounds, "seconds"),
+        "CPU time ratio": ratios(rounds, "cpu_seconds"),
+        **speeds,
+        "same outputs": None if digests == {None} else len(digests) == 1,
+    }
 
 
 if __name__ == "__main__":

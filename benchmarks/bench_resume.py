@@ -1,30 +1,53 @@
 """
-Test that a resumed run equals an uninterrupted one: kill runs at exact places, resume them, and compare bit for bit.
+Test that a resumed run equals an uninterrupted one: kill runs, resume them, and compare bit for bit.
 
     python -m benchmarks.bench_resume
-    python -m benchmarks.bench_resume --processes 1 2 4 --output resume.md
+    python -m benchmarks.bench_resume --processes 1 2 4
+    python -m benchmarks.bench_resume --random_kills 200 --seed 7
 
-Trains a tiny model on generated text with dropout, BPE-dropout, gradient accumulation and EMA, in separate processes,
-and prints a Markdown table with a row for each place and number of processes. The exit status is 1 if an item differs.
+Trains a tiny model on generated text with dropout, BPE-dropout, gradient accumulation and EMA. The first commands kill
+runs at exact places, in separate processes, and compare all that a run consists of. The last one kills each run by
+SIGKILL anywhere between its first and its last instant, starts it again by the same arguments, and compares the
+weights; its runs are forked from one process that has imported everything, so that a kill takes about a second. The
+exit status is 1 if a run fails or differs.
+
+As a worker, this module records each batch of a run and kills it at one exact place. The package is not changed for
+this: the worker observes the order of updates, the model's `forward`, torch's dropout, and opened files.
 """
 
+import functools
+import hashlib
+import inspect
 import json
 import os
+import random
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+import traceback
+from collections import Counter, deque
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+import numpy as np
+import psutil
 import torch
 from safetensors.torch import load_file
 
-from benchmarks.harness import ROOT, progress
+from benchmarks.harness import ROOT, BenchmarkArguments, is_worker, progress, read_arguments, write_report
+from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
+from vanilla_transformer.data.micro_batch import MicroBatch
+from vanilla_transformer.file_utils import HASHES_FILE
+from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.trainer import train
 
 _ACCUMULATION = 2
 _UPDATES = 14
@@ -53,14 +76,20 @@ _RECIPE = {
 }
 # Metrics that depend on the clock or the machine.
 _TIMES = {"minutes", "tokens_per_second", "peak_memory_gib"}
+_MODELS = ("model.safetensors", "ema/model.safetensors")
 
 
 @dataclass
-class BenchmarkArguments:
-    """Numbers of processes and the output file."""
+class ResumeArguments(BenchmarkArguments):
+    """Numbers of processes, and how many runs to kill at random moments."""
+
+    SHORT: ClassVar[dict[str, Any]] = {"processes": [1]}
 
     processes: list[int] = field(default_factory=lambda: [1, 2], metadata={"help": "Numbers of processes to test."})
-    output: str | None = field(default=None, metadata={"help": "Write the Markdown table to this file, too."})
+    random_kills: int = field(
+        default=0, metadata={"help": "Kill so many runs at random moments, instead of some at exact places."}
+    )
+    seed: int = field(default=0, metadata={"help": "Seed of the random moments."})
 
 
 @dataclass
@@ -76,39 +105,37 @@ class FinishedRun:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(BenchmarkArguments, arguments, "bench_resume.py [--flags]")
-    if words:
-        raise ValueError(f"This command takes only flags, got {words[0]!r}.")
+    _, options = read_arguments(ResumeArguments, arguments, "bench_resume")
     if min(options.processes) < 1:
         raise ValueError(f"`processes` must be at least 1, got {min(options.processes)}.")
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="resuming-") as folder:
         write_demo_corpus(Path(folder) / "corpus", train=120, validation=8, test=1)
         for processes in options.processes:
-            rows += compare_places(Path(folder), processes)
-    table = "\n".join(markdown(rows)) + "\n"
-    print(table, end="")
-    if options.output is not None:
-        Path(options.output).write_text(table, encoding="utf-8")
-    if any(not same for row in rows for same in row.values() if isinstance(same, bool)):
+            if options.random_kills:
+                rows += kill_at_random(Path(folder), processes, options)
+            else:
+                rows += compare_places(Path(folder), processes)
+    write_report("resume", options, rows)
+    if any(value is False for row in rows for value in row.values()):
         sys.exit(1)
 
 
 def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:
     """Kill and resume a run at each place; return a row for each."""
     uninterrupted_folder = folder / f"uninterrupted-{processes}"
-    uninterrupted = FinishedRun(uninterrupted_folder, [train(uninterrupted_folder, processes, "never")])
+    uninterrupted = FinishedRun(uninterrupted_folder, [train_and_record(uninterrupted_folder, processes, "never")])
     rows = []
     for number, (name, place) in enumerate(places(uninterrupted).items()):
         progress(f"Processes: {processes}. Killed {name} ...")
         resumed_folder = folder / f"killed-{processes}-{number}"
-        parts = [train(resumed_folder, processes, place), train(resumed_folder, processes, "never")]
+        parts = [train_and_record(resumed_folder, processes, each) for each in (place, "never")]
         rows.append(describe_row(name, uninterrupted, FinishedRun(resumed_folder, parts)))
     return rows
 
 
 def places(uninterrupted: FinishedRun) -> dict[str, str]:
-    """Return descriptions of the kills with the argument of `resume_worker`. Updates and batches count from 1."""
+    """Return descriptions of the kills with the argument of the worker. Updates and batches count from 1."""
     epochs = [line["epoch"] for line in uninterrupted.records[0][0][::_ACCUMULATION]]  # of each update
     second = epochs.index(1) + 2  # the second update of epoch 2, counted from 1
     if epochs[second - 1] != 1 or second >= _UPDATES:
@@ -121,12 +148,12 @@ def places(uninterrupted: FinishedRun) -> dict[str, str]:
     }
 
 
-def train(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]]:
+def train_and_record(folder: Path, processes: int, place: str) -> list[list[dict[str, Any]]]:
     """Run the training command until its end or kill, and return the records of each process."""
     record = folder.with_name(f"{folder.name}.{place}.record")
     launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
     command = [sys.executable, *(launcher if processes > 1 else [])]
-    command += ["-m", "benchmarks.resume_worker", str(record), place, *run_flags(folder)]
+    command += ["-m", "benchmarks.bench_resume", "--worker", str(record), place, *run_flags(folder)]
     ended = subprocess.run(command, env=_environment(folder.parent), capture_output=True, text=True)
     expected = 0 if place == "never" else -9
     if ended.returncode != expected:
@@ -156,8 +183,8 @@ def describe_row(name: str, uninterrupted: FinishedRun, resumed: FinishedRun) ->
     again = len(resumed.records[-1][0]) // _ACCUMULATION
     begin = {
         "killed": name,
-        "processes": str(len(uninterrupted.records[0])),
-        "resumed from update": f"{_UPDATES - again}",
+        "processes": len(uninterrupted.records[0]),
+        "resumed from update": _UPDATES - again,
     }
     return begin | compare(uninterrupted, resumed)
 
@@ -240,11 +267,185 @@ def _equal(pair: Sequence[dict[str, Any]], name: str) -> bool:
     return pair[0][name] == pair[1][name]
 
 
-def markdown(rows: list[dict[str, Any]]) -> list[str]:
-    words = {True: "equal", False: "**DIFFERS**"}
-    cells = [[words[value] if isinstance(value, bool) else value for value in row.values()] for row in rows]
-    return [f"| {' | '.join(row)} |" for row in (list(rows[0]), ["---"] * len(rows[0]), *cells)]
+def kill_at_random(folder: Path, processes: int, options: ResumeArguments) -> list[dict[str, Any]]:
+    """Kill runs at random moments; return a row for each outcome, with the number of runs that had it."""
+    os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+    torch.set_num_threads(1)
+    moments = random.Random(options.seed + processes)
+    run_uninterrupted(folder / f"first-{processes}", processes)  # fills the cache
+    expected = folder / f"uninterrupted-{processes}"
+    seconds = run_uninterrupted(expected, processes)
+    outcomes: Counter[tuple[int, bool]] = Counter()
+    for number in range(options.random_kills // len(options.processes)):
+        moment = moments.uniform(0.0, 1.05 * seconds)
+        progress(f"Processes: {processes}. Kill {number + 1} after {moment:.2f} s of {seconds:.2f} s ...")
+        outcomes[kill_and_resume(folder / f"killed-{processes}-{number}", processes, moment, expected)] += 1
+    return [
+        {"killed": "at random", "processes": processes, "runs": runs, "status": status, "weights": same}
+        for (status, same), runs in outcomes.items()
+    ]
+
+
+def run_uninterrupted(folder: Path, processes: int) -> float:
+    """Train to the end, and return the seconds."""
+    started = time.monotonic()
+    if wait(start(folder, processes)) != 0:
+        raise RuntimeError(f"The uninterrupted run failed:\n{log_of(folder)}")
+    return time.monotonic() - started
+
+
+def kill_and_resume(folder: Path, processes: int, moment: float, expected: Path) -> tuple[int, bool]:
+    """Kill a run after `moment` seconds and run it to its end; return its status and whether its weights are equal."""
+    pids = start(folder, processes)
+    time.sleep(moment)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)  # one that has ended is waited for below, so its number is still its own
+    wait(pids)
+    status = wait(start(folder, processes))
+    if status != 0:
+        print(log_of(folder), file=sys.stderr)
+        return status, False
+    return 0, all(same_tensors(expected / name, folder / name) for name in _MODELS)
+
+
+def start(folder: Path, processes: int) -> list[int]:
+    """Fork the processes of a run and return their numbers."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    return [_fork(folder, rank, processes, port) for rank in range(processes)]
+
+
+def _fork(folder: Path, rank: int, processes: int, port: str) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        log = os.open(folder.with_suffix(f".{rank}.log"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        if processes > 1:
+            names = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes}
+            os.environ |= {name: str(value) for name, value in names.items()}
+            os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        train(parse_recipe(run_flags(folder)), evaluate=lambda *_, **__: {})
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+
+
+def wait(pids: Sequence[int]) -> int:
+    """Wait for processes and return the largest exit status, negative for a signal only if all were killed."""
+    return max(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids)
+
+
+def log_of(folder: Path) -> str:
+    """Return the output of the processes of a run."""
+    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.parent.glob(f"{folder.name}.*.log")))
+
+
+def work(arguments: Sequence[str]) -> None:
+    """Train, record each batch, and send SIGKILL at one exact place.
+
+    Args:
+        arguments: The file of the records, to which the rank is added; the place, which is `2.1` for the moment before
+            the first batch of the second update, `checkpoint-3` for the moment while that folder is being written, or
+            `never`; and the flags of training.
+    """
+    record, place, *flags = arguments
+    BatchRecord(Path(f"{record}.{os.environ.get('RANK', '0')}"), place).watch()
+    if place.startswith("checkpoint-"):
+        kill_while_writing(place)
+    train(parse_recipe(flags), evaluate=lambda *_, **__: {})
+
+
+class BatchRecord:
+    """Write a line of JSON for each training batch: its pairs, its tokens and its random draws."""
+
+    def __init__(self, path: Path, place: str):
+        self.path, self.place = path, place
+        self.updates = 0
+        self.coming: deque[dict[str, Any]] = deque()
+        self.dropped = hashlib.sha256()
+
+    def watch(self) -> None:
+        """Wrap the loader of batches and the model's `forward`, and hook torch's dropout."""
+        iterate, forward = MicroBatchLoader.__iter__, VanillaTransformerModel.forward
+
+        def recorded_updates(order: MicroBatchLoader) -> Generator[Any, None, None]:
+            for update in iterate(order):
+                self._expect(order.position.epoch, update)
+                yield update
+
+        @functools.wraps(forward)
+        def recorded_forward(model: Any, *arguments: Any, **tensors: Any) -> Any:
+            return self._record(forward, model, *arguments, **tensors)
+
+        MicroBatchLoader.__iter__ = recorded_updates  # type: ignore[method-assign]
+        VanillaTransformerModel.forward = recorded_forward  # type: ignore[method-assign]
+        torch.nn.modules.module.register_module_forward_hook(self._add_mask)
+
+    def _expect(self, epoch: int, update: Sequence[MicroBatch]) -> None:
+        self.updates += 1
+        for number, batch in enumerate(update, start=1):
+            place = f"{self.updates}.{number}"
+            self.coming.append({"place": place, "epoch": epoch, "pairs": batch.pairs.tolist()})
+
+    def _record(self, forward: Any, model: Any, *arguments: Any, **tensors: Any) -> Any:
+        if not model.training:
+            return forward(model, *arguments, **tensors)
+        line = self.coming.popleft()
+        if line.pop("place") == self.place:
+            kill_all_processes()
+        given = inspect.signature(forward).bind(model, *arguments, **tensors).arguments  # by position or by name
+        source = given["inputs_embeds" if given.get("input_ids") is None else "input_ids"]
+        line["tokens"] = digest(source, given["decoder_input_ids"])
+        line["generator_before"] = digest(torch.get_rng_state())
+        self.dropped = hashlib.sha256()
+        outputs = forward(model, *arguments, **tensors)
+        line |= {"dropped": self.dropped.hexdigest(), "generator_after": digest(torch.get_rng_state())}
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return outputs
+
+    def _add_mask(self, module: torch.nn.Module, inputs: tuple[torch.Tensor, ...], output: Any) -> None:
+        if isinstance(module, torch.nn.Dropout) and module.training:
+            self.dropped.update(np.packbits(((output == 0) & (inputs[0] != 0)).numpy()).tobytes())
+
+
+def digest(*tensors: torch.Tensor) -> str:
+    """Return a hash of the shapes and values of tensors."""
+    content = hashlib.sha256()
+    for tensor in tensors:
+        content.update(str(tuple(tensor.shape)).encode() + tensor.numpy(force=True).tobytes())
+    return content.hexdigest()
+
+
+def kill_while_writing(checkpoint: str) -> None:
+    """Kill the run when it opens the last file of a checkpoint: that file is empty, the others are complete."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or "w" not in str(arguments[1]):
+            return
+        path = Path(str(arguments[0]))
+        if path.name == HASHES_FILE and path.parent.name.startswith(f".{checkpoint}."):
+            kill_all_processes()
+
+    sys.addaudithook(hook)
+
+
+def kill_all_processes() -> None:
+    """Send SIGKILL to the launcher, if any, which would stop the other processes in order, to these, and to itself."""
+    this = psutil.Process()
+    launched = "TORCHELASTIC_RUN_ID" in os.environ
+    launcher = this.parent() if launched else None
+    others = [] if launcher is None else [launcher, *(child for child in launcher.children() if child != this)]
+    for process in [*others, this]:
+        process.kill()
 
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    if is_worker():
+        work(sys.argv[2:])
+    else:
+        sys.exit(run(main))

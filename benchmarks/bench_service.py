@@ -22,18 +22,17 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import psutil
 
-from benchmarks.harness import ROOT, describe_machine, write_results
+from benchmarks.harness import ROOT, BenchmarkArguments, read_arguments, write_report
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerForConditionalGeneration,
     paper_generation_config,
 )
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.arguments import parse
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
@@ -45,14 +44,15 @@ _LONGEST_SECONDS = 120
 
 
 @dataclass
-class ServiceArguments:
-    """Amounts of work and the output folder."""
+class ServiceArguments(BenchmarkArguments):
+    """Amounts of work."""
+
+    SHORT: ClassVar[dict[str, Any]] = {"requests": 500, "seconds": 5, "connections": 50}
 
     requests: int = field(default=10_000, metadata={"help": "Requests of random lengths, for the growth of memory."})
     seconds: int = field(default=20, metadata={"help": "Seconds to measure waiting times, with and without a rival."})
     connections: int = field(default=300, metadata={"help": "Connections held open at the end."})
     checkout: str = field(default=str(ROOT), metadata={"help": "Root of the repository whose service is measured."})
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of the results."})
 
 
 class Service(NamedTuple):
@@ -79,20 +79,25 @@ class Service(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> None:
-    folders, options = parse(ServiceArguments, arguments, "bench_service [FOLDER] [--flags]")
+    folders, options = read_arguments(ServiceArguments, arguments, "bench_service FOLDER", (0, 1))
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(folders[0]).absolute() if folders else save_random_model(Path(temporary))
-        found = measure(folder, options)
-    write_results(options.output_dir, "service", {"machine": describe_machine(), **found}, markdown(found))
+        write_report("service", options, rows(measure(folder, options)))
 
 
 def save_random_model(folder: Path) -> Path:
     """Save a small model with random weights and return its folder."""
     tokenizer = train_tokenizer([pair.source for pair in read_demo_corpus("test", 500)], vocab_size=800)
     config = VanillaTransformerConfig(
-        vocab_size=len(tokenizer), d_model=256, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=1024,
-        decoder_ffn_dim=1024, encoder_attention_heads=4, decoder_attention_heads=4,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        d_model=256,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_ffn_dim=1024,
+        decoder_ffn_dim=1024,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+    )
     model = VanillaTransformerForConditionalGeneration(config)
     model.generation_config = paper_generation_config(0, 2, 1, max_new_tokens_beyond_source=4)
     return save_model_folder(model, tokenizer, folder / "model")
@@ -228,26 +233,27 @@ def end_with_held_connections(service: Service, connections: int) -> dict[str, f
         return {"seconds": time.perf_counter() - start, "status of a request": answer.result()[0]}
 
 
-def markdown(found: dict[str, Any]) -> list[str]:
-    """Return a table with a row for each attack."""
-    alone, beside, memory = found["alone"], found["beside a rival"], found["memory"]
-    invalid, emoji, held = found["invalid"], found["emoji"], found["held"]
+def rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return a row of the table for each attack."""
+    invalid, emoji, memory = found["invalid"], found["emoji"], found["memory"]
     megabytes = ", ".join(f"{size:,.0f} MB after {count:,}" for count, size in memory["megabytes"].items())
-    rows = [
+    lines = [
         ("good requests beside lone surrogates", "", found["failed"]),
         ("a list of 300,000 numbers", f"{invalid['received']:,} bytes, {invalid['seconds']:.2f} s", {}),
         ("four texts of 5,000 emoji", f"status {emoji['status']}, {emoji['seconds']:.2f} s", {}),
-        ("waiting times of four clients", f"p50 {alone['p50']:.3f} s, p95 {alone['p95']:.3f} s", alone),
-        ("the same beside a client with 256 texts", f"p50 {beside['p50']:.3f} s, p95 {beside['p95']:.3f} s", beside),
-        ("SIGTERM to the end with held connections", f"{held['seconds']:.1f} s", {}),
+        ("waiting times of four clients", _waited(found["alone"]), found["alone"]),
+        ("the same beside a client with 256 texts", _waited(found["beside a rival"]), found["beside a rival"]),
+        ("SIGTERM to the end with held connections", f"{found['held']['seconds']:.1f} s", {}),
         ("resident memory by requests of random lengths", megabytes, memory),
     ]
-    table = [f"| {attack} | {result} | {_failed_of(counts)} |" for attack, result, counts in rows]
-    return ["| attack | result | failed |", "|---|---|---|", *table]
+    return [
+        {"attack": attack, "result": result, "requests": counts.get("requests"), "failed": counts.get("failed")}
+        for attack, result, counts in lines
+    ]
 
 
-def _failed_of(counts: dict[str, Any]) -> str:
-    return f"{counts['failed']:,} of {counts['requests']:,}" if counts else ""
+def _waited(times: dict[str, float]) -> str:
+    return f"p50 {times['p50']:.3f} s, p95 {times['p95']:.3f} s"
 
 
 if __name__ == "__main__":

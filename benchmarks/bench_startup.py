@@ -1,9 +1,9 @@
 """
-Measure startup time: imports, `--help` of commands, and the first translation compared with the second.
+Measure startup time and memory: imports, `--help` of commands, and the first translation compared with the second.
 
     python -m benchmarks.bench_startup [FOLDER]
 
-FOLDER is a trained model; by default a model with random weights.
+FOLDER is a trained model; by default a small model with random weights. Each measurement is a process of its own.
 """
 
 import subprocess
@@ -13,16 +13,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, ClassVar
 
-from benchmarks.bench_decoding import random_model
-from benchmarks.harness import ROOT, write_results
+from benchmarks.bench_service import save_random_model
+from benchmarks.harness import ROOT, BenchmarkArguments, read_arguments, write_report
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.arguments import parse
-from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.file_utils import save_model_folder
 
-_COMMANDS = ("--help", "--version", "train --help", "translate --help", "serve --help")
 _TRANSLATE = """
 import sys, time, vanilla_transformer
 from transformers import pipeline
@@ -32,65 +28,50 @@ for _ in range(2):
     translate("The old woman buys a red apple.", max_new_tokens=16)
     print(time.perf_counter() - started)
 """
+_PEAK = "; from benchmarks.harness import peak_bytes; print(peak_bytes() / 2**20)"
+STATEMENTS = [f"import {name}" for name in ("torch", "transformers", "vanilla_transformer")]
+STATEMENTS.append("from vanilla_transformer import TranslationPipeline")
+COMMANDS = (["--help"], ["train", "--help"], ["translate", "--help"], ["serve", "--help"])
 
 
 @dataclass
-class StartupArguments:
-    """Number of rounds and the output folder."""
+class StartupArguments(BenchmarkArguments):
+    """Number of rounds."""
+
+    SHORT: ClassVar[dict[str, Any]] = {"rounds": 1}
 
     rounds: int = field(default=5, metadata={"help": "Rounds of each measurement; the best counts."})
-    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of startup.md and .json."})
 
 
 def main(arguments: Sequence[str]) -> None:
-    folders, options = parse(StartupArguments, arguments, "bench_startup.py [FOLDER] [--flags]")
-    if len(folders) > 1:
-        raise ValueError(f"Name at most one model folder, got {len(folders)}.")
+    folders, options = read_arguments(StartupArguments, arguments, "bench_startup FOLDER", (0, 1))
     with tempfile.TemporaryDirectory() as made:
-        folder = folders[0] if folders else _make_model(made)
-        found = measure(folder, options.rounds)
-    write_results(options.output_dir, "startup", found, markdown(found))
+        folder = Path(folders[0]).absolute() if folders else save_random_model(Path(made))
+        write_report("startup", options, measure(folder, options.rounds))
 
 
-def _make_model(folder: str) -> str:
-    texts = [text for pair in read_demo_corpus("train", 500) for text in (pair.source, pair.target)]
-    tokenizer = train_tokenizer(texts, vocab_size=1000)
-    return str(save_model_folder(random_model("small", vocab_size=len(tokenizer)), tokenizer, Path(folder, "model")))
+def measure(folder: Path, rounds: int) -> list[dict[str, Any]]:
+    """Return the best seconds and the peak memory of each program."""
+    rows = []
+    for statement in STATEMENTS:
+        found = [_run(["-c", statement + _PEAK]) for _ in range(rounds)]
+        seconds, printed = min(found)
+        rows.append({"what": f"`{statement}`", "seconds": seconds, "peak memory, MiB": float(printed)})
+    for words in COMMANDS:
+        seconds = min(_run(["-m", "vanilla_transformer", *words])[0] for _ in range(rounds))
+        rows.append({"what": f"`vanilla-transformer {' '.join(words)}`", "seconds": seconds})
+    printed_lines = [_run(["-c", _TRANSLATE + _PEAK[2:], str(folder)])[1].split() for _ in range(rounds)]
+    first, second, peak = (min(map(float, values)) for values in zip(*printed_lines, strict=True))
+    rows.append({"what": "first translation", "seconds": first, "peak memory, MiB": peak})
+    rows.append({"what": "second translation", "seconds": second, "peak memory, MiB": peak})
+    return rows
 
 
-def measure(folder: str, rounds: int) -> dict[str, float]:
-    """Return the best seconds of each measurement."""
-    programs = {
-        "`import torch`": ["-c", "import torch"],
-        "`import transformers`": ["-c", "import transformers"],
-        "`import vanilla_transformer`": ["-c", "import vanilla_transformer"],
-        "`from vanilla_transformer import …`": ["-c", "from vanilla_transformer import TranslationPipeline"],
-    }
-    program = str(Path(sys.executable).with_name("vanilla-transformer"))
-    programs |= {f"`vanilla-transformer {words}`": [program, *words.split()] for words in _COMMANDS}
-    found = {name: min(_seconds(words) for _ in range(rounds)) for name, words in programs.items()}
-    translations = [_translations(folder) for _ in range(rounds)]
-    found["first translation"], found["second translation"] = (min(times) for times in zip(*translations, strict=True))
-    return found
-
-
-def _seconds(words: Sequence[str]) -> float:
+def _run(words: Sequence[str]) -> tuple[float, str]:
+    """Run a program and return its seconds and what it printed."""
     started = time.perf_counter()
-    subprocess.run([sys.executable, *words], check=True, capture_output=True, cwd=ROOT)
-    return time.perf_counter() - started
-
-
-def _translations(folder: str) -> list[float]:
-    command = [sys.executable, "-c", _TRANSLATE, str(Path(folder).absolute())]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
-    return [float(line) for line in ended.stdout.splitlines()]
-
-
-def markdown(found: dict[str, float]) -> list[str]:
-    """Return a table with a row for each measurement."""
-    lines = ["| command | seconds |", "|---|---|", *(f"| {name} | {value:.2f} |" for name, value in found.items())]
-    ratio = found["first translation"] / found["second translation"]
-    return [*lines, "", f"The first translation takes {ratio:.2f} times as long as the second."]
+    ended = subprocess.run([sys.executable, *words], check=True, capture_output=True, text=True, cwd=ROOT)
+    return time.perf_counter() - started, ended.stdout
 
 
 if __name__ == "__main__":

@@ -1,22 +1,131 @@
-"""Shared by all benchmarks: worker processes, growth exponents, the machine's description, and files of results."""
+"""
+Shared by all benchmarks: their arguments, turns, worker processes, memory, and the one format of their results.
 
+It imports the standard library only, so that workers in other toolkits' environments can import it.
+"""
+
+import ctypes
 import json
 import math
 import os
 import platform
+import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from statistics import linear_regression
-from typing import Any
+from statistics import linear_regression, quantiles
+from threading import Event, Thread
+from typing import Any, ClassVar, TypeVar
 
 ROOT = Path(__file__).parents[1]
 # For workers that measure memory: glibc allocates each larger tensor on separate pages, which it returns to the
 # system when the tensor is freed. Otherwise free blocks between live tensors count as resident memory.
 RELEASE_FREED_PAGES = {"MALLOC_MMAP_THRESHOLD_": "32768"}
+_INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
+_SETTLE_SECONDS = 0.5  # lets the other system's threads stop waiting for work
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_SAMPLING_SECONDS = 0.005
+
+Row = Mapping[str, Any]
+
+
+@dataclass
+class BenchmarkArguments:
+    """Arguments of every benchmark."""
+
+    SHORT: ClassVar[dict[str, Any]] = {}  # values of a quick version
+
+    short: bool = field(default=False, metadata={"help": "Measure a quick version: fewer rounds, sizes and seconds."})
+    note: str = field(default="", metadata={"help": "Note for the reader, such as other work on the machine."})
+    output_dir: str = field(default="benchmarks/results", metadata={"help": "Folder of the table and the JSON file."})
+
+
+Arguments = TypeVar("Arguments", bound=BenchmarkArguments)
+
+
+def read_arguments(
+    arguments_class: type[Arguments], arguments: Sequence[str], usage: str, words: Sequence[int] = (0,)
+) -> tuple[list[str], Arguments]:
+    """
+    Split a command line into the words before the first flag and the flags.
+
+    Args:
+        usage: The name of the benchmark and its words, for messages.
+        words: Possible numbers of words.
+
+    Raises:
+        ValueError: there is another number of words, or a flag is unknown or has a wrong value.
+    """
+    from vanilla_transformer.cli.arguments import parse
+
+    found, options = parse(arguments_class, arguments, f"{usage} [--flags]")
+    if len(found) not in words:
+        numbers = " or ".join(map(str, words))
+        raise ValueError(f"`{usage}` takes {numbers} words before its flags, got {len(found)}: {' '.join(found)!r}.")
+    return found, replace(options, **options.SHORT) if options.short else options
+
+
+def write_report(name: str, options: BenchmarkArguments, rows: Sequence[Row], notes: Iterable[str] = ()) -> None:
+    """Write `NAME.md` and `NAME.json` to the output folder, and print the Markdown."""
+    about = describe_machine()
+    lines = [f"`python -m {command_line()}`; {about}.", *filter(None, [options.note, *notes]), "", *table(rows)]
+    text = "\n".join(lines) + "\n"
+    folder = Path(options.output_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    report = {"machine": about, "options": asdict(options), "notes": [*notes], "rows": [dict(row) for row in rows]}
+    (folder / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{name}.md").write_text(text, encoding="utf-8")
+    print(text, end="")
+
+
+def command_line() -> str:
+    """Return the module and the arguments of this process."""
+    return " ".join([f"benchmarks.{Path(sys.argv[0]).stem}", *sys.argv[1:]])
+
+
+def table(rows: Sequence[Row]) -> list[str]:
+    """Return a Markdown table with a row for each mapping and all their keys, in the order of first appearance.
+
+    A list of measurements is shown as its median and quartiles.
+    """
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    return lines + [f"| {' | '.join(cell(row.get(column)) for column in columns)} |" for row in rows]
+
+
+def cell(value: Any) -> str:
+    """Return a value of a table as text: numbers with three digits or more."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "**NO**"
+    if isinstance(value, list):
+        if len(value) < 2:
+            return cell(value[0])
+        first, middle, third = quantiles(value, n=4, method="inclusive")
+        return f"{cell(middle)} [{cell(first)}, {cell(third)}]"
+    if isinstance(value, float):
+        return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def in_turns(sides: Mapping[str, Callable[[], Any]], rounds: int) -> tuple[dict[str, Any], dict[str, list[float]]]:
+    """Return the output of each system and the seconds of its rounds, in turns after a warm-up round."""
+    outputs = {name: side() for name, side in sides.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            time.sleep(_SETTLE_SECONDS)
+            started = time.perf_counter()
+            side()
+            seconds[name].append(time.perf_counter() - started)
+    return outputs, seconds
 
 
 def run_command(command: Sequence[str], name: str, environment: Mapping[str, str], text: str | None = None) -> str:
@@ -38,20 +147,25 @@ def run_worker(
     name: str | None = None,
     environment: Mapping[str, str] | None = None,
     python: Path | str = sys.executable,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """
     Run the module `benchmarks.{worker}` in its own process, on the CPU, and return the JSON of its last output line.
 
     Args:
-        worker: Name of the module. Its only argument is `request` as JSON.
+        worker: Name of the module. Its arguments are `--worker` and `request` as JSON.
         name: Name of the measurement in error messages, by default the request.
         environment: Variables of the process, on top of this one's.
         python: Interpreter, for workers that run in another toolkit's environment.
     """
     text = json.dumps(request)
     variables = {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **(environment or {})}
-    output = run_command([str(python), "-m", f"benchmarks.{worker}", text], name or text, variables)
-    return json.loads(output.splitlines()[-1])
+    command = [str(python), "-m", f"benchmarks.{worker}", "--worker", text]
+    return json.loads(run_command(command, name or text, variables).splitlines()[-1])
+
+
+def is_worker() -> bool:
+    """Return whether `run_worker` started this process."""
+    return sys.argv[1:2] == ["--worker"]
 
 
 def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
@@ -60,30 +174,34 @@ def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
     return linear_regression(*zip(*logs, strict=True)).slope
 
 
-def describe_machine() -> dict[str, Any]:
-    """Return the CPU's name, the number of cores, and the versions of Python and the libraries."""
-    packages = {name: version(name) for name in ("torch", "transformers", "accelerate")}
-    return {"cpu": cpu_name(), "cores": os.cpu_count(), "python": platform.python_version(), **packages}
-
-
-def cpu_name() -> str:
-    """Return the CPU's model name as the system knows it."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def describe_processor() -> str:
-    """Return the CPU's name and the instruction sets that matter here, the date, and the load before a benchmark."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    flags = next((line.split() for line in lines if line.startswith("flags")), [])  # other processors have none
-    sets = [
-        name for name in ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8") if name in flags
-    ]
+def describe_machine() -> str:
+    """Return the date, the commit, the processor with its load, and the versions of Python and the libraries."""
     load = f"load {os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "load unknown"
-    return f"{cpu_name()}, {os.cpu_count()} cores ({', '.join(sets) or 'unknown'}); {date.today()}, {load}"
+    versions = [f"python {platform.python_version()}"]
+    for package in ("torch", "transformers", "accelerate"):
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            continue
+    return f"{date.today()}, commit {_commit()}; {_processor()}, {load}; {', '.join(versions)}"
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
+def _processor() -> str:
+    """Return the processor's name, the number of cores, and the instruction sets that matter here."""
+    info = Path("/proc/cpuinfo")
+    lines = [line.partition(":") for line in info.read_text().splitlines()] if info.exists() else []
+    found = {name.strip(): value.strip() for name, _, value in lines}
+    name = found.get("model name") or platform.processor() or platform.machine()
+    sets = [each for each in _INSTRUCTION_SETS if each in found.get("flags", "").split()]
+    return f"{name}, {os.cpu_count()} cores" + (f" ({', '.join(sets)})" if sets else "")
 
 
 def progress(message: str) -> None:
@@ -91,35 +209,67 @@ def progress(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def write_curves(
-    name: str,
-    words: Sequence[str],
-    options: Any,
-    known: Iterable[str],
-    measure: Callable[[str], list[dict[str, Any]]],
-    markdown: Callable[[str, list[dict[str, Any]]], list[str]],
-    draw: Callable[[dict[str, Any], Path], None],
-) -> None:
+def peak_bytes() -> int:
     """
-    Measure the curves in `options.curves` (names separated by commas) and write their tables, JSON and picture.
+    Return the most resident memory that this process has had.
 
-    Raises:
-        ValueError: a curve is unknown, or there are words besides the flags.
+    Read from /proc where it exists: the maximum of `getrusage` starts at the parent's size.
     """
-    names = options.curves.split(",")
-    if words or not set(names) <= set(known):
-        raise ValueError(f"`curves` must be of {', '.join(known)}, got {options.curves!r}.")
-    found = {curve: measure(curve) for curve in names}
-    lines = (line for curve, points in found.items() for line in markdown(curve, points))
-    write_results(options.output_dir, name, found, lines)
-    draw(found, Path(options.output_dir, f"{name}.png"))
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) * 1024 for line in status.open() if line.startswith("VmHWM"))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def write_results(output_dir: str, name: str, report: Any, lines: Iterable[str]) -> None:
-    """Write `name.json` and `name.md` to `output_dir` and print the Markdown."""
-    output = Path(output_dir)
-    output.mkdir(parents=True, exist_ok=True)
-    (output / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    table = "\n".join(lines) + "\n"
-    (output / f"{name}.md").write_text(table, encoding="utf-8")
-    print(table, end="")
+def peak_increase_of(step: Callable[[], None]) -> int:
+    """Call `step` and return the most bytes of resident memory that it added."""
+    _return_freed_memory()
+    with _kernel_peak_increase() as increases:
+        step()
+    return max(increases)
+
+
+@contextmanager
+def _kernel_peak_increase() -> Iterator[list[int]]:
+    """Yield a list that gets the kernel's own peak, which misses nothing; sample where it cannot be reset."""
+    try:
+        _CLEAR_REFS.write_text("5")  # resets VmHWM, see proc(5)
+    except OSError:
+        with _sampled_increase() as increases:
+            yield increases
+        return
+    before = _resident_bytes()
+    increases = [0]
+    yield increases
+    increases.append(peak_bytes() - before)
+
+
+@contextmanager
+def _sampled_increase() -> Iterator[list[int]]:
+    """Yield a list that collects the increase of resident memory, in bytes, every few milliseconds."""
+    stop, increases, before = Event(), [0], _resident_bytes()
+
+    def sample() -> None:
+        while not stop.wait(_SAMPLING_SECONDS):
+            increases.append(_resident_bytes() - before)
+
+    thread = Thread(target=sample)
+    thread.start()
+    try:
+        yield increases
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _resident_bytes() -> int:
+    import psutil
+
+    return psutil.Process().memory_info().rss
+
+
+def _return_freed_memory() -> None:
+    """Return glibc's free memory to the system; a step that reused it would not be seen to allocate."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)

@@ -77,9 +77,9 @@ def load_int8(model: Any) -> Any:
         return type(model).from_pretrained(folder, **options).eval()
 
 
-def build_tokenizer() -> PreTrainedTokenizerFast:
+def build_tokenizer(vocab_size: int = VOCAB_SIZE) -> PreTrainedTokenizerFast:
     """Build a tokenizer of whole words w0, w1, … whose sentences end with EOS."""
-    words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(VOCAB_SIZE - len(SPECIAL_TOKENS)))]
+    words = [*SPECIAL_TOKENS.values(), *(f"w{number}" for number in range(vocab_size - len(SPECIAL_TOKENS)))]
     tokenizer = Tokenizer(models.WordLevel({word: index for index, word in enumerate(words)}, unk_token="w0"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     eos = SPECIAL_TOKENS["eos_token"]
@@ -172,10 +172,10 @@ def build_pipeline(size: str, int8: bool) -> Any:
     return vanilla_transformer.TranslationPipeline(model=model, tokenizer=build_tokenizer())
 
 
-def random_texts(sentences: int, shortest: int, longest: int) -> list[str]:
+def random_texts(sentences: int, shortest: int, longest: int, vocab_size: int = VOCAB_SIZE) -> list[str]:
     """Return texts of `shortest` to `longest` random words."""
     lengths = torch.randint(shortest, longest + 1, (sentences,)).tolist()
-    words = (torch.randint(VOCAB_SIZE - len(SPECIAL_TOKENS), (length,)).tolist() for length in lengths)
+    words = (torch.randint(vocab_size - len(SPECIAL_TOKENS), (length,)).tolist() for length in lengths)
     return [" ".join(f"w{word}" for word in sentence) for sentence in words]
 
 

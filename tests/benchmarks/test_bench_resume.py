@@ -2,12 +2,15 @@
 
 import copy
 import json
+import subprocess
+import sys
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks import bench_resume
+from benchmarks.harness import ROOT
 
 FILES = ["model.safetensors", "ema/model.safetensors"]
 FILES += [f"checkpoint-{step}/{part}.safetensors" for step in (9, 10) for part in ("model", "optimizer", "ema")]
@@ -122,10 +125,24 @@ def test_compare_detects_different_metrics(uninterrupted, resumed):
     assert "logged steps" in differing(uninterrupted, resumed)
 
 
-def test_bench_resume_table_marks_differences():
-    rows = [{"killed": "here", "weights": True, "optimizer": False}]
-    assert bench_resume.markdown(rows) == [
-        "| killed | weights | optimizer |",
-        "| --- | --- | --- |",
-        "| here | equal | **DIFFERS** |",
-    ]
+def test_bench_resume_finds_every_item_equal_at_exact_places(tmp_path):
+    report = run_bench_resume(tmp_path, "--processes", "1", "2")
+    assert [row["processes"] for row in report] == [1] * 4 + [2] * 4
+    # Before update 2, inside update 4 and while checkpoint 3 was written, with one process and with two.
+    assert [report[index]["resumed from update"] for index in (0, 1, 3, 4, 5, 7)] == [1, 3, 2] * 2
+    compared = [value for row in report for value in row.values() if isinstance(value, bool)]
+    assert len(compared) == 8 * 9 and all(compared)
+
+
+def test_bench_resume_finds_equal_weights_after_random_kills(tmp_path):
+    report = run_bench_resume(tmp_path, "--processes", "1", "2", "--random_kills", "6")
+    expected = [{"killed": "at random", "runs": 3, "status": 0, "weights": True} | {"processes": n} for n in (1, 2)]
+    assert report == expected
+
+
+def run_bench_resume(folder, *flags):
+    """Run the command and return the rows of its table."""
+    command = [sys.executable, "-m", "benchmarks.bench_resume", *flags, "--output_dir", str(folder)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads((folder / "resume.json").read_text())["rows"]

@@ -1,0 +1,42 @@
+"""`bench_training` measures training loops, and compares them with the best one of others."""
+
+import json
+
+from benchmarks import bench_training
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+
+MEASURED = {"tokens_per_second": 2.0, "tokens_per_cpu_second": 1.0, "updates": 1, "target_tokens_an_update": 2.0}
+MEASURED |= {"target_padding": 0.0, "peak_mib": 4.0, "peak_over_resident_mib": 1.0, "cores_busy_with_others": 0.0}
+MEASURED |= {"parameters": 9}
+
+
+def test_bench_training_ratios_are_relative_to_the_best_other():
+    peer = MEASURED | {"tokens_per_second": 1.0, "tokens_per_cpu_second": 0.25, "peak_mib": 8.0}
+    worse = peer | {"tokens_per_second": 0.5, "peak_mib": 16.0}
+    results = {"ours, bf16": [MEASURED], "JoeyNMT, float32": [worse], "eole, float32": [peer]}
+    options = bench_training.TrainingArguments(passive_wait=True)
+    ours, joeynmt, _ = bench_training.rows(results, options)
+    assert (ours["ratio to the best other"], ours["ratio to the leanest other"]) == (2.0, 0.5)
+    assert (joeynmt["ratio to the best other"], joeynmt["ratio to the leanest other"]) == (0.5, 2.0)
+    assert ours["CPU ratio to the best other"] == 4.0
+    options.passive_wait = False  # CPU seconds count work only while waiting threads sleep
+    assert "CPU ratio to the best other" not in bench_training.rows(results, options)[0]
+
+
+def test_bench_training_fills_a_vocabulary_with_unused_entries():
+    tokenizer = train_tokenizer(["a man is sleeping", "two dogs run"], vocab_size=280)
+    filled = bench_training.fill_vocabulary(tokenizer, 400)
+    assert len(filled) == 400
+    assert filled("a man runs")["input_ids"] == tokenizer("a man runs")["input_ids"]
+
+
+def test_bench_training_measures_our_loop_and_two_trainers(tmp_path, capsys):
+    tiny = "--d_model 32 --heads 2 --layers 1 --ffn_dim 64 --vocab_size 600 --seconds 0 --updates 3 --repeats 1"
+    bench_training.main([*tiny.split(), "--sides", "0", "3", "6", "--output_dir", str(tmp_path)])
+    rows = json.loads((tmp_path / "training.json").read_text())["rows"]
+    assert [row["system"] for row in rows] == [list(bench_training.PEERS)[number] for number in (0, 3, 6)]
+    for row in rows:
+        assert row["target tokens/s"][0] > 0
+        assert row["peak memory, MiB"][0] > row["added by training, MiB"][0] > 0
+    assert rows[0]["padding, %"] < 10 and rows[1]["padding, %"] < 10  # batches of like length
+    assert capsys.readouterr().out == (tmp_path / "training.md").read_text()

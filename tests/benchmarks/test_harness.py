@@ -1,0 +1,103 @@
+"""The arguments, tables and readings of memory that all benchmarks share."""
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytest
+
+from benchmarks import harness
+
+
+@dataclass
+class Arguments(harness.BenchmarkArguments):
+    SHORT: ClassVar[dict[str, Any]] = {"rounds": 1}
+
+    rounds: int = 5
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (None, ""),
+        ("words", "words"),
+        (True, "yes"),
+        (False, "**NO**"),
+        (12345, "12,345"),
+        (1234.5, "1,234"),
+        (12.345, "12.3"),
+        (-1.234, "-1.23"),
+        ([2.0], "2.00"),
+        ([1.0, 2.0, 3.0, 4.0, 5.0], "3.00 [2.00, 4.00]"),
+    ],
+)
+def test_cell_shows_three_digits_and_quartiles(value, text):
+    assert harness.cell(value) == text
+
+
+def test_table_has_the_columns_of_all_rows():
+    lines = harness.table([{"system": "ours", "speed": 2}, {"system": "Marian", "BLEU": 30.25}])
+    assert lines == ["| system | speed | BLEU |", "|---|---|---|", "| ours | 2 |  |", "| Marian |  | 30.2 |"]
+
+
+def test_read_arguments_splits_words_and_flags():
+    assert harness.read_arguments(Arguments, ["a", "--rounds", "3"], "bench X", (1,)) == (["a"], Arguments(rounds=3))
+    assert harness.read_arguments(Arguments, ["--short"], "bench")[1].rounds == 1
+    with pytest.raises(ValueError, match="`bench OLD NEW` takes 2 words before its flags, got 1: 'a'"):
+        harness.read_arguments(Arguments, ["a"], "bench OLD NEW", (2,))
+
+
+def test_write_report_names_command_and_machine(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["benchmarks/bench_x.py", "--rounds", "3"])
+    options = Arguments(note="others worked", output_dir=str(tmp_path))
+    harness.write_report("x", options, [{"system": "ours", "speed": 2}], (note for note in ["a note"]))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == (tmp_path / "x.md").read_text().splitlines()
+    assert lines[0].startswith("`python -m benchmarks.bench_x --rounds 3`; 20") and "commit" in lines[0]
+    assert lines[1:4] == ["others worked", "a note", ""] and lines[-1] == "| ours | 2 |"
+    report = json.loads((tmp_path / "x.json").read_text())
+    assert report["rows"] == [{"system": "ours", "speed": 2}] and report["notes"] == ["a note"]
+    assert report["options"]["rounds"] == 5
+
+
+def test_growth_exponent_fits_a_power_law():
+    assert harness.growth_exponent([(1, 1), (2, 4), (4, 16)]) == pytest.approx(2.0)
+
+
+def test_in_turns_alternates_after_a_warm_up(monkeypatch):
+    monkeypatch.setattr(harness, "_SETTLE_SECONDS", 0.0)
+    called = []
+    outputs, seconds = harness.in_turns({name: lambda name=name: called.append(name) or name for name in "ab"}, 2)
+    assert "".join(called) == "ababab" and outputs == {"a": "a", "b": "b"}
+    assert [len(each) for each in seconds.values()] == [2, 2]
+
+
+def test_peak_bytes_excludes_the_parent_process():
+    """The parent of a measurement may have held models in memory."""
+    parent = "import subprocess, sys; held = bytearray(b'1') * 2**30; subprocess.run([sys.executable, *sys.argv[1:]])"
+    child = "import sys; sys.path.insert(0, sys.argv[1]); from benchmarks.harness import peak_bytes"
+    child += "; print(peak_bytes())"
+    child += "; import torch; from vanilla_transformer.training.metrics import peak_memory_gib"
+    child += "; print(int(2**30 * peak_memory_gib(torch.device('cpu'))))"
+    command = [sys.executable, "-c", parent, "-c", child, str(harness.ROOT)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    assert [int(peak) < 2**30 for peak in said] == [True, True]
+
+
+@pytest.mark.parametrize("kernel", [True, False], ids=["kernel", "sampling"])
+def test_peak_increase_covers_the_step_only(kernel, monkeypatch, tmp_path):
+    if not kernel:
+        monkeypatch.setattr(harness, "_CLEAR_REFS", tmp_path / "missing" / "clear_refs")
+
+    def held(size):
+        taken = bytearray(b"1") * size
+        time.sleep(0.05)
+        assert len(taken) == size
+
+    before = bytearray(b"1") * 2**27  # held before the step
+    peaks = [harness.peak_increase_of(lambda size=size: held(size)) for size in (2**27, 2**20)]
+    assert len(before) == 2**27
+    assert peaks[0] == pytest.approx(2**27, rel=0.1) and peaks[1] < 2**26

@@ -14,10 +14,10 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no
 unexport PYTHONDONTWRITEBYTECODE
 # In parallel tests, waiting threads sleep instead of spinning, since other processes need the cores. A program that has
 # the cores to itself takes up to twice as long so.
-test test-unit test-slow test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
+test test-unit test-slow test-benchmarks test-oldest test-newest: export OMP_WAIT_POLICY ?= passive
 export TOKENIZERS_PARALLELISM ?= true
 
-.PHONY: help demo test test-unit test-slow test-oldest test-newest check style docs benchmark gpu resume-table dist clean
+.PHONY: help demo test test-unit test-slow test-benchmarks test-oldest test-newest check style docs benchmark gpu resume-table dist clean
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -58,6 +58,9 @@ test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common mod
 	$(BIN)/python -m pytest tests/slow
 	$(PYTEST) -m hypothesis --hypothesis-profile random
 
+test-benchmarks: $(READY_DEV) ## The tests of benchmarks and tools, which `make test` leaves out
+	$(PYTEST) tests/benchmarks tests/tools
+
 test-oldest: $(OLDEST)/.ready ## Unit and integration tests with the oldest releases that setup.py admits (downloads 3 GB)
 	$(OLDEST)/bin/python -m pytest $(IN_PARALLEL) tests/unit tests/integration
 
@@ -78,8 +81,10 @@ style: $(READY_DEV) ## Format the code
 docs: $(READY_DEV) ## Build the site into site/: a missing page, link or name is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-benchmark: $(READY_DEV) ## Every comparison with other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
-	$(BIN)/python -m benchmarks.bench_all $(if $(SHORT),--short)
+benchmark: $(READY_DEV) ## Speed and memory beside other toolkits (`make benchmark SHORT=1`: fewer rounds, sizes and seconds)
+	set -e; for each in decoding training service long_sequences startup; do \
+	    $(BIN)/python -m benchmarks.bench_$$each $(if $(SHORT),--short); \
+	done
 
 # An interpreter that is given is used as it is; otherwise the environment of the other targets.
 ifeq ($(origin PYTHON),file)

@@ -3,7 +3,7 @@ Measure startup time and memory: imports, `--help` of commands, and the first tr
 
     python -m benchmarks.bench_startup [FOLDER]
 
-FOLDER is a trained model; by default a small model with random weights. Each measurement is a process of its own.
+FOLDER is a trained model; by default a small model with random weights. Each measurement is a separate process.
 """
 
 import subprocess

@@ -73,12 +73,12 @@ def read_arguments(
 
 def write_report(name: str, options: BenchmarkArguments, rows: Sequence[Row], notes: Iterable[str] = ()) -> None:
     """Write `NAME.md` and `NAME.json` to the output folder, and print the Markdown."""
-    about = describe_machine()
+    about, notes = describe_machine(), [*notes]
     lines = [f"`python -m {command_line()}`; {about}.", *filter(None, [options.note, *notes]), "", *table(rows)]
     text = "\n".join(lines) + "\n"
     folder = Path(options.output_dir)
     folder.mkdir(parents=True, exist_ok=True)
-    report = {"machine": about, "options": asdict(options), "notes": [*notes], "rows": [dict(row) for row in rows]}
+    report = {"machine": about, "options": asdict(options), "notes": notes, "rows": [dict(row) for row in rows]}
     (folder / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     (folder / f"{name}.md").write_text(text, encoding="utf-8")
     print(text, end="")

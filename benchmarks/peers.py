@@ -1,11 +1,11 @@
 """
-The systems that benchmarks compare: `Peer`, and the toolkits that have an environment of their own.
+The systems that benchmarks compare: `Peer`, and the toolkits, each with a separate environment.
 
     python -m benchmarks.peers [NAME ...]
 
 installs the named toolkits, by default all, into `.venv-peers/`. A subclass of `Peer` says how a system trains and how
 it translates. All get the same text in the same subwords, the same model size, optimizer and learning rate. This
-package's own systems and those of transformers are in `bench_training` and `bench_decoding`.
+package's systems and transformers' are in `bench_training` and `bench_decoding`.
 
 Training runs in a process of the system's own environment, so this module imports the standard library only; the
 environments of toolkits that train have torch and psutil, too.
@@ -50,7 +50,7 @@ class Peer:
     Attributes:
         name: In tables.
         toolkit: The name of its environment; None for the environment of this process.
-        packages: What is installed into its environment, and `alone` without dependencies.
+        packages: Installed into its environment; `alone` without their dependencies.
         ours: Whether it is of this package. The others are what it is compared with.
         worker: The module of its process, whose `PEERS` has it.
     """

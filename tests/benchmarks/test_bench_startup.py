@@ -1,4 +1,4 @@
-"""`bench_startup` measures imports, commands and translations in processes of their own."""
+"""`bench_startup` measures imports, commands and translations in separate processes."""
 
 from benchmarks import bench_startup
 

@@ -157,7 +157,7 @@ def is_finished(output: Path, flags: list[str]) -> bool:
     if not (output / "recipe.json").exists():
         return False  # training itself refuses to resume a run of other flags
     trained, requested = json.loads((output / "recipe.json").read_text(encoding="utf-8")), flatten(parse_recipe(flags))
-    # The run has derived what was left out.
+    # The run derives the flags that were left out.
     differing = [name for name in requested if requested[name] not in (None, trained.get(name))]
     if differing:
         name = differing[0]

@@ -49,6 +49,13 @@ class ServeArguments(FurtherModelArguments, Limits):
             "default all."
         },
     )
+    pivot: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of a language, such as en, through which languages are translated that no model has "
+            "together: by one model into it and by another one out of it."
+        },
+    )
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
     backend: str | None = field(
@@ -165,7 +172,7 @@ def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], 
     directions = find_directions(translate.tokenizer, options.direction)
     model = _wrap(translate, languages, options.source_language or DEFAULT_LANGUAGE)
     served = ServedModel(options.direction or Path(name).name, options, loaded=model, directions=directions)
-    service = create(Models([served]))
+    service = create(Models([served], options.pivot))
     if options.page:
         page_directions = _page_directions(translate, options.direction)
         add_page(service, Path(name).name, page_directions, languages)
@@ -190,9 +197,10 @@ def _serve_several(
         ServedModel(str(direction), options, partial(load, direction, folder), None, [direction], loader)
         for direction, folder in folders.items()
     ]
-    service = create(Models(models))
+    choices = Models(models, options.pivot)
+    service = create(choices)
     if options.page:
-        add_page(service, "vanilla-transformer", list(folders))
+        add_page(service, "vanilla-transformer", choices.directions)
     return service
 
 

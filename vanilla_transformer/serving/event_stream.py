@@ -7,11 +7,11 @@ from typing import Any
 
 from .batcher import ModelFailure
 from .limits import Refusal
-from .models import ServedModel
+from .models import Choice
 from .schema import Body
 
 
-async def stream_events(model: ServedModel, body: Body, client: str) -> AsyncIterator[str]:
+async def stream_events(model: Choice, body: Body, client: str) -> AsyncIterator[str]:
     """Yield a server-sent event for each text, as soon as it is translated or refused."""
 
     async def translate(position: int) -> dict[str, Any]:

@@ -41,6 +41,10 @@ class Limits:
     max_mbr_samples: int = field(
         default=64, metadata={"help": "Maximum number of samples per text from which `mbr` chooses."}
     )
+    max_file_bytes: int = field(
+        default=50_000_000, metadata={"help": "Maximum size of all translated files that wait to be downloaded."}
+    )
+    file_seconds: int = field(default=600, metadata={"help": "Time after which a translated file is deleted."})
     max_connections: int = field(default=512, metadata={"help": "Maximum number of open connections."})
     request_seconds: int = field(default=60, metadata={"help": "Maximum time to answer a request."})
     client_seconds: int = field(

@@ -63,13 +63,13 @@ class Metrics:
 
 
 class CountRequests:
-    """Middleware that counts the requests to a path."""
+    """Middleware that counts the requests to some paths."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, path: str):
-        self._app, self._metrics, self._path = app, metrics, path
+    def __init__(self, app: ASGIApp, metrics: Metrics, paths: Sequence[str]):
+        self._app, self._metrics, self._paths = app, metrics, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != self._path or scope["method"] != "POST":
+        if scope["type"] != "http" or scope["path"] not in self._paths or scope["method"] != "POST":
             return await self._app(scope, receive, send)
         start = time.monotonic()
 

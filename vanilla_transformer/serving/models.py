@@ -12,10 +12,14 @@ from typing import Any
 from vanilla_transformer.text.languages import Direction
 
 from .batcher import Batcher, CountTokens, ModelFailure, Translate, call_on_thread, count_bytes
+from .fair_queue import Options
+from .features import LANGUAGES, SOFT_TERMS, TERMS
 from .limits import Limits, Refusal
 
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
+_OF_BOTH = ("format", "split_sentences")  # options of both models of a pair
+_ABOUT_THE_SOURCE = (*TERMS, SOFT_TERMS, *LANGUAGES, "return_alignments", "return_confidence", "return_warnings")
 
 
 @dataclass(frozen=True)
@@ -218,19 +222,129 @@ class ServedModel:
         return self._loaded.count_tokens(texts)
 
 
-class Models:
-    """The models of a service, at least one."""
+class PivotModels:
+    """Two models that translate one after the other, for two languages that no model has together.
 
-    def __init__(self, models: Sequence[ServedModel]):
+    A request has options of the second model. Those about the source would be about the text between, so requests
+    have none of them.
+
+    Args:
+        first, second: Each model, and the direction in which it translates. They may be the same model.
+
+    Attributes:
+        name: The languages, by which requests ask for it.
+        directions: The only direction.
+    """
+
+    def __init__(self, first: tuple[ServedModel, Direction], second: tuple[ServedModel, Direction]):
+        (self._first, into), (self._second, out) = first, second
+        self._languages = self._first.language_entries(into), self._second.language_entries(out)
+        self.directions = [Direction(into.source, out.target)]
+        self.name = str(self.directions[0])
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether both models were in memory; one of them may have made room for the other."""
+        return all(model.is_loaded or model.last_used > 0 for model in (self._first, self._second))
+
+    @property
+    def known(self) -> list[str]:
+        """The options of requests, once both models were loaded."""
+        return [
+            name
+            for name in self._second.known
+            if name not in _ABOUT_THE_SOURCE and (name not in _OF_BOTH or name in self._first.known)
+        ]
+
+    def language_entries(self, direction: Direction | None) -> dict[str, str]:
+        """Return no entries: there is one direction."""
+        return {}
+
+    async def load(self) -> None:
+        """Load both models, one after the other.
+
+        Raises:
+            Refusal: as [`ServedModel.load`] raises it.
+        """
+        await self._first.load()
+        await self._second.load()
+
+    async def translate(
+        self,
+        texts: Sequence[str],
+        num_hypotheses: int,
+        client: str = "",
+        options: Options = (),
+        *columns: Any,
+    ) -> list[list[Any]]:
+        """Translate the best translations of the first model by the second one, as [`ServedModel.translate`] does.
+
+        Raises:
+            Refusal: as [`ServedModel.translate`] raises it; together they have the time of one request.
+            ModelFailure: a model failed.
+        """
+        limits = self._second.limits
+        limits.check_request(texts, num_hypotheses)
+        shared = {name: value for name, value in options if name in _OF_BOTH}
+        into, out = (
+            tuple(sorted({**own, **entries}.items()))
+            for own, entries in zip((shared, dict(options)), self._languages, strict=True)
+        )
+        try:
+            async with asyncio.timeout(limits.request_seconds):
+                between = await self._first.translate(texts, 1, client, into)
+                return await self._second.translate([row[0] for row in between], num_hypotheses, client, out, *columns)
+        except TimeoutError as error:
+            raise Refusal(503, f"The request took longer than {limits.request_seconds} seconds.") from error
+
+
+Choice = ServedModel | PivotModels  # for which requests may ask
+
+
+def _find_pairs(models: Sequence[ServedModel], pivot: str) -> list[PivotModels]:
+    """Return pairs of models for the languages that no model has together, through the language `pivot`.
+
+    Raises:
+        ValueError: There is none.
+    """
+    steps = [(model, direction) for model in models for direction in model.directions if direction.source is not None]
+    direct = {(direction.source, direction.target) for _, direction in steps}
+    into = [step for step in steps if step[1].target == pivot]
+    out = [step for step in steps if step[1].source == pivot]
+    found = {(first[1].source, second[1].target): PivotModels(first, second) for first in into for second in out}
+    pairs = [pair for languages, pair in found.items() if languages not in direct and len({*languages}) > 1]
+    if not pairs:
+        rule = "a language between two others that no model translates directly, such as en with de-en and en-fr"
+        raise ValueError(f"`pivot` must be {rule}, got {pivot!r}.")
+    return pairs
+
+
+class Models:
+    """The models of a service, at least one.
+
+    Args:
+        pivot: Code of the language through which two models translate languages that no model has together.
+
+    Raises:
+        ValueError: No two models translate so.
+    """
+
+    def __init__(self, models: Sequence[ServedModel], pivot: str | None = None):
         self._models = {model.name: model for model in models}
+        self._pairs = {} if pivot is None else {pair.name: pair for pair in _find_pairs(models, pivot)}
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
 
     @property
+    def choices(self) -> list[Choice]:
+        """The models, and the pairs of them, for which requests may ask."""
+        return [*self, *self._pairs.values()]
+
+    @property
     def directions(self) -> list[Direction]:
-        """The directions of all models, as far as they are known."""
-        return [direction for model in self for direction in model.directions]
+        """The directions of all choices, as far as they are known."""
+        return [direction for choice in self.choices for direction in choice.directions]
 
     @property
     def broken(self) -> Batcher | None:
@@ -242,28 +356,29 @@ class Models:
         """Whether a thread loads a model or translates."""
         return any(model.loader.is_busy or model.batcher.busy_seconds > 0 for model in self)
 
-    def find(self, name: Any) -> ServedModel:
-        """Return the model that a request names; the only one needs no name.
+    def find(self, name: Any) -> Choice:
+        """Return the choice that a request names; the only model needs no name.
 
         Raises:
             Refusal: 422; there is none of this name.
         """
         return next(iter(self)) if name is None and len(self._models) == 1 else self.find_name(name, 422)
 
-    def find_name(self, name: Any, status: int) -> ServedModel:
-        """Return the model of a name.
+    def find_name(self, name: Any, status: int) -> Choice:
+        """Return the choice of a name.
 
         Raises:
             Refusal: with `status`; there is none of this name.
         """
-        if not isinstance(name, str) or name not in self._models:
-            known = ", ".join([*self._models][:_MOST_SHOWN])
+        found = next((choice for choice in self.choices if choice.name == name), None)
+        if found is None:
+            known = ", ".join([choice.name for choice in self.choices][:_MOST_SHOWN])
             raise Refusal(status, f"`model` must be one of the models of this service: {known}.")
-        return self._models[name]
+        return found
 
-    def find_direction(self, direction: Direction | None) -> ServedModel:
-        """Return the model of one of the `directions`, or the only one if none is known."""
-        return next(model for model in self if direction is None or direction in model.directions)
+    def find_direction(self, direction: Direction | None) -> Choice:
+        """Return the choice of one of the `directions`, or the only model if none is known."""
+        return next(choice for choice in self.choices if direction is None or direction in choice.directions)
 
     def stop(self) -> None:
         """Refuse all requests from here on, the accepted ones included."""
@@ -293,4 +408,4 @@ class Models:
         return content, 200 if status == "ok" else 503
 
 
-__all__ = ["LoadedModel", "ModelLoader", "Models", "ServedModel"]
+__all__ = ["Choice", "LoadedModel", "ModelLoader", "Models", "PivotModels", "ServedModel"]

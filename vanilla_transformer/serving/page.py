@@ -10,24 +10,13 @@ from vanilla_transformer.html_utils import fill_page
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
+from .files import ENDINGS
 from .language_names import language_name
-from .models import ServedModel
+from .models import Models
 
 _NUM_HYPOTHESES = 4
 _RETURNED = ("return_scores", "return_alignments", "return_warnings")
 _SHOWN_LIMITS = ("max_texts", "max_characters", "max_tokens", "max_body_bytes")
-# The endings of files in the formats of documents.
-_ENDINGS = {
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "xml",
-    ".xml": "xml",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".srt": "srt",
-    ".xlf": "xliff",
-    ".xliff": "xliff",
-}
 
 
 def add_page(
@@ -64,16 +53,16 @@ def _settings(service: FastAPI, directions: Sequence[Direction], default: Mappin
 
     With models that are loaded later, the page asks for the features of a model when it needs them.
     """
-    models: list[ServedModel] = list(service.state.models)
-    limits = models[0].limits
-    loaded = next((model for model in models if len(models) == 1 and model.is_loaded), None)
+    models: Models = service.state.models
+    first, *others = models
+    limits, loaded = first.limits, first if first.is_loaded and not others else None
     return {
-        "models": {} if loaded else {str(each): model.name for model in models for each in model.directions},
+        "models": {} if loaded else {str(each): model.name for model in models.choices for each in model.directions},
         "features": list(loaded.known) if loaded else None,
         "returned": _RETURNED,
         "warnings": WARNINGS,
         "num_hypotheses": min(_NUM_HYPOTHESES, limits.max_hypotheses),
-        "endings": _ENDINGS if loaded is None or "format" in loaded.known else {},
+        "endings": ENDINGS if loaded is None or "format" in loaded.known else {},
         "needs_key": bool(service.state.api_keys),
         "default": dict(default),
         "limits": {name: getattr(limits, name) for name in _SHOWN_LIMITS},

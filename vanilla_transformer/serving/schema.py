@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+from fastapi import Response
 from fastapi.responses import PlainTextResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
@@ -77,12 +78,16 @@ def _check_stream(value: Any) -> Any:
     return value
 
 
+_MODEL_HELP = (
+    "Name of the model, if the service has several: its languages, such as en-de. With a pivot, also languages that "
+    "two models translate one after the other."
+)
 _Texts = Annotated[Any, WithJsonSchema({"anyOf": [_STRING, {"type": "array", "items": _STRING}]})]
 _Name = Annotated[Any, WithJsonSchema(_STRING)]
 _Flag = Annotated[Any, AfterValidator(_check_stream), WithJsonSchema(dict(BOOLEAN.schema))]
 _Entries: Any = request_model(
     text=(_Texts, Field(description="A text or several.")),
-    model=(_Name, Field(None, description="Name of the model, if the service has several.")),
+    model=(_Name, Field(None, description=_MODEL_HELP)),
     format=(
         Annotated[_Name, AfterValidator(_check_format)],
         Field("text", description="Format of documents, whose markup is kept."),
@@ -153,8 +158,13 @@ ENTRIES = tuple(TranslationRequest.model_fields)
 
 
 def explain(errors: Sequence[Any]) -> str:
-    """Return why a body is refused, given the errors of its validation, each of which has the reason of a check."""
-    return str(errors[0]["ctx"]["error"])[:LONGEST_REASON]
+    """Return why a body is refused, given the errors of its validation; in JSON each has the reason of a check."""
+    first = errors[0]
+    if first["loc"][-1] == "file":
+        return "`file` must be given: a file of a form, whose name says its format."
+    if first["type"] == "missing":
+        return f"`{first['loc'][-1]}` must be given."
+    return str(first["ctx"]["error"])[:LONGEST_REASON]
 
 
 def _resolve(given: dict[str, Any], known: Sequence[str]) -> Body:
@@ -276,6 +286,12 @@ class TranslatedText(BaseModel):
     detectedLanguage: DetectedLanguage | list[DetectedLanguage] = []
 
 
+class TranslatedFileUrl(BaseModel):
+    """Where a translated file is downloaded."""
+
+    translatedFileUrl: str
+
+
 class Refused(BaseModel):
     """Why a request is refused."""
 
@@ -340,7 +356,7 @@ _REFUSALS = {
     400: "Refused, in the form of LibreTranslate.",
     401: "There is no valid API key.",
     403: "The same, in the form of LibreTranslate.",
-    404: "There is no such model.",
+    404: "There is no such model or file.",
     408: "The body arrives too slowly.",
     413: "The body is too large.",
     422: "The request is beyond a limit or does not fit the model.",
@@ -397,6 +413,19 @@ DETECT: dict[str, Any] = {
         **_refusals(400, 403, 408, 413, 422),
     },
 }
+_URL = "http://localhost:8000/download_file/dG9rZW4.page.de.html"
+TRANSLATE_FILE: dict[str, Any] = {
+    "summary": "Translate a file in the format that the ending of its name says",
+    "responses": {
+        200: _answer(TranslatedFileUrl, {"LibreTranslate": {"translatedFileUrl": _URL}}),
+        **_refusals(400, 403, 408, 413, 422, 500, 503),
+    },
+}
+DOWNLOAD_FILE: dict[str, Any] = {
+    "summary": "Download a translated file",
+    "response_class": Response,
+    "responses": {200: {"content": {"application/octet-stream": {"schema": _STRING}}}, **_refusals(404, 422)},
+}
 LANGUAGE_LIST: dict[str, Any] = {
     "summary": "List the languages",
     "responses": {200: _answer(list[Language], {"languages": [{"code": "en", "name": "English", "targets": ["de"]}]})},
@@ -419,5 +448,6 @@ METRICS: dict[str, Any] = {
     },
 }
 
-__all__ = ["DETECT", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS", "MODEL", "QUESTIONS"]
-__all__ += ["REQUESTS", "TRANSLATE", "Body", "TranslationRequest", "explain", "parse_json"]
+__all__ = ["DETECT", "DOWNLOAD_FILE", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS"]
+__all__ += ["MODEL", "QUESTIONS", "REQUESTS", "TRANSLATE", "TRANSLATE_FILE", "Body", "TranslationRequest"]
+__all__ += ["explain", "parse_json"]

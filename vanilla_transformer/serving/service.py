@@ -7,15 +7,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter, Body, FastAPI, HTTPException, Request, Response
+from fastapi import APIRouter, Body, FastAPI, File, Form, Request, Response, UploadFile
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from vanilla_transformer.decoding.answers import rename_text
 from vanilla_transformer.decoding.engine.requests import SentenceSeeds
+from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.text.languages import Direction
 
 from . import libretranslate, schema
@@ -23,17 +27,18 @@ from .batcher import CountTokens, ModelFailure, Translate, count_bytes
 from .docs_page import render_docs
 from .event_stream import stream_events
 from .features import RETURNED
+from .files import TranslatedFiles, find_format, name_translation
 from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, JsonRoute, unless_disconnected
 from .language_detection import DetectLanguages
 from .libretranslate import Question
 from .limits import LONGEST_REASON, Limits, Refusal
 from .metrics import CountRequests, Metrics
-from .models import LoadedModel, Models, ServedModel
+from .models import Choice, LoadedModel, Models, ServedModel
 from .schema import TranslationRequest
 
 CheckDocument = Callable[[str, str], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
-_OF_LIBRETRANSLATE = ("/detect",)  # paths
+_OF_LIBRETRANSLATE = ("/detect", "/translate_file")  # paths
 _BEAMS = 4  # at least, of requests that need several
 
 
@@ -94,6 +99,7 @@ def create_service_of(
     """
     limits = limits or Limits()
     counters = Metrics(models)
+    files = TranslatedFiles(limits)
     translator = _Translator(models, limits, check_document, detect)
 
     @asynccontextmanager
@@ -114,7 +120,7 @@ def create_service_of(
         (service.state.batcher,) = batchers
     service.state.api_keys = tuple(api_keys)
     service.add_middleware(BodyLimit, limits=limits)
-    service.add_middleware(CountRequests, metrics=counters, path="/translate")
+    service.add_middleware(CountRequests, metrics=counters, paths=("/translate", "/translate_file"))
     _refuse_errors(service, api_keys)
     router = APIRouter(route_class=JsonRoute)
 
@@ -148,6 +154,36 @@ def create_service_of(
 
     service.include_router(router)
 
+    @service.post("/translate_file", **schema.TRANSLATE_FILE)
+    async def translate_file(
+        request: Request,
+        file: Annotated[UploadFile, File(description=f"A file of at most {limits.max_body_bytes} bytes in UTF-8.")],
+        source: Annotated[str, Form(description="Code of a language, or `auto`.")],
+        target: Annotated[str, Form(description="Code of a language.")],
+        api_key: Annotated[str, Form()] = "",
+    ) -> Response:
+        client, name = _find_client(request, api_keys, api_key), file.filename or ""
+        format = find_format(name)
+        try:
+            text = decode_text(await file.read(), "`file`")
+        except ValueError as error:
+            raise Refusal(422, str(error)[:LONGEST_REASON]) from error
+        question = Question(q=text, source=source, target=target, format=format)
+        translated = (await translator.answer_question(request, question, client))["translatedText"]
+        path = files.add(name_translation(name, target), translated.encode(), client)
+        return JSONResponse({"translatedFileUrl": f"{_address(request)}/download_file/{quote(path)}"})
+
+    @service.get("/download_file/{name}", **schema.DOWNLOAD_FILE)
+    async def download_file(request: Request, name: str) -> Response:
+        request.state.is_libretranslate = True
+        found = files.find(name)
+        headers = {
+            "Content-Disposition": f"attachment; filename*=utf-8''{quote(found.name)}",
+            "X-Content-Type-Options": "nosniff",  # or a browser might run the scripts of a page
+            "Cache-Control": "no-store",
+        }
+        return Response(found.content, headers=headers, media_type="application/octet-stream")
+
     @service.get("/languages", **schema.LANGUAGE_LIST)
     async def languages() -> Response:
         return JSONResponse(libretranslate.list_languages(models.directions))
@@ -179,20 +215,24 @@ def _refuse_errors(service: FastAPI, api_keys: Sequence[str]) -> None:
         is_libretranslate = getattr(request.state, "is_libretranslate", request.url.path in _OF_LIBRETRANSLATE)
         return _refuse(refusal, is_libretranslate)
 
-    async def refuse_body(request: Request, reason: str) -> Response:
+    async def refuse_body(request: Request, reason: str, key: str = "") -> Response:
         try:
-            _find_client(request, api_keys)  # a missing key goes before a mistake in the body
+            _find_client(request, api_keys, key)  # a missing key goes before a mistake in the body
         except Refusal as refusal:
             return await refuse(request, refusal)
         return await refuse(request, Refusal(422, reason))
 
     async def refuse_content(request: Request, error: RequestValidationError) -> Response:
-        return await refuse_body(request, schema.explain(error.errors()))
+        entries = error.body if request.url.path in _OF_LIBRETRANSLATE else None
+        key = str(entries.get("api_key") or "") if isinstance(entries, Mapping) else ""
+        return await refuse_body(request, schema.explain(error.errors()), key)
 
     async def refuse_nesting(request: Request, error: Exception) -> Response:  # a message would show a value
         return await refuse_body(request, "The body must not be nested so deeply.")
 
     async def refuse_request(request: Request, error: HTTPException) -> Response:
+        if error.status_code in (404, 405):  # no path of the service
+            return await http_exception_handler(request, error)
         if error.status_code == 422:
             return await refuse_body(request, error.detail)
         return await refuse(request, Refusal(error.status_code, error.detail))
@@ -246,7 +286,7 @@ class _Translator:
         body = await self._resolve(request, model, content)
         return question.answer(await _translate(request, model, body, client), detected)
 
-    async def _resolve(self, request: Request, model: ServedModel, content: TranslationRequest) -> schema.Body:
+    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> schema.Body:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if not model.is_loaded:
@@ -258,7 +298,7 @@ class _Translator:
         return body
 
 
-async def _translate(request: Request, model: ServedModel, body: schema.Body, client: str) -> list[list[Any]]:
+async def _translate(request: Request, model: Choice, body: schema.Body, client: str) -> list[list[Any]]:
     work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
     return await unless_disconnected(request, work)
 
@@ -274,6 +314,12 @@ def _refuse(refusal: Refusal, is_libretranslate: bool = False) -> JSONResponse:
     if is_libretranslate:
         content, status = libretranslate.refuse(refusal)
     return JSONResponse(content, status, headers.get(refusal.status))
+
+
+def _address(request: Request) -> str:
+    """Return the address of the service as the client knows it."""
+    host = request.headers.get("host") or "localhost"
+    return f"{request.scope['scheme']}://{host}{request.scope.get('root_path', '')}"
 
 
 def _find_client(request: Request, api_keys: Sequence[str], key: str = "") -> str:

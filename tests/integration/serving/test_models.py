@@ -50,13 +50,13 @@ class Shelf:
 
 
 @contextmanager
-def serving(shelf, names=NAMES, max_loaded=None, limits=None, **options):
+def serving(shelf, names=NAMES, max_loaded=None, limits=None, pivot=None, **options):
     limits, loader = limits or Limits(), ModelLoader(max_loaded)
     models = [
         ServedModel(name, limits, lambda name=name: shelf.load(name), None, [Direction(*name.split("-"))], loader)
         for name in names
     ]
-    with TestClient(create_service_of(Models(models), limits, **options)) as client:
+    with TestClient(create_service_of(Models(models, pivot), limits, **options)) as client:
         yield client
 
 
@@ -312,3 +312,86 @@ def test_a_broken_model_breaks_the_service():
         assert health.status_code == 503 and health.json()["status"] == "broken"
         assert states(client) == {"en-de": "broken", "de-en": "not loaded", "en-fr": "not loaded"}
         assert client.app.state.models.broken.last_failure == "RuntimeError"
+
+
+def test_a_pivot_translates_languages_that_no_model_has():
+    shelf = Shelf()
+    with serving(shelf, pivot="en") as client:
+        assert client.get("/languages").json()[1] == {"code": "de", "name": "German", "targets": ["en", "fr"]}
+        question = {"q": ["a", "b"], "source": "de", "target": "fr"}
+        expected = ["en-fr de-en a", "en-fr de-en b"]
+        assert client.post("/translate", json=question).json() == {"translatedText": expected}
+        assert shelf.loaded == ["de-en", "en-fr"] and states(client)["en-de"] == "not loaded"
+        assert ask(client, "de-fr", num_return_sequences=2).json() == {"translations": [["en-fr de-en a"] * 2]}
+        assert ask(client, "de-fr", stream=True).text.endswith('"translations": ["en-fr de-en a"]}\n\n')
+        assert ask(client, "de-en").json() == {"translations": [["de-en a"]]}
+        files = {"file": ("a.txt", b"a")}
+        answer = client.post("/translate_file", files=files, data={"source": "de", "target": "fr"})
+        assert client.get(answer.json()["translatedFileUrl"]).text == "en-fr de-en a"
+
+
+def test_a_pivot_knows_the_options_of_its_second_model_but_those_about_the_source():
+    with serving(Shelf(), pivot="en") as client:
+        assert client.get("/models/de-fr").json() == {"name": "de-fr", "features": ["return_scores"]}
+        assert ask(client, "de-fr", return_scores=True).status_code == 200
+        assert "Leave `glossary` out" in ask(client, "de-fr", glossary={"a": "b"}).json()["detail"]
+        answer = ask(client, "fr-de")
+        assert answer.status_code == 422 and answer.json()["detail"].endswith("en-de, de-en, en-fr, de-fr.")
+
+
+def test_a_pivot_works_with_one_model_in_memory():
+    shelf = Shelf()
+    with serving(shelf, max_loaded=1, pivot="en") as client:
+        for _ in range(2):
+            assert ask(client, "de-fr").json() == {"translations": [["en-fr de-en a"]]}
+
+
+def test_a_pivot_fails_as_its_models_do():
+    shelf = Shelf()
+    with serving(shelf, pivot="en") as client:
+        assert ask(client, "de-fr", "break").status_code == 500
+        assert client.get("/health").json()["models"]["de-en"]["failures"] == 1
+        shelf.failing["en-fr"] = OSError("secret")
+    shelf = Shelf()
+    shelf.failing["en-fr"] = OSError("secret")
+    with serving(shelf, pivot="en") as client:
+        answer = ask(client, "de-fr")
+        assert answer.status_code == 500 and "The model en-fr cannot be loaded" in answer.json()["detail"]
+
+
+def test_a_pivot_has_the_time_of_one_request():
+    def translate(texts, hypotheses):
+        time.sleep(0.7)
+        return [[text] for text in texts]
+
+    slow, limits = LoadedModel(translate), Limits(request_seconds=1)
+    directions = [Direction("de", "en"), Direction("en", "fr")]
+    models = [ServedModel(str(each), limits, loaded=slow, directions=[each]) for each in directions]
+    with TestClient(create_service_of(Models(models, "en"), limits)) as client:
+        answer = ask(client, "de-fr")
+        assert answer.status_code == 503 and "took longer than 1 seconds" in answer.json()["detail"]
+
+
+def test_a_pivot_of_a_model_with_several_languages_names_them():
+    directions = [Direction("de", "en"), Direction("en", "fr")]
+    echo = LoadedModel(
+        lambda texts, count, src_lang, tgt_lang: [[f"{src_lang}-{tgt_lang} {text}"] * count for text in texts],
+        lambda texts: [1] * len(texts),
+        ["src_lang", "tgt_lang"],
+    )
+    models = Models([ServedModel("many", Limits(), loaded=echo, directions=directions)], "en")
+    with TestClient(create_service_of(models)) as client:
+        answer = client.post("/translate", json={"q": "a", "source": "de", "target": "fr"})
+        assert answer.json() == {"translatedText": "en-fr de-en a"}
+
+
+@pytest.mark.parametrize(
+    ("pivot", "names"),
+    [("de", ["de-en", "en-fr"]), ("it", ["de-en", "en-fr"]), ("", []), ("en", ["de-en", "en-de"]),
+     ("en", ["de-en", "en-fr", "de-fr"])],
+)  # fmt: skip
+def test_a_pivot_must_be_between_two_languages_without_a_model(pivot, names):
+    directions = [Direction(*name.split("-")) for name in names]
+    models = [ServedModel("m", Limits(), lambda: None, None, directions)]
+    with pytest.raises(ValueError, match="`pivot` must be a language between two others"):
+        Models(models, pivot)

@@ -58,7 +58,22 @@ def encode(kind, entries):
 
 def test_openapi_document_is_valid(document):
     pytest.importorskip("openapi_spec_validator").validate(document)
-    assert set(document["paths"]) == {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
+    paths = {"/translate", "/detect", "/models/{name}", "/languages", "/health", "/metrics"}
+    assert set(document["paths"]) == paths | {"/translate_file", "/download_file/{name}"}
+
+
+def test_openapi_describes_the_form_of_a_file(client, document):
+    (body,) = document["paths"]["/translate_file"]["post"]["requestBody"]["content"].items()
+    kind, content = body
+    schema = document["components"]["schemas"][content["schema"]["$ref"].rpartition("/")[2]]
+    assert kind == "multipart/form-data" and {*schema["properties"]} == {"file", "source", "target", "api_key"}
+    assert {*schema["required"]} == {"file", "source", "target"}
+    data, files = {"source": "en", "target": "de"}, {"file": ("a.txt", b"A man.")}
+    found = client.post("/translate_file", data=data, files=files).json()
+    content = answers(document, "post", "/translate_file")[JSON]
+    for each in (found, *examples(content).values()):
+        validate(each, content, document)
+        assert [*each] == ["translatedFileUrl"]
 
 
 def test_openapi_schemas_have_the_entries_of_requests(document):

@@ -66,6 +66,17 @@ def test_serve_has_a_page_unless_a_flag_turns_it_off(flags, status, served, tmp_
         assert client.get("/").status_code == status
 
 
+def test_serve_offers_the_languages_of_a_pivot(served, tmp_path, capsys):
+    flags = ["--model", f"de-en={tmp_path}", f"en-fr={tmp_path}", "--port", "0"]
+    assert main(["serve", *flags, "--pivot", "en"]) == 0
+    with TestClient(served[0]) as client:
+        assert '"de-fr":"de-fr"' in client.get("/").text
+        assert client.get("/languages").json()[0]["targets"] == ["en", "fr"]
+    assert main(["serve", *flags, "--pivot", "de"]) == 2
+    error = capsys.readouterr().err
+    assert "`pivot` must be a language between two others" in error and error.count("\n") == 1
+
+
 def test_serve_survives_a_folder_without_a_model(served, tmp_path, caplog):
     for name in ("first", "second"):
         (tmp_path / name).mkdir()

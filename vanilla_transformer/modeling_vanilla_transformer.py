@@ -126,9 +126,15 @@ POSITION_CLASSES = {"sinusoidal": VanillaTransformerSinusoidalPositions, "learne
 
 
 def eager_attention_forward(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
-    scaling: float, dropout: float = 0.0, **kwargs: Any,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
     """
     Scaled dot-product attention, equation 1: `softmax(Q Kᵀ / √d_k) V`.
 
@@ -164,9 +170,13 @@ class VanillaTransformerAttention(nn.Module):
         self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, key_value_states: Tensor | None = None,
-        past_key_values: Cache | None = None, **kwargs: Any,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        key_value_states: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None]:
         """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
         query = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, K)
         if key_value_states is None:
@@ -277,9 +287,12 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
     """
 
     def __init__(
-        self, config: VanillaTransformerConfig, layer_idx: int, attention: Any = VanillaTransformerAttention,
+        self,
+        config: VanillaTransformerConfig,
+        layer_idx: int,
+        attention: Any = VanillaTransformerAttention,
         cross_attention: Any = VanillaTransformerAttention,
-    ):  # fmt: skip
+    ):
         heads = config.decoder_attention_heads
         super().__init__(config, config.decoder_ffn_dim, attention(config, heads, layer_idx, is_causal=True))
         self.has_cross_attention = config.is_encoder_decoder
@@ -288,10 +301,14 @@ class VanillaTransformerDecoderLayer(VanillaTransformerLayer):
             self.encoder_attn_layer_norm = nn.LayerNorm(config.d_model, eps=config.layer_norm_eps)
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None,
-        encoder_hidden_states: Tensor | None = None, encoder_attention_mask: Tensor | None = None,
-        past_key_values: Cache | None = None, **kwargs: Any,
-    ) -> Tensor:  # fmt: skip
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         kwargs["past_key_values"] = past_key_values
 
         def cross_attention(states: Tensor) -> Tensor:
@@ -382,9 +399,14 @@ class VanillaTransformerStack(VanillaTransformerPreTrainedModel):
         return self.dropout(inputs_embeds + self.embed_positions(position_ids).to(inputs_embeds.dtype))
 
     def prepare_inputs(
-        self, name: str, input_ids: Tensor | None, inputs_embeds: Tensor | None, attention_mask: Tensor | None,
-        position_ids: Tensor | None = None, past_key_values: Cache | None = None,
-    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        self,
+        name: str,
+        input_ids: Tensor | None,
+        inputs_embeds: Tensor | None,
+        attention_mask: Tensor | None,
+        position_ids: Tensor | None = None,
+        past_key_values: Cache | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
         """Return the input of the first layer, `(B, L, D)`, and the mask in the form that the attention takes."""
         inputs_embeds = self.embed(name, input_ids, inputs_embeds)
         if position_ids is None:
@@ -410,9 +432,13 @@ class VanillaTransformerEncoder(VanillaTransformerStack):
     @merge_with_config_defaults
     @capture_outputs
     def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-        inputs_embeds: Tensor | None = None, position_ids: Tensor | None = None, **kwargs: Any,
-    ) -> BaseModelOutput:  # fmt: skip
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutput:
         """
         Encode source tokens `(B, S)` with EOS, or continuous inputs `(B, S, D)`, which are not scaled by √d_model.
 
@@ -450,11 +476,17 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
     @merge_with_config_defaults
     @capture_outputs
     def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-        encoder_hidden_states: Tensor | None = None, encoder_attention_mask: Tensor | None = None,
-        past_key_values: EncoderDecoderCache | None = None, inputs_embeds: Tensor | None = None,
-        position_ids: Tensor | None = None, use_cache: bool | None = None, **kwargs: Any,
-    ) -> BaseModelOutputWithPastAndCrossAttentions:  # fmt: skip
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        inputs_embeds: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Any,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
         """
         Decode a target, given the encoder output `(B, S, D)` and its padding mask `(B, S)`.
 
@@ -485,9 +517,14 @@ class VanillaTransformerDecoder(VanillaTransformerStack):
         return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def run_layers(
-        self, hidden_states: Tensor, attention_mask: Tensor | None, encoder_hidden_states: Tensor | None = None,
-        encoder_attention_mask: Tensor | None = None, past_key_values: Cache | None = None, **kwargs: Any,
-    ) -> Tensor:  # fmt: skip
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        past_key_values: Cache | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
         """Apply all layers to embedded tokens with positions, `(B, T, D)`."""
         source = encoder_hidden_states, encoder_attention_mask  # by position, or checkpointing loses their gradients
         for layer in self.layers:
@@ -534,12 +571,19 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None, past_key_values: Cache | None = None,
-        inputs_embeds: Tensor | None = None, decoder_inputs_embeds: Tensor | None = None,
-        decoder_position_ids: Tensor | None = None, use_cache: bool | None = None, **kwargs: Unpack[TransformersKwargs]
-    ) -> Seq2SeqModelOutput:  # fmt: skip
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        use_cache: bool | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqModelOutput:
         """Run the encoder, unless its outputs are given, and the decoder; see their `forward` for the arguments."""
         attention_mask = source_mask(self.config, input_ids, attention_mask)
         encoded: Any = encoder_outputs
@@ -547,15 +591,26 @@ class VanillaTransformerModel(VanillaTransformerSeq2SeqPreTrainedModel):
             encoded = self.encoder(input_ids, attention_mask, inputs_embeds, **kwargs)
         encoded = encoded if isinstance(encoded, BaseModelOutput) else BaseModelOutput(*encoded)
         decoded = self.decoder(
-            decoder_input_ids, decoder_attention_mask, encoded.last_hidden_state, attention_mask,
-            past_key_values=past_key_values, inputs_embeds=decoder_inputs_embeds, position_ids=decoder_position_ids,
-            use_cache=use_cache, **kwargs,
-        )  # fmt: skip
+            decoder_input_ids,
+            decoder_attention_mask,
+            encoded.last_hidden_state,
+            attention_mask,
+            past_key_values=past_key_values,
+            inputs_embeds=decoder_inputs_embeds,
+            position_ids=decoder_position_ids,
+            use_cache=use_cache,
+            **kwargs,
+        )
         return Seq2SeqModelOutput(
-            decoded.last_hidden_state, decoded.past_key_values,
-            decoded.hidden_states, decoded.attentions, decoded.cross_attentions,
-            encoded.last_hidden_state, encoded.hidden_states, encoded.attentions,
-        )  # fmt: skip
+            decoded.last_hidden_state,
+            decoded.past_key_values,
+            decoded.hidden_states,
+            decoded.attentions,
+            decoded.cross_attentions,
+            encoded.last_hidden_state,
+            encoded.hidden_states,
+            encoded.attentions,
+        )
 
 
 class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTransformerSeq2SeqPreTrainedModel):
@@ -579,13 +634,21 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-        decoder_input_ids: Tensor | None = None, decoder_attention_mask: Tensor | None = None,
-        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None, past_key_values: Cache | None = None,
-        inputs_embeds: Tensor | None = None, decoder_inputs_embeds: Tensor | None = None,
-        decoder_position_ids: Tensor | None = None, labels: Tensor | None = None, use_cache: bool | None = None,
-        logits_to_keep: int | Tensor = 0, **kwargs: Unpack[TransformersKwargs],
-    ) -> Seq2SeqLMOutput:  # fmt: skip
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: Tensor | None = None,
+        decoder_attention_mask: Tensor | None = None,
+        encoder_outputs: BaseModelOutput | tuple[Tensor] | None = None,
+        past_key_values: Cache | None = None,
+        inputs_embeds: Tensor | None = None,
+        decoder_inputs_embeds: Tensor | None = None,
+        decoder_position_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> Seq2SeqLMOutput:
         """
         Compute logits `(B, T, V)` and, given labels, the loss in nats per token.
 
@@ -602,9 +665,18 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
             if decoder_input_ids is None and decoder_inputs_embeds is None:
                 decoder_input_ids = self.prepare_decoder_input_ids_from_labels(labels)
         outputs: Seq2SeqModelOutput = self.model(
-            input_ids, attention_mask, decoder_input_ids, decoder_attention_mask, encoder_outputs, past_key_values,
-            inputs_embeds, decoder_inputs_embeds, decoder_position_ids, use_cache, **kwargs,
-        )  # fmt: skip
+            input_ids,
+            attention_mask,
+            decoder_input_ids,
+            decoder_attention_mask,
+            encoder_outputs,
+            past_key_values,
+            inputs_embeds,
+            decoder_inputs_embeds,
+            decoder_position_ids,
+            use_cache,
+            **kwargs,
+        )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         logits = self.lm_head(outputs.last_hidden_state[:, kept, :])  # (B, T, D) -> (B, T, V)
         loss = None

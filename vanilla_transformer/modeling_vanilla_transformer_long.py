@@ -210,9 +210,12 @@ class LongStack(VanillaTransformerStack):
         return attention_mask
 
     def run_branches(
-        self, branches: list[list[ReversibleBranch]], hidden_states: Tensor, shared_states: Tensor | None = None,
+        self,
+        branches: list[list[ReversibleBranch]],
+        hidden_states: Tensor,
+        shared_states: Tensor | None = None,
         past_key_values: Cache | None = None,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Run the branches of all layers. With a cache, store activations: a second run would update it again."""
         run = apply_reversibly if past_key_values is None else apply_storing_activations
         return self.final_norm(run([branch for layer in branches for branch in layer], hidden_states, shared_states))

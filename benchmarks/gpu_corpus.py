@@ -32,7 +32,7 @@ from benchmarks.gpu_command import (
 from benchmarks.gpu_corpus_text import build_tokenizer, write_text
 from benchmarks.gpu_rows import ON_GPU, Rows, release_memory
 from benchmarks.gpu_training import OURS, SETTING, TINY_MODELS, TINY_SETTING, Setting, measure_ours, mfu_cells
-from vanilla_transformer.cli.resources import find_recipe
+from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.metrics import read_entries
 
 RECIPE = "wmt14_en_de_base"

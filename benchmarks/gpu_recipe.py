@@ -29,8 +29,8 @@ from benchmarks.gpu_command import (
 )
 from benchmarks.gpu_rows import DEVICE, ON_GPU, Rows, synchronize
 from benchmarks.harness import ROOT
-from vanilla_transformer.cli.resources import find_recipe
 from vanilla_transformer.data.download import download_corpus
+from vanilla_transformer.resources import find_recipe
 
 RECIPE, CORPUS = "multi30k_en_de", "multi30k"
 _FILES = {"train": "train", "validation": "val", "test": "test_2016_flickr"}

@@ -81,7 +81,7 @@ def commands_page() -> str:
     for name in COMMANDS:
         shown = io.StringIO()
         with redirect_stdout(shown), suppress(SystemExit):
-            main([name, "--help"])
+            main([name, "--help_all"])
         text += [f"## {name}", f"```text\n{shown.getvalue()}```"]
     return "\n\n".join(text) + "\n"
 

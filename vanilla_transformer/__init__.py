@@ -2,47 +2,35 @@
 The original Transformer ("Attention Is All You Need", 2017) as a model of transformers.
 
 Importing this package registers its models with the Auto classes, restores `pipeline("translation")`, and gives
-`generate()` its engine. Long models, the engine and the translation pipeline are imported at first use.
+`generate()` its engine. Long models, the engine and the translation pipeline are imported at first use. The command
+line registers the models once its flags are right, so that `--help` and mistakes do not wait for torch.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .import_utils import LazyClass, collection_paused, lazy_names
-
-with collection_paused():
-    from . import decoding  # imports torch and transformers
-
-from transformers import (
-    AutoConfig,
-    AutoModel,
-    AutoModelForCausalLM,
-    AutoModelForMaskedLM,
-    AutoModelForSeq2SeqLM,
-    AutoModelForSequenceClassification,
-    AutoTokenizer,
-)
-
-from .configuration_vanilla_transformer import VanillaTransformerConfig
-from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
-from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
-from .configuration_vanilla_transformer_long import VanillaTransformerLongConfig, VanillaTransformerLongDecoderConfig
-from .decoding import VanillaTransformerInt8Config
-from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
-from .modeling_vanilla_transformer import (
-    VanillaTransformerForConditionalGeneration,
-    VanillaTransformerModel,
-    VanillaTransformerPreTrainedModel,
-)
-from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
-from .modeling_vanilla_transformer_encoder import (
-    VanillaTransformerEncoderModel,
-    VanillaTransformerForMaskedLM,
-    VanillaTransformerForSequenceClassification,
-)
-from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
+from .import_utils import is_command_line, lazy_names
 
 if TYPE_CHECKING:
-    from .decoding import Engine, TranslationPipeline
+    from .configuration_vanilla_transformer import VanillaTransformerConfig
+    from .configuration_vanilla_transformer_decoder import VanillaTransformerDecoderConfig
+    from .configuration_vanilla_transformer_encoder import VanillaTransformerEncoderConfig
+    from .configuration_vanilla_transformer_long import (
+        VanillaTransformerLongConfig,
+        VanillaTransformerLongDecoderConfig,
+    )
+    from .decoding import Engine, TranslationPipeline, VanillaTransformerInt8Config
+    from .generation_vanilla_transformer import PaperGenerationMixin, paper_generation_config
+    from .modeling_vanilla_transformer import (
+        VanillaTransformerForConditionalGeneration,
+        VanillaTransformerModel,
+        VanillaTransformerPreTrainedModel,
+    )
+    from .modeling_vanilla_transformer_decoder import VanillaTransformerDecoderModel, VanillaTransformerForCausalLM
+    from .modeling_vanilla_transformer_encoder import (
+        VanillaTransformerEncoderModel,
+        VanillaTransformerForMaskedLM,
+        VanillaTransformerForSequenceClassification,
+    )
     from .modeling_vanilla_transformer_long import (
         VanillaTransformerLongDecoderModel,
         VanillaTransformerLongForCausalLM,
@@ -50,58 +38,44 @@ if TYPE_CHECKING:
         VanillaTransformerLongModel,
         create_cache,
     )
+    from .tokenization_vanilla_transformer import VanillaTransformerTokenizer
 else:
-    _LAZY = {
-        "Engine": ".decoding",
-        "TranslationPipeline": ".decoding",
-        "VanillaTransformerLongDecoderModel": ".modeling_vanilla_transformer_long",
-        "VanillaTransformerLongForCausalLM": ".modeling_vanilla_transformer_long",
-        "VanillaTransformerLongForConditionalGeneration": ".modeling_vanilla_transformer_long",
-        "VanillaTransformerLongModel": ".modeling_vanilla_transformer_long",
-        "create_cache": ".modeling_vanilla_transformer_long",
+    _NAMES = {
+        ".configuration_vanilla_transformer": ["VanillaTransformerConfig"],
+        ".configuration_vanilla_transformer_decoder": ["VanillaTransformerDecoderConfig"],
+        ".configuration_vanilla_transformer_encoder": ["VanillaTransformerEncoderConfig"],
+        ".configuration_vanilla_transformer_long": [
+            "VanillaTransformerLongConfig",
+            "VanillaTransformerLongDecoderConfig",
+        ],
+        ".decoding": ["Engine", "TranslationPipeline", "VanillaTransformerInt8Config"],
+        ".generation_vanilla_transformer": ["PaperGenerationMixin", "paper_generation_config"],
+        ".modeling_vanilla_transformer": [
+            "VanillaTransformerForConditionalGeneration",
+            "VanillaTransformerModel",
+            "VanillaTransformerPreTrainedModel",
+        ],
+        ".modeling_vanilla_transformer_decoder": ["VanillaTransformerDecoderModel", "VanillaTransformerForCausalLM"],
+        ".modeling_vanilla_transformer_encoder": [
+            "VanillaTransformerEncoderModel",
+            "VanillaTransformerForMaskedLM",
+            "VanillaTransformerForSequenceClassification",
+        ],
+        ".modeling_vanilla_transformer_long": [
+            "VanillaTransformerLongDecoderModel",
+            "VanillaTransformerLongForCausalLM",
+            "VanillaTransformerLongForConditionalGeneration",
+            "VanillaTransformerLongModel",
+            "create_cache",
+        ],
+        ".tokenization_vanilla_transformer": ["VanillaTransformerTokenizer"],
     }
-    __getattr__, __dir__ = lazy_names(__name__, _LAZY)
+    __getattr__, __dir__ = lazy_names(__name__, {name: module for module in _NAMES for name in _NAMES[module]})
 
 __version__ = "0.2.0"
 
-
-def _long_model(name: str, config: type) -> LazyClass:
-    """Return the stand-in for a long model, since the Auto classes register classes."""
-    module = f"{__name__}.modeling_vanilla_transformer_long"
-    return LazyClass(name, (), {"__module__": module, "config_class": config})
-
-
-_MODELS: dict[Any, dict[Any, Any]] = {
-    VanillaTransformerConfig: {
-        AutoModel: VanillaTransformerModel,
-        AutoModelForSeq2SeqLM: VanillaTransformerForConditionalGeneration,
-    },
-    VanillaTransformerDecoderConfig: {
-        AutoModel: VanillaTransformerDecoderModel,
-        AutoModelForCausalLM: VanillaTransformerForCausalLM,
-    },
-    VanillaTransformerEncoderConfig: {
-        AutoModel: VanillaTransformerEncoderModel,
-        AutoModelForMaskedLM: VanillaTransformerForMaskedLM,
-        AutoModelForSequenceClassification: VanillaTransformerForSequenceClassification,
-    },
-    VanillaTransformerLongConfig: {
-        AutoModel: _long_model("VanillaTransformerLongModel", VanillaTransformerLongConfig),
-        AutoModelForSeq2SeqLM: _long_model(
-            "VanillaTransformerLongForConditionalGeneration", VanillaTransformerLongConfig
-        ),
-    },
-    VanillaTransformerLongDecoderConfig: {
-        AutoModel: _long_model("VanillaTransformerLongDecoderModel", VanillaTransformerLongDecoderConfig),
-        AutoModelForCausalLM: _long_model("VanillaTransformerLongForCausalLM", VanillaTransformerLongDecoderConfig),
-    },
-}
-for _config, _models in _MODELS.items():
-    AutoConfig.register(_config.model_type, _config, exist_ok=True)
-    AutoTokenizer.register(_config, fast_tokenizer_class=VanillaTransformerTokenizer, exist_ok=True)
-    for _auto_class, _model in _models.items():
-        _auto_class.register(_config, _model, exist_ok=True)
-decoding.register()
+if not is_command_line():
+    from . import registration  # noqa: F401  # imports torch and transformers
 
 __all__ = [
     "Engine",

@@ -142,13 +142,18 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         share_encoder_decoder_embeddings: One embedding matrix for both (section 3.4).
         tie_word_embeddings: The output projection is the target embedding (section 3.4). `False` unties all matrices.
         d_model: Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.
-        encoder_layers, decoder_layers: N = 6 of section 3.1.
-        encoder_attention_heads, decoder_attention_heads: h = 8 of section 3.2.2, each `d_model / h` wide.
-        encoder_ffn_dim, decoder_ffn_dim: d_ff = 2048 of section 3.3.
+        encoder_layers: Layers of the encoder, N = 6 of section 3.1.
+        decoder_layers: Layers of the decoder, N = 6 of section 3.1.
+        encoder_attention_heads: Heads of the encoder, h = 8 of section 3.2.2, each `d_model / h` wide.
+        decoder_attention_heads: Heads of the decoder's self-attention and cross-attention, h = 8.
+        encoder_ffn_dim: Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3.
+        decoder_ffn_dim: Inner width of the decoder's feed-forward layers, d_ff = 2048.
         activation_function: Between the two projections of equation 2, ReLU in section 3.3.
         dropout: On the output of sub-layers and on embeddings with positions, 0.1 in section 5.4.
-        attention_dropout, activation_dropout: On attention probabilities; after the activation. Not in the paper.
-        attention_bias, lm_head_bias: Biases in attention projections; on logits, as in Marian. Not in the paper.
+        attention_dropout: Dropout on attention probabilities. Not in the paper.
+        activation_dropout: Dropout after the activation of feed-forward layers. Not in the paper.
+        attention_bias: Biases in attention projections. Not in the paper.
+        lm_head_bias: Biases on logits, as in Marian. Not in the paper.
         normalize_before: `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and
             one more normalization after each stack (pre-norm). Not in the paper.
         layer_norm_eps: 1e-6 is Tensor2Tensor's value; the paper gives none.

@@ -10,18 +10,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
 from safetensors import SafetensorError
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
 HASHES_FILE = "sha256.json"
 TOKENIZER_FILES = ("tokenizer.json", "source.spm", "merges.txt")  # of which a model folder has one: ours, Marian, FSMT
-_WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME)
+_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")  # as transformers names them
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def delete_weights(folder: Path) -> None:
 
 
 def save_model_folder(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path, **texts: str
+    model: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", folder: str | Path, **texts: str
 ) -> Path:
     """Write weights (safetensors), configurations and tokenizer as one model folder of transformers, atomically.
 
@@ -227,6 +227,8 @@ def cached_folder(cache_dir: str | Path, name: str, write: Callable[[Path], None
         raise OSError(
             f"`cache_dir` must be a folder that can be written, got {cache_dir}: {error.strerror}. Choose another."
         ) from error
+    from filelock import FileLock  # which imports asyncio
+
     with FileLock(f"{folder}.lock"):
         for leftover in folder.parent.glob(f"{temporary_prefix(folder)}*"):  # its writer is dead: we hold the lock
             logger.info("Removing the unfinished %s.", leftover)

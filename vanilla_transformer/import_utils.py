@@ -5,6 +5,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 
@@ -47,6 +48,17 @@ class LazyClass(type):
 
     def _load(cls) -> Any:
         return getattr(importlib.import_module(cls.__module__), cls.__name__)
+
+
+def is_command_line() -> bool:
+    """Tell whether this process is the program `vanilla-transformer`, or `python -m vanilla_transformer`.
+
+    Its worker processes get a copy of `sys.argv`, but were started by another command.
+    """
+    program, started = (sys.argv or [""])[0], sys.orig_argv
+    if program == "-m":  # as long as Python looks for the module
+        return "vanilla_transformer" in started
+    return Path(program).stem == "vanilla-transformer" and program in started
 
 
 @contextmanager

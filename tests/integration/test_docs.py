@@ -67,7 +67,7 @@ def test_docs_recipes_parse(text, tmp_path):
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_docs_tables_name_recipe_keys(page, capsys):
     with pytest.raises(SystemExit):
-        parse_recipe(["--help"])
+        parse_recipe(["--help_all"])
     shown = capsys.readouterr().out
     for name, _ in re.findall(r"^\| .*`(\w+): ([\w.-]+)`.*$", page.read_text(), re.MULTILINE):
         assert f"--{name}" in shown

@@ -1,17 +1,17 @@
 """Importing the package registers its classes, in any order of imports."""
 
 import json
+import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import vanilla_transformer
 from tests.tiny import tiny_long_model, tiny_model
+from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.file_utils import save_model_folder
 
-SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("*.py"))
 REGISTERED = """
 from transformers import AutoModel, AutoModelForSeq2SeqLM
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
@@ -82,27 +82,53 @@ def test_package_has_its_public_names_and_no_others():
         _ = vanilla_transformer.Nothing
 
 
-PRINT_HELP = """
-import contextlib, io, json, runpy, sys
-for script in sys.argv[1:]:
-    before, printed, sys.argv = set(sys.modules), io.StringIO(), [script, "--help"]
-    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
-        runpy.run_path(script, run_name="__main__")
-    print(json.dumps([printed.getvalue(), sorted(set(sys.modules) - before)]))
+ANSWERS = """
+import contextlib, io, json, sys
+lines, sys.argv = json.loads(sys.argv[1]), sys.argv[2:]
+from vanilla_transformer.cli import main
+found = []
+for words in lines:
+    printed, status = io.StringIO(), 0
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), contextlib.suppress(SystemExit):
+        status = main(words)
+    found.append([status, printed.getvalue(), sorted({"torch", "transformers", "numpy", "datasets"} & {*sys.modules})])
+import vanilla_transformer
+from vanilla_transformer.cli.arguments import register_models
+register_models()
+from transformers import AutoModelForSeq2SeqLM
+assert AutoModelForSeq2SeqLM._model_mapping[vanilla_transformer.VanillaTransformerConfig]
+print(json.dumps(found))
 """
+LINES = [["--help"], ["--version"], ["train", "--bogus"], ["translate", "--num_beam", "2"], ["trian"]]
+LINES += [[name, flag] for name in COMMANDS for flag in ("--help", "--help-all")]
 
 
 @pytest.fixture(scope="module")
-def helps():
-    """Return the text that each script prints for `--help`, and the modules that it imports, in one process."""
-    command = [sys.executable, "-c", PRINT_HELP, *map(str, SCRIPTS)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
-    return dict(zip(SCRIPTS, map(json.loads, ended.stdout.splitlines()), strict=True))
+def answers():
+    """Return the status, the text and the imported packages after each of the lines, given to one process."""
+    command = [sys.executable, "-c", ANSWERS, json.dumps(LINES), "vanilla-transformer"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    return json.loads(ended.stdout)
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_script_prints_help_without_heavy_imports(script, helps):
-    """Registering the models imports torch and transformers; nothing else that takes seconds is imported."""
-    printed, imported = helps[script]
-    assert "usage:" in printed
-    assert not set(imported) & {"datasets", "sacrebleu", "matplotlib"}
+def test_command_line_answers_help_and_mistakes_without_torch(answers):
+    assert [status for status, _, _ in answers] == [0, 0, 2, 2, 2] + [0] * 2 * len(COMMANDS)
+    starts = [
+        "usage: ",
+        "vanilla-transformer 0",
+        "error: There is no flag 'bogus'",
+        "error: There is no flag 'num_beam'",
+    ]
+    assert all(text.startswith(start) for start, (_, text, _) in zip(starts, answers, strict=False))
+    assert all(text.startswith("usage: ") for _, text, _ in answers[5:])
+    assert [imported for _, _, imported in answers] == [[]] * len(LINES)
+
+
+@pytest.mark.parametrize("words", [["--version"], ["train", "--help"]], ids=" ".join)
+def test_module_answers_without_torch(words):
+    command = [sys.executable, "-X", "importtime", "-m", "vanilla_transformer", *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    imported = set(re.findall(r"\| +([\w.]+)$", ended.stderr, re.MULTILINE))
+    assert ended.returncode == 0 and "vanilla_transformer.cli" in imported
+    assert not imported & {"torch", "transformers", "numpy"}

@@ -8,7 +8,13 @@ import types
 import pytest
 
 from vanilla_transformer.evaluation.plots import plot_learning_curve
-from vanilla_transformer.import_utils import LazyClass, collection_paused, lazy_names, requires_extra
+from vanilla_transformer.import_utils import (
+    LazyClass,
+    collection_paused,
+    is_command_line,
+    lazy_names,
+    requires_extra,
+)
 
 
 def test_requires_extra_names_the_extra_in_one_line(monkeypatch):
@@ -59,3 +65,21 @@ def test_lazy_class_stands_for_a_class(monkeypatch):
     assert stand_in.config_class is str and stand_in.__name__ == "Fraction" and "fractions" not in sys.modules
     assert type(stand_in(1, 2)).__module__ == "fractions" and stand_in.from_float(0.5) == stand_in(1, 2)
     assert isinstance(stand_in(1, 2), stand_in) and not isinstance(0.5, stand_in)
+
+
+@pytest.mark.parametrize(
+    ("argv", "started", "expected"),
+    [
+        (["/bin/vanilla-transformer", "train"], ["python", "/bin/vanilla-transformer", "train"], True),
+        (["-m", "train"], ["python", "-X", "dev", "-m", "vanilla_transformer", "train"], True),
+        (["/bin/vanilla-transformer", "train"], ["python", "-c", "spawn_main()", "--multiprocessing-fork"], False),
+        (["-m", "x"], ["python", "-m", "vanilla_transformer.decoding.engine.compile_worker", "x"], False),
+        (["train.py"], ["python", "train.py"], False),
+        ([""], ["python"], False),
+        ([], ["python"], False),
+    ],
+)
+def test_is_command_line_knows_the_program_and_not_its_workers(argv, started, expected, monkeypatch):
+    monkeypatch.setattr("sys.argv", argv)
+    monkeypatch.setattr("sys.orig_argv", started)
+    assert is_command_line() is expected

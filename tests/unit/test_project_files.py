@@ -10,7 +10,7 @@ import yaml
 import vanilla_transformer
 from tools.check_prose import SUFFIXES
 from vanilla_transformer.cli import COMMANDS, main
-from vanilla_transformer.cli.resources import find_recipe
+from vanilla_transformer.resources import find_recipe
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "MIGRATION.md").read_text()
@@ -27,7 +27,7 @@ def second_column(heading):
 
 def flags_of(command, capsys):
     with pytest.raises(SystemExit):
-        main([command, "--help"])
+        main([command, "--help_all"])
     return set(re.findall(r"^  --(\w+)", capsys.readouterr().out, re.MULTILINE))
 
 

@@ -27,9 +27,10 @@ UTILITIES = {
     "metric_labels",
     "number_limits",
     "private_folders",
+    "resources",
     "yaml_utils",
 }
-NOT_ON_THE_HUB = {"__init__", "__main__"} | UTILITIES
+NOT_ON_THE_HUB = {"__init__", "__main__", "registration"} | UTILITIES
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
 CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_long_config, tiny_long_decoder_config]
 # The expression by which transformers finds the siblings of a module that travel with a checkpoint.
@@ -48,6 +49,7 @@ ALLOWED = {
     "metric_labels": set(),
     "number_limits": set(),
     "private_folders": set(),
+    "resources": set(),
     "yaml_utils": set(),
     "text": {"text"} | UTILITIES,
     "decoding": {"decoding", "text", "hub"} | UTILITIES,

@@ -5,13 +5,11 @@ standard error and status 2. Slow imports are inside functions, so that `--help`
 """
 
 import difflib
-import gc
 import importlib
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
-gc.freeze()  # modules are never garbage: collections need not look at them, which saves a quarter of the start
 _LONGEST_MESSAGE = 900  # characters
 GROUPS = {
     "train": {
@@ -122,7 +120,7 @@ def _on_one_line(error: Exception) -> str:
 
 def _usage() -> str:
     width = max(map(len, COMMANDS))
-    lines = ["usage: vanilla-transformer COMMAND [--help] ...", "       vanilla-transformer --version"]
+    lines = ["usage: vanilla-transformer COMMAND [--help | --help_all] ...", "       vanilla-transformer --version"]
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<{width}}  {text}" for name, text in commands.items())]
     return "\n".join([*lines, ""])

@@ -1,15 +1,17 @@
 """Argument parsing shared by all commands."""
 
+import gc
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from vanilla_transformer.data.names import check_names
+from vanilla_transformer.import_utils import collection_paused
 from vanilla_transformer.number_limits import check_numbers
-from vanilla_transformer.training.recipe import Parser
+from vanilla_transformer.training.parser import Parser
 
 Arguments = TypeVar("Arguments")
+MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}
 PRECISION_HELP = (
     "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
     "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
@@ -20,21 +22,35 @@ WORKERS_HELP = (
 )
 
 
-def parse(arguments_class: type[Arguments], arguments: Sequence[str], usage: str) -> tuple[list[str], Arguments]:
-    """Split `arguments` into the words before the first flag and the flags, parsed as `arguments_class`.
+def parse(
+    arguments_class: type[Arguments],
+    words: Sequence[str],
+    usage: str,
+    arguments: Mapping[str, str] | None = None,
+    main: Sequence[str] = (),
+) -> tuple[list[str], Arguments]:
+    """Return the arguments of a command, and its flags, parsed as `arguments_class`.
+
+    Args:
+        arguments: Explanations of the arguments, by name.
+        main: Names of the flags that `--help` shows; by default all.
 
     Raises:
         ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
     """
-    flags = [index for index, word in enumerate(arguments) if word.startswith("--")]
-    first = flags[0] if flags else len(arguments)
-    parser = Parser(arguments_class, usage=f"vanilla-transformer {usage}")
-    declared = arguments_class.__dataclass_fields__.values()  # type: ignore[attr-defined]
-    known = {each.name for each in declared} | {f"no_{each.name}" for each in declared if each.default is True}
-    check_names([arguments[index][2:].split("=")[0] for index in flags], known | {"help"}, "flag")
-    (parsed,) = parser.parse(arguments[first:])
+    parser = Parser([arguments_class], f"vanilla-transformer {usage}", arguments, main)
+    found, (parsed,) = parser.parse(words)
     check_numbers(vars(parsed))
-    return list(arguments[:first]), parsed
+    register_models()
+    return found, parsed
+
+
+def register_models() -> None:
+    """Import torch and transformers, and register the models, which a command needs once its flags are right."""
+    with collection_paused():
+        from vanilla_transformer import registration  # noqa: F401
+    if not gc.get_freeze_count():
+        gc.freeze()  # modules are never garbage: collections need not look at them, which saves a quarter of the start
 
 
 def parse_workers(text: str) -> int | str:
@@ -58,7 +74,7 @@ def require_one_model(words: Sequence[str]) -> str:
         ValueError: `words` holds no name or more than one.
     """
     if len(words) != 1:
-        raise ValueError(f"Name one model (its folder or Hub name) before the flags, got {len(words)} names.")
+        raise ValueError(f"Name one model (its folder or Hub name), got {len(words)} names.")
     return words[0]
 
 

@@ -18,10 +18,13 @@ class AverageArguments:
 
 def main(arguments: Sequence[str]) -> None:
     folders, options = parse(
-        AverageArguments, arguments, "average-checkpoints FOLDER FOLDER [FOLDER ...] --output_dir FOLDER"
+        AverageArguments,
+        arguments,
+        "average-checkpoints FOLDER FOLDER [FOLDER ...] --output_dir FOLDER",
+        {"FOLDER": "Folders of two models or more, of the same architecture."},
     )
     if len(folders) < 2:
-        raise ValueError(f"Name at least two model folders before the flags, got {len(folders)}.")
+        raise ValueError(f"Name at least two model folders, got {len(folders)}.")
     from vanilla_transformer.training.averaging import average_model_folders
 
     output = average_model_folders(folders, options.output_dir, options.weights)

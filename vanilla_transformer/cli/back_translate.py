@@ -4,10 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .arguments import parse, require_one_model
+from .arguments import MODEL, parse, require_one_model
 from .model_arguments import ModelArguments, model_names, open_model
 from .output import quiet
 from .request_arguments import SearchArguments, request_settings
+
+# The flags that `--help` shows.
+_MAIN = [
+    "input",
+    "output",
+    "tag",
+    "keep_warnings",
+    "resume",
+    "batch_size",
+    "num_beams",
+    "do_sample",
+    "seed",
+    "device",
+    "precision",
+]
 
 
 @dataclass
@@ -38,7 +53,7 @@ class BackTranslateArguments(SearchArguments, ModelArguments, _TextArguments):
 
 def main(arguments: Sequence[str]) -> None:
     usage = "back-translate MODEL --input FILE --output FILE.tsv [--flags]"
-    words, options = parse(BackTranslateArguments, arguments, usage)
+    words, options = parse(BackTranslateArguments, arguments, usage, MODEL, _MAIN)
     model = require_one_model(words)
     if options.batch_size < 1:
         raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")

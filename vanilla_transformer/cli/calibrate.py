@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .arguments import PRECISION_HELP, parse, require_one_model
+from .arguments import MODEL, PRECISION_HELP, parse, require_one_model
 from .language_arguments import LanguageArguments, language_settings
 
 
@@ -24,7 +24,9 @@ class CalibrateArguments(LanguageArguments, _TextArguments):
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]")
+    words, options = parse(
+        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL
+    )
     folder = require_one_model(words)
     if not Path(folder).is_dir():
         raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")

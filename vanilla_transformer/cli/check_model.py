@@ -31,7 +31,12 @@ class CheckArguments(LanguageArguments):
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(CheckArguments, arguments, "check-model FOLDER [--source FILE --target FILE] [--flags]")
+    words, options = parse(
+        CheckArguments,
+        arguments,
+        "check-model FOLDER [--source FILE --target FILE] [--flags]",
+        {"FOLDER": "Folder of the model."},
+    )
     folder = require_one_model(words)
     _check(options)
     from vanilla_transformer.data.readers import read_text_files

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .arguments import parse, require_one_model
+from .arguments import MODEL, parse, require_one_model
 
 
 @dataclass
@@ -24,7 +24,10 @@ class ChooseAlignmentHeadArguments:
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(
-        ChooseAlignmentHeadArguments, arguments, "choose-alignment-head MODEL --source FILE --target FILE [--flags]"
+        ChooseAlignmentHeadArguments,
+        arguments,
+        "choose-alignment-head MODEL --source FILE --target FILE [--flags]",
+        MODEL,
     )
     folder = require_one_model(words)
     if not Path(folder).is_dir():

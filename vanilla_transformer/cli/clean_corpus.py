@@ -5,15 +5,18 @@ from pathlib import Path
 
 from vanilla_transformer.training.arguments import parse_recipe
 
-from .resources import find_recipe
+from .arguments import register_models
 from .train import draw_lengths, draw_pictures, show_progress
+
+# The keys that `--help` shows.
+_MAIN = ["train_source", "train_target", "dataset", "corpora", "source_language", "target_language", "drop_duplicates"]
+_MAIN += ["drop_near_duplicates", "drop_other_numbers", "drop_other_languages", "min_letter_ratio", "max_length"]
+_MAIN += ["max_length_ratio", "score", "output_dir"]
 
 
 def main(arguments: Sequence[str]) -> None:
-    words = list(arguments)
-    if words and not words[0].startswith("-"):
-        words[0] = str(find_recipe(words[0]))
-    recipe = parse_recipe(words, program="vanilla-transformer clean-corpus")
+    recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _MAIN)
+    register_models()
     from vanilla_transformer.data.corpus_writer import write_corpus_files
     from vanilla_transformer.data.prepare_data import load_texts
     from vanilla_transformer.decoding.dual_cross_entropy import dual_scores

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .arguments import PRECISION_HELP, parse, parse_workers, require_one_model
+from .arguments import MODEL, PRECISION_HELP, parse, parse_workers, require_one_model
 
 
 @dataclass
@@ -34,7 +34,7 @@ class CompileArguments:
 def main(arguments: Sequence[str]) -> None:
     if any(word.split("=")[0] == "--slots" for word in arguments):
         raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
-    words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]")
+    words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
     name = require_one_model(words)
     pairs, sentences = _check(options)
     import torch

@@ -8,6 +8,10 @@ from vanilla_transformer.conversion import LANGUAGES, READERS, WRITERS, Converte
 from .arguments import parse
 
 _USAGE = "convert SOURCE OUTPUT --source_format FORMAT, or convert FOLDER OUTPUT --target_format FORMAT"
+_ARGUMENTS = {
+    "SOURCE, FOLDER": "Model to convert, of another toolkit or of this package: a file or a folder.",
+    "OUTPUT": "Folder or file of the converted model.",
+}
 _SENTENCES = 200
 
 
@@ -38,9 +42,9 @@ class ConvertArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(ConvertArguments, arguments, _USAGE)
+    words, options = parse(ConvertArguments, arguments, _USAGE, _ARGUMENTS)
     if len(words) != 2:
-        raise ValueError(f"Name the model to convert and the output before the flags, got {len(words)} names.")
+        raise ValueError(f"Name the model to convert and the output, got {len(words)} names.")
     source, output = words
     convert = _select_converter(options)
     comparison = convert(source, output, _read_sentences(options.sentences), **_select_languages(options))

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .arguments import parse, require_one_model
+from .arguments import MODEL, parse, require_one_model
 
 
 @dataclass
@@ -16,7 +16,7 @@ class SpaceArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]")
+    words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]", MODEL)
     name = require_one_model(words)
     from vanilla_transformer.publishing.space import create_space
 

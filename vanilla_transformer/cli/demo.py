@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.resources import find_recipe
+
 from .arguments import parse, require_no_words
-from .resources import find_recipe
 
 _SENTENCES = (
     "The old woman buys a red apple.",

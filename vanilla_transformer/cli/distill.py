@@ -4,15 +4,13 @@ from collections.abc import Sequence
 
 from vanilla_transformer.distillation.arguments import parse_distillation
 
-from .resources import find_recipe
+from .arguments import register_models
 from .train import show_progress, use_all_cores, validation_scores
 
 
 def main(arguments: Sequence[str]) -> None:
-    words = list(arguments)
-    if words and not words[0].startswith("-"):
-        words[0] = str(find_recipe(words[0]))
-    recipe, options = parse_distillation(words, program="vanilla-transformer distill")
+    recipe, options = parse_distillation(arguments, program="vanilla-transformer distill")
+    register_models()
     if recipe.output.dry_run:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.conversion.loading import load_converted

@@ -18,11 +18,16 @@ class DownloadArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(DownloadArguments, arguments, "download-data CORPUS [--flags]")
+    words, options = parse(
+        DownloadArguments,
+        arguments,
+        "download-data CORPUS [--flags]",
+        {"CORPUS": "Name of a corpus; a wrong one lists all names."},
+    )
     from vanilla_transformer.data.download import CORPORA, download_corpus
 
     if len(words) != 1:
-        raise ValueError(f"Name one corpus of {', '.join(CORPORA)} before the flags, got {len(words)} names.")
+        raise ValueError(f"Name one corpus of {', '.join(CORPORA)}, got {len(words)} names.")
     (name,) = words
     folder = download_corpus(name, Path(options.output_dir or Path("data") / name), options.base_url)
     print(f"{name} is in {folder}. License: {CORPORA[name].license}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import PRECISION_HELP, WORKERS_HELP, check_record_name, parse, parse_workers, require_one_model
+from .arguments import MODEL, PRECISION_HELP, WORKERS_HELP, check_record_name, parse, parse_workers, require_one_model
 from .language_arguments import language_settings
 from .model_arguments import FurtherModelArguments, further_models
 from .request_arguments import SearchArguments, TermArguments, request_settings, without_terms
@@ -17,6 +17,22 @@ if TYPE_CHECKING:
     from vanilla_transformer.evaluation.report import Report
 
 _USAGE = "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
+# The flags that `--help` shows.
+_MAIN = [
+    "target",
+    "source",
+    "hypotheses",
+    "compare_with",
+    "paper_bleu",
+    "output_file",
+    "json",
+    "name",
+    "num_beams",
+    "source_language",
+    "target_language",
+    "glossary",
+    "precision",
+]
 
 
 @dataclass
@@ -63,7 +79,7 @@ class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(EvaluateArguments, arguments, _USAGE)
+    words, options = parse(EvaluateArguments, arguments, _USAGE, MODEL, _MAIN)
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.report import add_term_use, build_report

@@ -7,8 +7,10 @@ from pathlib import Path
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import PRECISION_HELP, parse, require_one_model
+from .arguments import MODEL, PRECISION_HELP, parse, require_one_model
 from .request_arguments import SearchArguments, request_settings
+
+_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows
 
 
 @dataclass
@@ -33,7 +35,11 @@ class EvaluateDirectionsArguments(SearchArguments, _DirectionArguments):
 
 def main(arguments: Sequence[str]) -> None:
     words, options = parse(
-        EvaluateDirectionsArguments, arguments, "evaluate-directions MODEL --text PREFIX [--directions en-de ...]"
+        EvaluateDirectionsArguments,
+        arguments,
+        "evaluate-directions MODEL --text PREFIX [--directions en-de ...]",
+        MODEL,
+        _MAIN,
     )
     name = require_one_model(words)
     search = request_settings(options)

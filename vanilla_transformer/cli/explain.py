@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .arguments import parse
+from .arguments import MODEL, parse
 from .language_arguments import LanguageArguments, language_settings
 
 
@@ -32,7 +32,12 @@ class ExplainArguments(LanguageArguments, _PageArguments):
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(ExplainArguments, arguments, "explain MODEL 'A sentence.' --output FILE [--flags]")
+    words, options = parse(
+        ExplainArguments,
+        arguments,
+        "explain MODEL 'A sentence.' --output FILE [--flags]",
+        MODEL | {"SENTENCE": "The sentence, in quotation marks."},
+    )
     if len(words) != 2:
         raise ValueError(
             f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."

@@ -8,7 +8,7 @@ DEFAULT_LANGUAGE = "en"  # of abbreviations and of terms in TBX
 
 @dataclass
 class LanguageArguments:
-    """Flags of the languages of a text and of its translation."""
+    """Flags of the languages."""
 
     source_language: str | None = field(
         default=None,

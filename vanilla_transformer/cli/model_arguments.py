@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class EnsembleArguments:
-    """Flags of models whose probabilities are averaged with the first one's."""
+    """Flags of an ensemble."""
 
     ensemble: list[str] | None = field(
         default=None,
@@ -26,7 +26,7 @@ class EnsembleArguments:
 
 @dataclass
 class FurtherModelArguments(EnsembleArguments):
-    """Flags of models that decide about translations beside the first one."""
+    """Flags of reranking."""
 
     rerank_reverse: str | None = field(
         default=None,
@@ -47,7 +47,7 @@ def model_names(first: str, options: FurtherModelArguments) -> list[str]:
 
 @dataclass
 class ModelArguments(FurtherModelArguments):
-    """Flags of the model: where and in which numbers it computes."""
+    """Flags of the model."""
 
     backend: str | None = field(
         default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import vanilla_transformer
+from vanilla_transformer.resources import find_facts, resource_folder
 
 from .arguments import parse, read_keys
-from .resources import find_facts, resource_folder
 
 
 @dataclass
@@ -40,7 +40,12 @@ class PushArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(PushArguments, arguments, "push-to-hub FOLDER USER/NAME [--flags]")
+    words, options = parse(
+        PushArguments,
+        arguments,
+        "push-to-hub FOLDER USER/NAME [--flags]",
+        {"FOLDER": "Folder of the model.", "USER/NAME": "Its place on the Hugging Face Hub."},
+    )
     if len(words) != 2:
         raise ValueError(f"Name a model folder and its place on the Hub (user/name), got {len(words)} names.")
     from vanilla_transformer.publishing.checks import format_results

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RayArguments:
-    """Flags of the machines that work on a file."""
+    """Flags of a Ray cluster."""
 
     engine: str | None = field(
         default=None, metadata={"help": "`ray` to work on all machines of a Ray cluster; by default this process."}

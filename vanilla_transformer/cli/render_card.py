@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import vanilla_transformer
+from vanilla_transformer.resources import find_facts, resource_folder
 
 from .arguments import parse, require_one_model
-from .resources import find_facts, resource_folder
 
 
 @dataclass
@@ -20,7 +20,9 @@ class CardArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]")
+    words, options = parse(
+        CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]", {"FOLDER": "Folder of the model."}
+    )
     folder = Path(require_one_model(words))
     from vanilla_transformer.publishing.card import read_facts, render_card
 

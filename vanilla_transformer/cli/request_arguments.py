@@ -21,13 +21,20 @@ _NOT_OF_DOCUMENTS = (
     "tab_constraints",
 )
 
-_TermFlags: Any = flags_of(*_TERMS)
-_SentenceFlags: Any = flags_of(*_SENTENCES)
-_SearchFlags: Any = flags_of(without=(*_TERMS, *_SENTENCES))
+_SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "epsilon_cutoff", "seed")
+_CHOICE = ("mbr", "mbr_samples", "rerank_reverse_weight", "rerank_length_weight")
+
+_TermFlags: Any = flags_of(*_TERMS, title="Flags of a glossary.")
+_SentenceFlags: Any = flags_of(*_SENTENCES, title="Flags of single sentences.")
+_SamplingFlags: Any = flags_of(*_SAMPLING, title="Flags of sampling.")
+_ChoiceFlags: Any = flags_of(*_CHOICE, title="Flags of the choice among candidates.")
+_SearchFlags: Any = flags_of(
+    without=(*_TERMS, *_SENTENCES, *_SAMPLING, *_CHOICE), title="Flags of the search. The checkpoint has the defaults."
+)
 
 
 @dataclass
-class SearchArguments(_SearchFlags):
+class SearchArguments(_ChoiceFlags, _SamplingFlags, _SearchFlags):
     """Flags of the search. By default the checkpoint's generation config decides, which is the paper's decoding."""
 
     @property
@@ -47,7 +54,7 @@ class TermArguments(LanguageArguments, _TermFlags):
 
 @dataclass
 class SentenceArguments(_SentenceFlags):
-    """Flags of what each sentence has for itself: constraints and a target prefix."""
+    """Flags of single sentences."""
 
     target_prefixes: str | None = field(
         default=None, metadata={"help": "File with the prefix of each sentence, line by line; blank for none."}

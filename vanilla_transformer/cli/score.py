@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import parse, require_one_model
+from .arguments import MODEL, parse, require_one_model
 from .language_arguments import LanguageArguments, language_settings
 from .model_arguments import EnsembleArguments
 from .ray_arguments import RayArguments, check_engine, work_by_ray
@@ -41,7 +41,7 @@ class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, _TextAr
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(ScoreArguments, arguments, "score MODEL --source FILE --target FILE [--flags]")
+    words, options = parse(ScoreArguments, arguments, "score MODEL --source FILE --target FILE [--flags]", MODEL)
     name = require_one_model(words)
     if options.max_tokens < 1:
         raise ValueError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")

@@ -9,30 +9,43 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.device_utils import limit_onednn_cache
-from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.import_utils import requires_extra
-from vanilla_transformer.serving.features import known_options, tokenizer_options
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.text.languages import Direction, find_languages
 
-from .arguments import PRECISION_HELP, parse, read_keys, require_one_model
+from .arguments import MODEL, PRECISION_HELP, parse, read_keys, require_one_model
 from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments, language_settings
 from .model_arguments import FurtherModelArguments, further_models
 
 if TYPE_CHECKING:
+    from vanilla_transformer import TranslationPipeline
     from vanilla_transformer.serving.models import LoadedModel, Models
 
 # Flags that say something of one model only.
 _OF_ONE_MODEL = [each.name for each in fields(FurtherModelArguments)]
 _OF_ONE_MODEL += ["source_language", "target_language", "direction"]
+# The flags that `--help` shows.
+_MAIN = [
+    "model",
+    "host",
+    "port",
+    "precision",
+    "api_key_file",
+    "page",
+    "docs",
+    "metrics",
+    "source_language",
+    "target_language",
+    "direction",
+    "max_batch_size",
+    "max_characters",
+    "request_seconds",
+]
 
 
 @dataclass
 class ServeArguments(FurtherModelArguments, Limits):
-    """Flags of `serve`: the address, the models, the precision, access and the limits of the service."""
+    """Flags of the service and its models."""
 
     model: list[str] | None = field(
         default=None,
@@ -87,7 +100,7 @@ class ServeArguments(FurtherModelArguments, Limits):
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]")
+    words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]", MODEL, _MAIN)
     folders = parse_models(words, options)
     name = None if folders else require_one_model(words)
     keys = [] if options.api_key_file is None else read_keys(options.api_key_file)
@@ -95,6 +108,9 @@ def main(arguments: Sequence[str]) -> None:
         from vanilla_transformer.serving.language_detection import find_detector
         from vanilla_transformer.serving.server import bind, run_server
         from vanilla_transformer.serving.service import create_service_of
+    from vanilla_transformer.device_utils import limit_onednn_cache
+    from vanilla_transformer.documents import parse_document
+
     create = partial(
         create_service_of,
         limits=options,
@@ -160,6 +176,7 @@ def _parse_direction(given: str) -> Direction | None:
 
 def _serve_one(name: str, options: ServeArguments, create: Callable[["Models"], Any]) -> Any:
     """Load a model, and return its service, which `create` makes, with the page if flags ask for it."""
+    from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.serving.models import Models, ServedModel
     from vanilla_transformer.serving.page import add_page
 
@@ -183,6 +200,7 @@ def _serve_several(
     folders: Mapping[Direction, str], options: ServeArguments, create: Callable[["Models"], Any]
 ) -> Any:
     """Return the service of models that are loaded when requests need them, with the page if flags ask for it."""
+    from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.serving.models import ModelLoader, Models, ServedModel
     from vanilla_transformer.serving.page import add_page
 
@@ -204,13 +222,15 @@ def _serve_several(
     return service
 
 
-def _wrap(translate: TranslationPipeline, languages: Mapping[str, str], spoken: str) -> "LoadedModel":
+def _wrap(translate: "TranslationPipeline", languages: Mapping[str, str], spoken: str) -> "LoadedModel":
     """Return a model for the service.
 
     Args:
         languages: `src_lang` and `tgt_lang` of requests that do not give them.
         spoken: Language of texts that are split into sentences.
     """
+    from vanilla_transformer.documents import DocumentTranslator
+    from vanilla_transformer.serving.features import known_options, tokenizer_options
     from vanilla_transformer.serving.models import LoadedModel
     from vanilla_transformer.serving.service import count_tokens_with, translate_with
 
@@ -237,7 +257,7 @@ def find_directions(tokenizer: Any, given: str | None) -> list[Direction]:
     return [direction]
 
 
-def _page_directions(translate: TranslationPipeline, given: str | None) -> list[Direction]:
+def _page_directions(translate: "TranslationPipeline", given: str | None) -> list[Direction]:
     """Return the directions among which visitors of the page choose, without a source if the model asks for none."""
     languages = find_languages(translate.tokenizer)
     targets = () if languages is None else languages.targets

@@ -8,16 +8,14 @@ from typing import Any
 
 from vanilla_transformer.training.arguments import parse_recipe
 
-from .resources import find_recipe
+from .arguments import register_models
 
 logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> None:
-    words = list(arguments)
-    if words and not words[0].startswith("-"):
-        words[0] = str(find_recipe(words[0]))
-    recipe = parse_recipe(words, program="vanilla-transformer train")
+    recipe = parse_recipe(arguments, program="vanilla-transformer train")
+    register_models()
     from accelerate import PartialState
 
     from vanilla_transformer.conversion.loading import load_converted

@@ -26,10 +26,13 @@ class TokenizerArguments:
 
 def main(arguments: Sequence[str]) -> None:
     files, options = parse(
-        TokenizerArguments, arguments, "train-tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]"
+        TokenizerArguments,
+        arguments,
+        "train-tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]",
+        {"FILE": "Text files, one sentence per line."},
     )
     if not files:
-        raise ValueError("Name at least one text file before the flags.")
+        raise ValueError("Name at least one text file.")
     folder = Path(options.output_dir)
     if (folder / "tokenizer.json").exists():
         raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import parse
+from .arguments import MODEL, parse
 from .language_arguments import DEFAULT_LANGUAGE, language_settings
 from .line_reader import Source, file_source, given_source, is_interactive, shard_lines, stdin_source, typed_lines
 from .model_arguments import ModelArguments, model_names, open_model
@@ -30,9 +30,25 @@ if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
 
 
+_SENTENCES = {"SENTENCE": "Sentences to translate; without any, an `--input` or standard input is translated."}
+# The flags that `--help` shows.
+_MAIN = [
+    "input",
+    "output",
+    "json",
+    "format",
+    "batch_size",
+    "num_beams",
+    "target_language",
+    "glossary",
+    "device",
+    "precision",
+]
+
+
 @dataclass
 class TextArguments:
-    """Flags of the text, and of the form and the place of its translations."""
+    """Flags of the text and its translations."""
 
     input: str | None = field(
         default=None, metadata={"help": "File to translate, by default with one sentence per line; or standard input."}
@@ -74,7 +90,13 @@ class TranslateArguments(
 
 
 def main(arguments: Sequence[str]) -> None:
-    words, options = parse(TranslateArguments, arguments, "translate MODEL ['A sentence.' ...] [--flags] [< FILE]")
+    words, options = parse(
+        TranslateArguments,
+        arguments,
+        "translate MODEL ['A sentence.' ...] [--flags] [< FILE]",
+        MODEL | _SENTENCES,
+        _MAIN,
+    )
     if not words:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words

@@ -11,7 +11,7 @@ from .model_arguments import ModelArguments, open_model
 
 @dataclass
 class DocumentArguments(LanguageArguments):
-    """Flags of documents, and of the sentences in them or in lines of text."""
+    """Flags of documents and their sentences."""
 
     format: str = field(
         default="text",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .arguments import parse, require_one_model
+from .arguments import MODEL, parse, require_one_model
 from .language_arguments import LanguageArguments, language_settings
 
 
@@ -24,7 +24,7 @@ class TuneRerankingArguments(LanguageArguments, _TextArguments):
 
 def main(arguments: Sequence[str]) -> None:
     usage = "tune-reranking MODEL --rerank_reverse MODEL --source FILE --target FILE [--flags]"
-    words, options = parse(TuneRerankingArguments, arguments, usage)
+    words, options = parse(TuneRerankingArguments, arguments, usage, MODEL)
     name = require_one_model(words)
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.decoding.loading import load_pipeline

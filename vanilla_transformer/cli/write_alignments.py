@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import parse
+from .arguments import MODEL, parse
 from .output import print_until_reader_ends
 
 if TYPE_CHECKING:
@@ -31,9 +31,11 @@ class WriteAlignmentsArguments:
 
 def main(arguments: Sequence[str]) -> None:
     usage = "write-alignments [MODEL [REVERSE_MODEL]] --source FILE --target FILE [--output FILE]"
-    models, options = parse(WriteAlignmentsArguments, arguments, usage)
+    models, options = parse(
+        WriteAlignmentsArguments, arguments, usage, MODEL | {"REVERSE_MODEL": "A model of the other direction."}
+    )
     if len(models) > 2:
-        raise ValueError(f"Name at most a model and one of the reverse direction before the flags, got {len(models)}.")
+        raise ValueError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
     if options.output is not None and Path(options.output).is_dir():
         raise ValueError(f"Alignments must go to a file, but {options.output} is a folder.")
     from vanilla_transformer.data.readers import stream_text_files

@@ -3,21 +3,22 @@
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.import_utils import requires_extra
 
-from .comparison import Comparison
+if TYPE_CHECKING:
+    from .comparison import Comparison
 
 # A converter takes the model to convert, the folder to write, and the sentences to translate with both. It returns
 # None if the other toolkit cannot run here. The readers in `LANGUAGES` take `languages` too.
-Converter = Callable[..., Comparison | None]
+Converter = Callable[..., "Comparison | None"]
 
 
 def _lazy(module: str, function: str, extra: str | None = None, **options: str) -> Converter:
     """Return a converter whose module is imported on the first call, since it may need an extra."""
 
-    def convert(source: str, output_dir: str, sentences: Sequence[str], **given: Any) -> Comparison | None:
+    def convert(source: str, output_dir: str, sentences: Sequence[str], **given: Any) -> "Comparison | None":
         with nullcontext() if extra is None else requires_extra(extra, "This format"):
             converter = getattr(import_module(f"{__name__}.{module}"), function)
         return converter(source, output_dir, sentences, **options, **given)

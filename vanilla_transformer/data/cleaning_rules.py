@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from .names import check_names
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # In the order in which they apply: rules on the text of one pair, on all pairs, by two models, and on tokens.
 RULES = {
@@ -71,10 +72,12 @@ class ScoreRule:
         )
         return cls(**section)
 
-    def threshold(self, scores: np.ndarray) -> float:
+    def threshold(self, scores: "np.ndarray") -> float:
         """Return the lowest score to keep, given the scores of a corpus."""
         if self.keep is None:
             return float(self.min_score or 0.0)
+        import numpy as np
+
         return float(np.sort(scores)[-max(1, round(self.keep * len(scores)))])
 
 

@@ -1,27 +1,30 @@
 """Fast decoding, quantization and other runtimes, registered with the Hub modules when the package is imported.
 
-The engine and the translation pipeline are imported when something is decoded.
+Everything is imported at first use: the options of a request, which are declared here, need no torch.
 """
 
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
 from vanilla_transformer.import_utils import lazy_names
-from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
-
-from .quantization import VanillaTransformerInt8Config
-from .transformers_internals import restore_translation_task
 
 if TYPE_CHECKING:
     from .engine.engine import Engine
+    from .quantization import VanillaTransformerInt8Config
     from .translation_pipeline import TranslationPipeline
 else:
     _LAZY = {"Engine": ".engine.engine", "TranslationPipeline": ".translation_pipeline"}
+    _LAZY |= {"VanillaTransformerInt8Config": ".quantization"}
     __getattr__, __dir__ = lazy_names(__name__, _LAZY)
 
 
 def register() -> None:
     """Let the engine search for `generate()`, and the task `"translation"` its pipeline."""
+    from vanilla_transformer.generation_vanilla_transformer import PaperGenerationMixin
+    from vanilla_transformer.modeling_vanilla_transformer_decoder import VanillaTransformerForCausalLM
+
+    from . import quantization  # noqa: F401  # registers the method of quantization
+    from .transformers_internals import restore_translation_task
+
     PaperGenerationMixin.fast_search = staticmethod(_find_search)
     VanillaTransformerForCausalLM.fast_search = staticmethod(_find_prompt_search)
     restore_translation_task()

@@ -579,7 +579,7 @@ def check_filters(values: Level) -> None:
         raise OptionError(str(error)) from error
 
 
-def flags_of(*names: str, without: Sequence[str] = ()) -> Any:
+def flags_of(*names: str, without: Sequence[str] = (), title: str = "Flags of a request.") -> Any:
     """
     Return a dataclass with the flags of some options, to inherit from; all of its fields have defaults.
 
@@ -591,9 +591,11 @@ def flags_of(*names: str, without: Sequence[str] = ()) -> Any:
     Args:
         names: Of options; by default all that are flags.
         without: Options whose flags are left out.
+        title: Docstring of the class, under which `--help` lists the flags.
     """
     options = [each for each in _with(flag=True) if each.name in (names or declared_options())]
-    return dataclasses.make_dataclass("Flags", [_flag(each) for each in options if each.name not in without])
+    flags = [_flag(each) for each in options if each.name not in without]
+    return dataclasses.make_dataclass("Flags", flags, namespace={"__doc__": title})
 
 
 def given_flags(arguments: Any, names: Iterable[str] = ()) -> dict[str, Any]:

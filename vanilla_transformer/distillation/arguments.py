@@ -9,6 +9,23 @@ from vanilla_transformer.training.run_arguments import as_list
 
 BEAM, N_BEST, INTERPOLATED = "beam", "n_best", "interpolated"
 DISTILLATION = "distillation"  # the section of these keys in a recipe
+_MAIN_KEYS = [
+    "teacher",
+    "teacher_targets",
+    "teacher_num_beams",
+    "reverse_model",
+    "train_source",
+    "train_target",
+    "validation_source",
+    "validation_target",
+    "test_source",
+    "test_target",
+    "max_steps",
+    "mixed_precision",
+    "output_dir",
+    "init_from",
+    "init_decoder_layers",
+]
 
 
 @dataclass
@@ -102,7 +119,7 @@ def parse_distillation(arguments: Sequence[str], program: str | None = None) -> 
         ValueError: an unknown flag or key, or values that cannot work together.
         OSError: the recipe cannot be read.
     """
-    recipe, options = parse_recipe_with({DISTILLATION: DistillationArguments}, arguments, program)
+    recipe, options = parse_recipe_with({DISTILLATION: DistillationArguments}, arguments, program, _MAIN_KEYS)
     _check_recipe(recipe)
     return recipe, options
 

@@ -21,7 +21,7 @@ class Refusal(Exception):
 
 @dataclass
 class Limits:
-    """Limits of a request, of a batch, of the queue and of connections."""
+    """Limits of requests, batches, the queue and connections."""
 
     max_batch_size: int = field(default=32, metadata={"help": "Maximum number of texts per batch."})
     max_batch_tokens: int = field(

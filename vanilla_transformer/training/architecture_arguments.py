@@ -1,14 +1,15 @@
-"""The fields of the configurations as arguments of a training run, with the help of their docstrings."""
+"""The fields of the configurations as arguments of a training run.
 
-import inspect
+Types, defaults and help are read from the source text of the configurations, since importing those imports torch, and
+`--help` must not wait for it.
+"""
+
+import ast
 import re
-from dataclasses import field, fields, make_dataclass
-from typing import Any
-
-from transformers import PreTrainedConfig
-
-from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
-from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
+from collections.abc import Collection
+from dataclasses import field, make_dataclass
+from pathlib import Path
+from typing import Any, Literal
 
 from .recipe import REMOVED
 
@@ -18,41 +19,39 @@ _DERIVED |= {"pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 _DERIVED |= {"use_cache", *REMOVED}
 
 
-def config_fields(config_class: type[PreTrainedConfig]) -> set[str]:
-    """Return the names of the fields that this package declares in a configuration."""
-    classes = config_class.__mro__[: config_class.__mro__.index(PreTrainedConfig)]
-    return {name for each in classes for name in each.__annotations__}
-
-
-def _model_arguments(name: str, config_class: type[PreTrainedConfig], known: set[str], **defaults: Any) -> Any:
-    """Create a dataclass of the fields that `config_class` adds to `known`, with its types, defaults and help.
+def _model_arguments(name: str, module: str, unused: Collection[str], **defaults: Any) -> Any:
+    """Create a dataclass of the fields that the classes of a configuration's module declare.
 
     Args:
+        module: It documents all of its fields in the class `VanillaTransformer…Config`, the first with this ending.
+        unused: Fields that are left out.
         defaults: By field, where a run has another default than the configuration.
     """
+    source = Path(__file__).parents[1].joinpath(f"{module}.py").read_text(encoding="utf-8")
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    text = next(ast.get_docstring(each) or "" for each in classes if re.fullmatch(r"\w+r(Long)?Config", each.name))
     added = []
-    for item in fields(config_class):
-        if item.name in config_fields(config_class) - known:
+    for node in (node for each in classes for node in each.body if isinstance(node, ast.AnnAssign)):
+        assert isinstance(node.target, ast.Name) and node.value is not None
+        key, default = node.target.id, ast.literal_eval(node.value)
+        if key not in unused:
+            kind = eval(ast.unparse(node.annotation), {"Literal": Literal})
             # A flag reads 0 as 0.0, and takes one type for all layers.
-            kinds: dict[Any, Any] = {float | int: float, str | list[str]: str}
-            kind = kinds.get(item.type, item.type)
-            default = defaults.get(item.name, item.default)
-            added.append((item.name, kind, field(default=default, metadata={"help": _help(config_class, item.name)})))
+            kind = {float | int: float, str | list[str]: str}.get(kind, kind)
+            metadata = {"help": _help(text, key)}
+            added.append((key, kind, field(default=defaults.get(key, default), metadata=metadata)))
     return make_dataclass(name, added, frozen=True)
 
 
-def _help(config_class: type, name: str) -> str:
-    """Return the first sentences about a field from the `Args` of the configuration's docstring."""
-    text = inspect.getdoc(config_class) or ""
-    found = re.search(rf"^    (?:\w+, )*{name}(?:, \w+)*(?: \(.*?\))?:((?:.|\n     +)*)", text, re.MULTILINE)
-    return f"See {config_class.__name__}." if found is None else " ".join(found[1].split()).replace("%", "%%")
+def _help(text: str, name: str) -> str:
+    """Return the sentences about a field in the `Args` of a docstring."""
+    found = re.search(rf"^    {name}(?: \(.*?\))?:((?:.|\n     +)*)", text, re.MULTILINE)
+    assert found is not None, f"{name} is not documented"
+    return " ".join(found[1].split()).replace("%", "%%")
 
 
 DROPOUTS = ("dropout", "attention_dropout", "activation_dropout")
-ModelArguments = _model_arguments("ModelArguments", VanillaTransformerConfig, _DERIVED)
+ModelArguments = _model_arguments("ModelArguments", "configuration_vanilla_transformer", _DERIVED)
 LongArguments = _model_arguments(
-    "LongArguments",
-    VanillaTransformerLongConfig,
-    config_fields(VanillaTransformerConfig) | REMOVED.keys(),
-    layer_types="full_attention",
+    "LongArguments", "configuration_vanilla_transformer_long", REMOVED, layer_types="full_attention"
 )

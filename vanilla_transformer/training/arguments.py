@@ -8,10 +8,12 @@ from typing import Any
 from vanilla_transformer.data.arguments import DataArguments
 from vanilla_transformer.data.names import check_names
 from vanilla_transformer.data.stages import UNTIL_SHARE
+from vanilla_transformer.resources import describe_recipes, find_recipe
 
 from .architecture_arguments import DROPOUTS, LongArguments, ModelArguments
 from .lr_scheduler import NEED_MAX_STEPS, Schedule
-from .recipe import REMOVED, Parser, as_flags, check_renamed, flatten_sections, read_recipe
+from .parser import Parser, format_table
+from .recipe import REMOVED, as_flags, check_renamed, flatten_sections, read_recipe
 from .recipe_checks import check_recipe
 from .run_arguments import FineTuningArguments, OptimizationArguments, OutputArguments
 
@@ -49,44 +51,72 @@ SECTIONS: dict[str, tuple[type[Any], ...]] = {
     "fine_tuning": (FineTuningArguments,),
 }
 RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
+# The keys that `--help` shows; `--help_all` shows all.
+MAIN_KEYS = [
+    "train_source",
+    "train_target",
+    "validation_source",
+    "validation_target",
+    "dataset",
+    "vocab_size",
+    "max_tokens",
+    "d_model",
+    "dropout",
+    "max_steps",
+    "max_minutes",
+    "mixed_precision",
+    "output_dir",
+    "dry_run",
+    "init_from",
+]
+RECIPE = {"RECIPE": "Name of a recipe below, or a YAML file. Its keys are these flags, which override them."}
 
 
-def parse_recipe(arguments: Sequence[str], program: str | None = None) -> Recipe:
-    """Parse `[recipe.yaml] [--flag value …]`, and resolve it with the settings of the launcher.
+def parse_recipe(arguments: Sequence[str], program: str | None = None, main: Sequence[str] = MAIN_KEYS) -> Recipe:
+    """Parse `[recipe] [--flag value …]`, and resolve it with the settings of the launcher.
 
-    Flags override the recipe. The launcher, such as `accelerate launch` with its file, gives the number of processes
-    and what flags and recipe leave out; the defaults give the rest.
+    The recipe is a YAML file or the name of a packaged one, such as `small`. Flags override it. The launcher, such as
+    `accelerate launch` with its file, gives the number of processes and what flags and recipe leave out; the defaults
+    give the rest.
 
     Raises:
         ValueError: an unknown flag or key (the text names the nearest known one, or its new name), or values that
             cannot work together, or not with the launcher's.
         OSError: the recipe cannot be read.
     """
-    return parse_recipe_with({}, arguments, program)[0]
+    return parse_recipe_with({}, arguments, program, main)[0]
 
 
 def parse_recipe_with(
-    further: Mapping[str, type[Any]], arguments: Sequence[str], program: str | None = None
+    further: Mapping[str, type[Any]], arguments: Sequence[str], program: str | None, main: Sequence[str]
 ) -> tuple[Recipe, Any]:
-    """Parse a recipe that may also have the fields of a dataclass, in a section of this name. See [`parse_recipe`]."""
-    parts = (*RECIPE_PARTS, *further.values())
-    parser = Parser(parts, prog=program, usage="%(prog)s [RECIPE.yaml] [--flag value ...]")
-    rest = list(arguments)
+    """Parse a recipe that may also have the fields of a dataclass, in a section of this name. See [`parse_recipe`].
+
+    Args:
+        further: The dataclass, by the name of the section; or nothing.
+        main: Keys that `--help` shows.
+    """
     sections = {name: (part,) for name, part in further.items()} | SECTIONS
-    section_of = {item.name: name for name, found in sections.items() for part in found for item in fields(part)}
-    recipe = flatten_sections(read_recipe(rest.pop(0)), section_of) if rest and not rest[0].startswith("-") else {}
-    flags = [flag[2:].split("=")[0] for flag in rest if flag.startswith("--") and flag != "--help"]
-    known = {*section_of}
-    check_renamed(recipe, "recipe key")
+    titles = {part: name for name, parts in sections.items() for part in parts}
+    section_of = {item.name: name for part, name in titles.items() for item in fields(part)}
+    notes = f"recipes:\n{format_table(describe_recipes())}"
+    usage = f"{program or 'parse_recipe'} [RECIPE] [--flag value ...]"
+    parser = Parser([*titles], usage, RECIPE, main, titles, notes)
+    flags = [word[2:].split("=")[0] for word in arguments if word.startswith("--")]
     check_renamed(flags, "flag")
-    check_names(recipe, known, "recipe key")
-    check_names(flags, known, "flag")
+    words = parser.find_words(arguments)
+    if len(words) > 1:
+        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
+    recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
+    check_renamed(recipe, "recipe key")
+    check_names(recipe, {*section_of}, "recipe key")
     _choose_batch_size(recipe, flags)
     # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
-    parsed = parser.parse([*as_flags(recipe), *rest])
+    _, parsed = parser.parse([*as_flags(recipe), *arguments])
     from .launcher import apply_launcher  # with torch, which `--help` does not need
 
-    return apply_launcher(Recipe(*parsed[: len(RECIPE_PARTS)])), parsed[-1]
+    by_part = dict(zip(titles, parsed, strict=True))
+    return apply_launcher(Recipe(*(by_part[part] for part in RECIPE_PARTS))), parsed[0]
 
 
 def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:

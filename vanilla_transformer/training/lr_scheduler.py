@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch.optim.lr_scheduler import LambdaLR, LRScheduler
+if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
 
 NOAM = "noam"  # equation 3, by its name in Tensor2Tensor
 # Schedules whose rate depends on the last step.
@@ -46,7 +48,7 @@ def noam_lambda(d_model: int, warmup_steps: int, scale: float = 1.0) -> Callable
     return rate
 
 
-def create_lr_scheduler(name: str, optimizer: torch.optim.Optimizer, d_model: int, schedule: Schedule) -> LRScheduler:
+def create_lr_scheduler(name: str, optimizer: "Optimizer", d_model: int, schedule: Schedule) -> "LRScheduler":
     """Create the paper's schedule, or one of `transformers.get_scheduler`, to be advanced once after every step.
 
     Do not prepare it with Accelerate, which would advance it once per process.
@@ -54,10 +56,11 @@ def create_lr_scheduler(name: str, optimizer: torch.optim.Optimizer, d_model: in
     Args:
         optimizer: Its rate is 1 for the paper's schedule, which yields the rate itself, and the peak for the others.
     """
-    if name == NOAM:
-        return LambdaLR(optimizer, noam_lambda(d_model, schedule.warmup_steps, schedule.learning_rate_scale))
+    from torch.optim.lr_scheduler import LambdaLR
     from transformers import get_scheduler
 
+    if name == NOAM:
+        return LambdaLR(optimizer, noam_lambda(d_model, schedule.warmup_steps, schedule.learning_rate_scale))
     return get_scheduler(
         name, optimizer, num_warmup_steps=schedule.warmup_steps, num_training_steps=schedule.max_steps
     )

@@ -1,14 +1,9 @@
-"""Parse flags and YAML recipes into dataclasses; every mistake is a `ValueError` that names it."""
+"""Read YAML recipes; every mistake is a `ValueError` that names it."""
 
 import json
-from argparse import Action, ArgumentTypeError, HelpFormatter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NoReturn
-
-from transformers import HfArgumentParser
-from transformers.hf_argparser import string_to_bool
+from typing import Any
 
 from vanilla_transformer.yaml_utils import load_yaml
 
@@ -33,67 +28,6 @@ REMOVED: dict[str, tuple[Any, str]] = {
     "sinusoid_layout": ("interleaved", _CONFIGURATION),
     "source_eos": (True, _CONFIGURATION),
 }
-
-
-_VALUE_NAMES = {int: "INT", float: "FLOAT", str: "TEXT"}
-
-
-class Parser(HfArgumentParser):
-    """
-    Raise a `ValueError` for arguments that cannot be parsed, instead of printing the usage and exiting.
-
-    The help lists each flag once, with underscores (dashes work as well), and a default only where there is one.
-    """
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__(*args, allow_abbrev=False, formatter_class=HelpFormatter, **kwargs)
-
-    def add_argument(self, *flags: str, **kwargs: Any) -> Action:  # type: ignore[override]
-        if flags[0] == "-h":
-            return super().add_argument(*flags, **kwargs)
-        if kwargs.get("type") is string_to_bool:  # without a value, `bool | None` is True, as `bool` is
-            kwargs = {"nargs": "?", "const": True} | kwargs
-        if kwargs.get("action") == "store_false":
-            kwargs["help"] = f"Turn off --{kwargs['dest']}."
-        else:
-            kwargs["help"] = _with_default(kwargs.get("help", ""), kwargs.get("default"))
-            if kwargs.get("nargs") == "?":
-                kwargs["metavar"] = "BOOL"
-            elif "choices" not in kwargs:
-                kwargs["metavar"] = _VALUE_NAMES.get(kwargs["type"], "TEXT")
-        if kwargs.pop("keeps_text", False) and "type" in kwargs:
-            kwargs["type"] = partial(_or_text, kwargs["type"])
-        return super().add_argument(flags[0], **kwargs)
-
-    def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message.removeprefix('argument ')}. See --help.")
-
-    def parse(self, arguments: Sequence[str]) -> tuple[Any, ...]:
-        """Parse flags into the dataclasses."""
-        words = [_with_underscores(word) if word.startswith("--") else word for word in arguments]
-        *parsed, rest = self.parse_args_into_dataclasses(words, return_remaining_strings=True)
-        if rest:
-            raise ValueError(f"Every value must follow its flag, got {rest[0]!r} without one.")
-        return tuple(parsed)
-
-
-def _or_text(convert: Callable[[str], Any], text: str) -> Any:
-    """Return a value of a type, or the text if it is none of it."""
-    try:
-        return convert(text)
-    except (ValueError, ArgumentTypeError):
-        return text
-
-
-def _with_default(text: str, default: Any) -> str:
-    if default is None or default is False or default == "" or "default" in text.lower():
-        return text
-    return f"{text} (default: %(default)s)"
-
-
-def _with_underscores(flag: str) -> str:
-    name, equals, value = flag[2:].partition("=")
-    return f"--{name.replace('-', '_')}{equals}{value}"
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -167,7 +101,7 @@ def as_flags(recipe: Mapping[str, Any]) -> list[str]:
         ValueError: a value has no form in JSON, such as a date.
     """
     given = {name: value for name, value in recipe.items() if value is not None}
-    return [part for name, value in given.items() for part in (f"--{name}", _as_word(name, value))]
+    return [f"--{name}={_as_word(name, value)}" for name, value in given.items()]
 
 
 def _as_word(name: str, value: Any) -> str:

@@ -3,8 +3,6 @@
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from transformers import SchedulerType
-
 from vanilla_transformer.data.arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
 from vanilla_transformer.number_limits import check_numbers
 
@@ -78,6 +76,8 @@ def _check_optimization(options: OptimizationArguments) -> None:
         raise ValueError(f"`ema_decay` must be in (0, 1), got {options.ema_decay}.")
     if options.num_train_epochs == 0:
         raise ValueError("`num_train_epochs` must be above 0, got 0.0.")
+    from transformers import SchedulerType
+
     known = [NOAM, *(item.value for item in SchedulerType)]
     if options.lr_scheduler not in known:
         raise ValueError(f"`lr_scheduler` must be one of {', '.join(known)}, got {options.lr_scheduler!r}.")

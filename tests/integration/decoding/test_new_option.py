@@ -67,7 +67,7 @@ def test_the_command_line_has_the_flag_of_a_new_option(new_option, folder, capsy
     main = import_module("vanilla_transformer.cli").main
     for command in ("translate", "evaluate", "back-translate"):
         with pytest.raises(SystemExit):
-            main([command, "--help"])
+            main([command, "--help_all"])
         assert "--politeness INT How polite translations are." in " ".join(capsys.readouterr().out.split())
     assert main(["translate", folder, "A man.", "--quiet", "--politeness", "2"]) == 0
     assert main(["translate", folder, "A man.", "--quiet", "--politeness", "-1"]) == 2
@@ -77,7 +77,7 @@ def test_the_command_line_has_the_flag_of_a_new_option(new_option, folder, capsy
 def test_the_service_knows_and_describes_a_new_option(new_option, folder):
     service = import_module("vanilla_transformer.serving.service")
     pipeline = load_pipeline(folder)
-    known = import_module("vanilla_transformer.cli.serve").known_options(pipeline)
+    known = import_module("vanilla_transformer.serving.features").known_options(pipeline)
     application = service.create_service(service.translate_with(pipeline), known=known, docs=True)
     with TestClient(application) as client:
         assert client.post("/translate", json={"text": "A man.", "politeness": 2}).status_code == 200

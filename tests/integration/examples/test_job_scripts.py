@@ -16,7 +16,7 @@ from packaging.specifiers import SpecifierSet
 from tests.hub_client import run_with_hub
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.push_to_hub import PushArguments, parse
-from vanilla_transformer.cli.resources import find_recipe
+from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.arguments import parse_recipe
 
 ROOT = Path(__file__).parents[3]

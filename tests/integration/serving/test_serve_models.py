@@ -120,7 +120,7 @@ def test_serve_refuses_one_model_beside_several(served, tmp_path, capsys):
 
 def test_serve_names_the_only_model(served, monkeypatch):
     pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
-    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", lambda name, backend, precision: pipeline)
+    monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", lambda *_: pipeline)
     for flags in ([], ["--direction", "en-de"]):
         assert main(["serve", "runs/mine", *flags, "--port", "0"]) == 0
     assert [[model.name for model in service.state.models] for service in served] == [["mine"], ["en-de"]]

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from vanilla_transformer.cli import main, serve
+from vanilla_transformer.cli import main
+from vanilla_transformer.decoding import loading
 from vanilla_transformer.serving import server
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.serving.service import create_service
@@ -243,7 +244,7 @@ def served(monkeypatch):
     """Let `serve` build its service and stop before it runs; return the services, with a pipeline that shouts."""
     services = []
     pipeline = SimpleNamespace(tokenizer=lambda texts: {"input_ids": [list(text) for text in texts]}, model=None)
-    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", lambda name, backend, precision: pipeline)
+    monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", lambda *_: pipeline)
     monkeypatch.setattr(server, "run_server", lambda service, listener, limits: services.append(service))
     for name in ONEDNN_VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -269,13 +270,13 @@ def test_serve_warns_that_other_machines_need_no_key(host, warned, served, capsy
 
 def test_serve_loads_the_model_on_a_thread_that_ends(served, monkeypatch):
     """OpenMP's threads for the main thread would slow down the model's."""
-    load, threads = serve.load_pipeline, []
+    load, threads = loading.load_pipeline, []
 
     def load_on_thread(*arguments):
         threads.append(threading.current_thread())
         return load(*arguments)
 
-    monkeypatch.setattr(serve, "load_pipeline", load_on_thread)
+    monkeypatch.setattr(loading, "load_pipeline", load_on_thread)
     assert main(["serve", "model", "--port", "0"]) == 0
     assert threads[0] is not threading.main_thread() and not threads[0].is_alive()
 

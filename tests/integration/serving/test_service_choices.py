@@ -55,7 +55,7 @@ def test_serve_loads_further_models(monkeypatch):
     def load(name, backend, precision, **further):
         raise ValueError(f"{name} with {further}")
 
-    monkeypatch.setattr("vanilla_transformer.cli.serve.load_pipeline", load)
+    monkeypatch.setattr("vanilla_transformer.decoding.loading.load_pipeline", load)
     flags = ["--port", "0", "--ensemble", "b", "--ensemble_weights", "2", "1", "--rerank_reverse", "c"]
     further = {"ensemble": ["b"], "ensemble_weights": [2.0, 1.0], "rerank_reverse": "c"}
     with pytest.raises(ValueError, match=re.escape(f"a with {further}")):

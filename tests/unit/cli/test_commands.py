@@ -2,14 +2,17 @@
 
 import gc
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, GROUPS, main, train
-from vanilla_transformer.cli.resources import find_recipe
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.cli.arguments import parse, register_models
+from vanilla_transformer.cli.translate import TranslateArguments
+from vanilla_transformer.resources import find_recipe
+from vanilla_transformer.training.arguments import RECIPE_PARTS, SECTIONS, parse_recipe
 
 ROOT = Path(__file__).parents[3]
 
@@ -29,6 +32,7 @@ def test_main_help_names_every_command(capsys):
 
 
 def test_commands_leave_modules_to_no_collection():
+    register_models()
     assert gc.get_freeze_count() > 100_000
 
 
@@ -62,15 +66,58 @@ def test_command_help_shows_its_name_and_flags(name, capsys):
     assert "default: None" not in shown and "(default: False)" not in shown
 
 
-def test_train_help_explains_each_flag_once(capsys):
+def explained_flags(name, capsys, flag="--help-all"):
+    """Return the explanations of flags that the help of a command has, by name."""
+    with pytest.raises(SystemExit):
+        main([name, flag])
+    shown = capsys.readouterr().out.partition("\nrecipes:\n")[0]
+    pattern = r"^  --(\w+)(?: [\\[{A-Z][^ \n]*(?: \[\w+ ...\])?)?(?:\n {20}|  ) *(\S.*(?:\n {24}.*)*)"
+    found = re.findall(pattern, shown, re.MULTILINE)
+    assert len(found) == len(dict(found)) == len(re.findall(r"^  --", shown, re.MULTILINE))
+    return {name: " ".join(text.split()) for name, text in found}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_help_explains_each_flag_in_its_own_words(name, capsys):
+    explained = {flag: re.sub(r" \(default: .*", "", text) for flag, text in explained_flags(name, capsys).items()}
+    assert all(len(text) > 10 and not text.startswith("See ") for text in explained.values())
+    assert len({*explained.values()}) == len(explained)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_command_help_shows_few_flags_and_describes_arguments(name, capsys):
+    shown = explained_flags(name, capsys, "--help")
+    assert len(shown) <= 17 and shown.items() <= explained_flags(name, capsys).items()
+    with pytest.raises(SystemExit):
+        main([name, "-h"])
+    usage, about, *_ = capsys.readouterr().out.split("\n\n")
+    words = re.match(rf"usage: vanilla-transformer {name}((?: \[?[A-Z][\w/]*)*)", usage)[1].replace("[", "").split()
+    assert about.startswith("arguments:\n") is bool(words)
+    assert all(re.search(rf"^  (.*, )?{word}\b", about, re.MULTILINE) for word in words)
+
+
+def test_train_help_shows_fifteen_keys_by_section_and_the_recipes(capsys):
+    assert len(explained_flags("train", capsys, "--help")) == 15 + 2
     with pytest.raises(SystemExit):
         main(["train", "--help"])
-    flags = re.findall(r"^  --(\w\S*)(?: [^ ]+)?(?:\n {20}|  )\s*(\S.*)", capsys.readouterr().out, re.MULTILINE)
-    explained = dict(flags)
-    assert len(flags) == len(explained) > 80
+    shown = capsys.readouterr().out
+    assert re.findall(r"^(\w+):$", shown, re.MULTILINE) == ["arguments", *SECTIONS, "help", "recipes"]
+    names = re.findall(r"^  (\w+) +[A-Z]", shown.partition("\nrecipes:\n")[2], re.MULTILINE)
+    assert names == sorted(path.stem for path in (ROOT / "recipes").glob("*.yaml"))
+
+
+def test_train_help_has_all_keys_and_explains_them_as_the_configuration_does(capsys):
+    explained = explained_flags("train", capsys)
+    keys = {item.name for part in RECIPE_PARTS for item in fields(part)} | {"help", "help_all"}
+    assert {flag for flag in explained if not explained[flag].startswith("Turn off --")} == keys
     assert explained["d_model"].startswith("Width of the residual stream")
     assert explained["no_tie_word_embeddings"] == "Turn off --tie_word_embeddings."
-    assert not any(text.startswith("See ") or "-" in name for name, text in flags)
+
+
+def test_translate_help_has_its_ten_flags_first(capsys):
+    first = [*explained_flags("translate", capsys, "--help")][:10]
+    assert {"input", "output", "num_beams", "precision"} <= {*first}
+    assert [*explained_flags("translate", capsys)][:10] == first
 
 
 def test_flags_may_be_written_with_dashes():
@@ -105,13 +152,29 @@ def test_train_with_an_unknown_recipe_lists_the_known_names(capsys):
     assert ", small, " in shown and shown.count("\n") == 1
 
 
-def test_train_reads_a_recipe_by_name(monkeypatch, capsys):
-    def parse_recipe(words, program):
-        raise ValueError(f"got {words}")
+@pytest.mark.parametrize(
+    "words", [["small", "--seed", "1"], ["--seed", "1", "small"], ["--dry_run", "small", "--seed=1"]]
+)
+def test_parse_recipe_reads_a_recipe_by_name_before_or_after_flags(words):
+    files = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
+    recipe = parse_recipe([*files, *words])
+    assert (recipe.optimization.seed, recipe.model.d_model, recipe.data.vocab_size) == (1, 256, 8000)
+    assert recipe.output.dry_run is ("--dry_run" in words)
 
-    monkeypatch.setattr(train, "parse_recipe", parse_recipe)
-    assert main(["train", "small", "--seed", "1"]) == 2
-    assert capsys.readouterr().err == f"error: got {[str(ROOT / 'recipes' / 'small.yaml'), '--seed', '1']}\n"
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["runs/m", "A man.", "No.", "-1 degree", "--num_beams", "1", "--json"],
+        ["runs/m", "--num-beams", "1", "A man.", "--json", "No.", "-1 degree"],
+        ["--num_beams=1", "--json", "runs/m", "A man.", "No.", "-1 degree"],
+        ["--json", "true", "--num_beams", "1", "--", "runs/m", "A man.", "No.", "-1 degree"],
+    ],
+)
+def test_flags_may_stand_before_between_and_after_arguments(words):
+    found, options = parse(TranslateArguments, words, "translate MODEL")
+    assert found == ["runs/m", "A man.", "No.", "-1 degree"]
+    assert (options.num_beams, options.json) == (1, True)
 
 
 def test_draw_pictures_logs_one_line_without_matplotlib(caplog):

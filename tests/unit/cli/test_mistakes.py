@@ -71,8 +71,9 @@ def assert_matches(text, line):
 
 
 def test_train_names_a_value_without_its_flag(capsys):
-    assert main(["train", "--seed", "1", "stray"]) == 2
-    assert capsys.readouterr().err == "error: Every value must follow its flag, got 'stray' without one.\n"
+    assert main(["train", "small", "--seed", "1", "stray"]) == 2
+    text = "Name one recipe, and give each value after its flag, got 'small stray'."
+    assert capsys.readouterr().err == f"error: {text}\n"
 
 
 def test_train_names_a_tracker_that_is_not_installed(refusal, monkeypatch):

@@ -62,5 +62,5 @@ def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_ter
     ],
 )
 def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, message, capsys):
-    assert main(["translate", "folder", "A man.", flag, value]) == 2
+    assert main(["translate", "folder", "A man.", f"{flag}={value}"]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"

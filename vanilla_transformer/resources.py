@@ -1,10 +1,10 @@
 """Recipes and card templates that are installed with the package."""
 
+import re
+from itertools import takewhile
 from pathlib import Path
 
-import vanilla_transformer
-
-_PACKAGE = Path(vanilla_transformer.__file__).parent
+_PACKAGE = Path(__file__).parent
 
 
 def resource_folder(name: str) -> Path:
@@ -20,6 +20,15 @@ def find_recipe(name_or_path: str) -> Path:
         ValueError: it is not a path, and no packaged recipe has this name.
     """
     return _find(name_or_path, "recipes", "recipe")
+
+
+def describe_recipes() -> dict[str, str]:
+    """Return the first sentence of the comment of each packaged recipe, by its name."""
+    found = {}
+    for path in sorted(resource_folder("recipes").glob("*.yaml")):
+        lines = takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+        found[path.stem] = re.split(r"[.:] ", " ".join(line[1:].strip() for line in lines))[0].rstrip(".")
+    return found
 
 
 def find_facts(name_or_path: str) -> Path:

@@ -4,7 +4,6 @@ Layers in fp8 multiply 8-bit floats (Micikevicius et al., 2022), by torchao.
 """
 
 import logging
-from typing import TYPE_CHECKING
 
 import torch
 from accelerate import PartialState
@@ -12,9 +11,7 @@ from torch import nn
 
 from vanilla_transformer.device_utils import multiplies
 from vanilla_transformer.import_utils import requires_extra
-
-if TYPE_CHECKING:  # the launcher's settings are read without models
-    from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 logger = logging.getLogger(__name__)
 
@@ -64,7 +61,7 @@ def check_fp8() -> None:
         import torchao.float8  # noqa: F401
 
 
-def convert_linear_layers(model: "VanillaTransformerForConditionalGeneration") -> None:
+def convert_linear_layers(model: VanillaTransformerForConditionalGeneration) -> None:
     """Let the linear layers of encoder and decoder multiply 8-bit floats, in place.
 
     Inputs, weights and gradients are rounded for each product, with a scale for each tensor. The parameters stay the

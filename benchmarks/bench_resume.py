@@ -4,12 +4,14 @@ Test that a resumed run equals an uninterrupted one: kill runs, resume them, and
     python -m benchmarks.bench_resume
     python -m benchmarks.bench_resume --processes 1 2 4
     python -m benchmarks.bench_resume --random_kills 200 --seed 7
+    python -m benchmarks.bench_resume --checkpoints_of recipes/multi30k_en_de.yaml --steps 600
 
 Trains a tiny model on generated text with dropout, BPE-dropout, gradient accumulation and EMA. The first commands kill
-runs at exact places, in separate processes, and compare all that a run consists of. The last one kills each run by
+runs at exact places, in separate processes, and compare all that a run consists of. The third one kills each run by
 SIGKILL anywhere between its first and its last instant, starts it again by the same arguments, and compares the
 weights; its runs are forked from one process that has imported everything, so that a kill takes about a second. The
-exit status is 1 if a run fails or differs.
+exit status is 1 if a run fails or differs. `--checkpoints_of` measures instead which share of a run's time goes to
+checkpoints.
 
 As a worker, this module records each batch of a run and kills it at one exact place. The package is not changed for
 this: the worker observes the order of updates, the model's `forward`, torch's dropout, and opened files.
@@ -29,10 +31,12 @@ import tempfile
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest import mock
 
 import numpy as np
 import psutil
@@ -46,9 +50,12 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.file_utils import HASHES_FILE
+from vanilla_transformer.training import checkpoint_writer, trainer
 from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.trainer import train
 
+_SIDES = {"source": "en", "target": "de"}
 _ACCUMULATION = 2
 _UPDATES = 14
 _RECIPE = {
@@ -90,6 +97,12 @@ class ResumeArguments(BenchmarkArguments):
         default=0, metadata={"help": "Kill so many runs at random moments, instead of some at exact places."}
     )
     seed: int = field(default=0, metadata={"help": "Seed of the random moments."})
+    checkpoints_of: str | None = field(
+        default=None,
+        metadata={"help": "A recipe, of whose time on the demo corpus the share of checkpoints is measured."},
+    )
+    steps: int = field(default=600, metadata={"help": "With --checkpoints_of: steps to train."})
+    save_steps: int = field(default=300, metadata={"help": "With --checkpoints_of: steps between two checkpoints."})
 
 
 @dataclass
@@ -110,6 +123,10 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError(f"`processes` must be at least 1, got {min(options.processes)}.")
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="resuming-") as folder:
+        if options.checkpoints_of is not None:
+            row = measure_checkpoints(options.checkpoints_of, Path(folder), options.steps, options.save_steps)
+            write_report("checkpoints", options, [row])
+            return
         write_demo_corpus(Path(folder) / "corpus", train=120, validation=8, test=1)
         for processes in options.processes:
             if options.random_kills:
@@ -119,6 +136,63 @@ def main(arguments: Sequence[str]) -> None:
     write_report("resume", options, rows)
     if any(value is False for row in rows for value in row.values()):
         sys.exit(1)
+
+
+def measure_checkpoints(
+    recipe: str, folder: Path, steps: int, save_steps: int, pairs: int = 25_000, **changes: Any
+) -> dict[str, Any]:
+    """Train with a recipe on the demo corpus, and return the time of training and how much of it is for checkpoints.
+
+    Training waits while tensors are copied, and for the last checkpoint. The thread that writes them takes CPU time
+    from training, as if there were no other core. The share is the sum of both, of the time and of the CPU time, so
+    that other work on the machine changes it little.
+
+    Args:
+        pairs: Of the demo corpus.
+        changes: Other values of the recipe.
+    """
+    write_demo_corpus(folder / "corpus", train=pairs, validation=8, test=1)
+    options = {"output_dir": folder / "run", "cache_dir": folder / "cache", "max_steps": steps, "eval_steps": steps}
+    options |= {"save_steps": save_steps, "save_minutes": None, "dataset": None, "corpora": None} | changes
+    for split in ("train", "validation"):
+        options |= {f"{split}_{side}": folder / "corpus" / f"{split}.{end}" for side, end in _SIDES.items()}
+    words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+    seconds: dict[str, list[float]] = {"step": [], "cpu": [], "wait": [], "write": []}
+    with ExitStack() as stack:
+        for place, name, kind, clock in (
+            (trainer, "train_step", "step", time.monotonic),
+            (trainer, "train_step", "cpu", time.process_time),
+            (RunFolder, "save_checkpoint", "wait", time.monotonic),
+            (RunFolder, "finish_saving", "wait", time.monotonic),
+            (checkpoint_writer, "save_checkpoint", "write", time.thread_time),
+        ):
+            timed = _timed(getattr(place, name), seconds[kind], clock)
+            stack.enter_context(mock.patch.object(place, name, timed))
+        trainer.train(parse_recipe([recipe, *words]))
+    waiting, writing = sum(seconds["wait"]), sum(seconds["write"])
+    total = sum(seconds["step"]) + waiting
+    return {
+        "recipe": Path(recipe).stem,
+        "steps": len(seconds["step"]),
+        "checkpoints": len(seconds["write"]),
+        "seconds": round(total, 1),
+        "waiting, s": round(waiting, 2),
+        "CPU time of the thread, s": round(writing, 2),
+        "share, %": round(100.0 * (waiting / total + writing / sum(seconds["cpu"])), 2),
+    }
+
+
+def _timed(function: Callable[..., Any], seconds: list[float], clock: Callable[[], float]) -> Callable[..., Any]:
+    """Return a function that adds the time of each call to `seconds`."""
+
+    def timed(*arguments: Any, **options: Any) -> Any:
+        started = clock()
+        try:
+            return function(*arguments, **options)
+        finally:
+            seconds.append(clock() - started)
+
+    return timed
 
 
 def compare_places(folder: Path, processes: int) -> list[dict[str, Any]]:

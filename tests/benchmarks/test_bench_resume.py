@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from benchmarks import bench_resume
 from benchmarks.harness import ROOT
+from tests.tiny import TINY_SIZES
 
 FILES = ["model.safetensors", "ema/model.safetensors"]
 FILES += [f"checkpoint-{step}/{part}.safetensors" for step in (9, 10) for part in ("model", "optimizer", "ema")]
@@ -146,3 +147,12 @@ def run_bench_resume(folder, *flags):
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=1800)
     assert ended.returncode == 0, ended.stderr
     return json.loads((folder / "resume.json").read_text())["rows"]
+
+
+def test_measure_checkpoints_counts_waiting_and_the_thread(tmp_path):
+    recipe = str(ROOT / "recipes" / "small.yaml")
+    sizes = TINY_SIZES | {"vocab_size": 300, "max_tokens": 200, "mixed_precision": "no"}
+    row = bench_resume.measure_checkpoints(recipe, tmp_path, steps=4, save_steps=2, pairs=120, **sizes)
+    assert (row["recipe"], row["steps"], row["checkpoints"]) == ("small", 4, 2)
+    assert row["CPU time of the thread, s"] > 0.0 and 0.0 < row["waiting, s"] <= row["seconds"]
+    assert row["share, %"] > 0.0

@@ -18,13 +18,15 @@ from .train_step import train_step
 from .trainer import PreparedRun, prepare_run
 
 _WARM_UP = 2  # the first steps allocate memory and are slower
+_BYTES = 4  # of a number of a checkpoint
 
 
 def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = load_own_model) -> dict[str, Any]:
     """Read the data, create the model, make a few steps on the device that training would use, and write nothing.
 
     Returns:
-        Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text.
+        Values by name; sizes in GiB, times in seconds or hours as the names say; "advice" is lines of text. On a CPU
+        the peak of memory counts the copy of a checkpoint, which is in the same memory.
 
     Raises:
         ValueError, OSError: what `train` would raise before its first step.
@@ -41,6 +43,7 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
     plan = {
         "parameters": parameters,
         "state_gib": parameters * BYTES_PER_PARAMETER / 2**30,
+        "checkpoint_copy_gib": _checkpoint_copy_gib(state),
         "pairs_per_epoch": len(pairs),
         **stages,
         "steps_per_epoch": steps,
@@ -56,8 +59,18 @@ def plan_run(recipe: Recipe, timed_steps: int = 5, load_model: ModelLoader = loa
         hours = min(hours, recipe.optimization.max_minutes / 60.0)
     planned = min(state.schedule.max_steps, max(1, round(3600.0 * hours / seconds)))
     plan |= {"planned_steps": planned, "epochs": planned / steps, "seconds_per_step": seconds}
-    plan |= {"peak_memory_gib": peak_memory_gib(state.accelerator.device), "hours_without_validation": hours}
+    device = state.accelerator.device
+    peak = peak_memory_gib(device) + (plan["checkpoint_copy_gib"] if device.type == "cpu" else 0.0)
+    plan |= {"peak_memory_gib": peak, "hours_without_validation": hours}
     return plan | {"advice": advise(recipe, len(pairs), planned / steps)}
+
+
+def _checkpoint_copy_gib(state: TrainState) -> float:
+    """Return the memory of the CPU from which a checkpoint is written: weights, Adam's moments and the EMA."""
+    parameters = list(state.unwrapped_model.parameters())
+    averages = [] if state.ema is None else list(state.ema.state_dict().values())
+    moments = 2 * [each for each in parameters if each.requires_grad]
+    return sum(each.numel() for each in [*parameters, *moments, *averages]) * _BYTES / 2**30
 
 
 def _time_steps(run: PreparedRun, count: int) -> list[float]:

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from tests.tiny_runs import entries, flags, kill_at_step, no_scores
-from vanilla_transformer.training import schedule
+from vanilla_transformer.training import dry_run, schedule
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import load_progress
 from vanilla_transformer.training.dry_run import plan_run
@@ -72,3 +72,11 @@ def test_measure_seconds_per_step_changes_nothing(corpus, tmp_path):
         entry["loss"] for entry in entries(expected) if "loss" in entry
     ]
     assert rates(measured) == rates(expected)
+
+
+@pytest.mark.parametrize(("ema_decay", "size"), [(None, 12), (0.9, 16)])
+def test_plan_run_counts_the_copy_of_a_checkpoint(corpus, tmp_path, monkeypatch, ema_decay, size):
+    monkeypatch.setattr(dry_run, "peak_memory_gib", lambda device: 0.5)
+    plan = plan_run(parse_recipe(flags(corpus, tmp_path / "run", ema_decay=ema_decay)), timed_steps=1)
+    assert plan["checkpoint_copy_gib"] == plan["parameters"] * size / 2**30
+    assert plan["peak_memory_gib"] == 0.5 + plan["checkpoint_copy_gib"]

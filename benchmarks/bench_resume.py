@@ -154,7 +154,7 @@ def measure_checkpoints(
     write_demo_corpus(folder / "corpus", train=pairs, validation=8, test=1)
     options = {"output_dir": folder / "run", "cache_dir": folder / "cache", "max_steps": steps, "eval_steps": steps}
     options |= {"save_steps": save_steps, "save_minutes": None, "dataset": None, "corpora": None} | changes
-    for split in ("train", "validation"):
+    for split in ("train", "validation", "test"):
         options |= {f"{split}_{side}": folder / "corpus" / f"{split}.{end}" for side, end in _SIDES.items()}
     words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
     seconds: dict[str, list[float]] = {"step": [], "cpu": [], "wait": [], "write": []}

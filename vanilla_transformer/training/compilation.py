@@ -58,10 +58,9 @@ def compile_regions(model_with_loss: ModelWithLoss, device: torch.device, packin
     torch._dynamo.config.specialize_float = True
     # By default, sizes that are equal in the first batch, such as its source and target length, are compiled as one.
     torch.fx.experimental._config.use_duck_shape = False
-    guided, model = model_with_loss.guided_alignment, model_with_loss.model
-    aligned = None if guided is None else model.get_decoder().layers[guided.layer]
+    model = model_with_loss.model
     for layer in [*model.get_encoder().layers, *model.get_decoder().layers]:
-        if layer is not aligned:
+        if layer is not model_with_loss.aligned_layer:
             layer.compile(backend=_BACKEND, fullgraph=True, dynamic=not packing)
     if device.type == "cuda":
         model_with_loss.loss_in_graph = torch.compile(

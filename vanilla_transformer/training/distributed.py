@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from accelerate import Accelerator
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from .loss import ModelWithLoss
@@ -35,21 +36,36 @@ def broadcast_decision(accelerator: Accelerator, decision: bool) -> bool:
 # Why not by Accelerate's FSDP plugin, from which only the settings are read (`launcher.py`): its state uses the plugin
 # for processes on accelerators alone and trains those on a CPU unsharded (`AcceleratorState`, accelerate 1.15), so
 # that no test without GPUs would see it. Its casts of parameters have changed between releases, once without effect
-# (huggingface/accelerate#3979, #3985), and differ from the autocast of DDP. For the same reason `mixed_precision` is
-# that of autocast alone. `fully_shard`, which the plugin calls as well, does the same on every device.
-def shard_model(model_with_loss: ModelWithLoss, num_processes: int, reshard_after_forward: bool = True) -> None:
+# (huggingface/accelerate#3979, #3985). `fully_shard`, which the plugin calls as well, does the same on every device.
+def shard_model(
+    model_with_loss: ModelWithLoss,
+    num_processes: int,
+    reshard_after_forward: bool = True,
+    mixed_precision: str | None = None,
+) -> None:
     """Shard parameters, gradients and optimizer state over all processes, in place.
 
-    Each layer is a group that is gathered while it computes; tied embeddings stay together in the root group.
+    Each layer is a group that is gathered while it computes. The root group, with the tied embeddings, stays gathered
+    from the forward pass to the end of the backward pass. A layer that learns to align is in it: the loss of its links
+    uses its weights after the layer.
+
+    With bf16 the shards stay float32, in which gradients are summed over processes and the optimizer computes. The
+    gathered parameters and what passes between layers are bfloat16; within them autocast applies, as with DDP.
 
     Args:
         reshard_after_forward: Gather each layer again for the backward pass, instead of keeping all of them.
+        mixed_precision: Accelerate's, of which bf16 counts.
     """
     model = model_with_loss.model.model
     mesh = init_device_mesh(model.device.type, (num_processes,))
+    policy = MixedPrecisionPolicy()
+    if mixed_precision == "bf16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     for layer in [*model.encoder.layers, *model.decoder.layers]:
-        fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward)
-    fully_shard(model_with_loss, mesh=mesh)
+        if layer is not model_with_loss.aligned_layer:
+            fully_shard(layer, mesh=mesh, reshard_after_forward=reshard_after_forward, mp_policy=policy)
+    # A batch keeps its types: weights of links are float32.
+    fully_shard(model_with_loss, mesh=mesh, mp_policy=replace(policy, cast_forward_inputs=False))
 
 
 @contextmanager

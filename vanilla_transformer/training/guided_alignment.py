@@ -81,7 +81,10 @@ def alignment_loss(
     return -(scores.log_softmax(dim=-1).flatten()[places] * weights).sum()
 
 
-def _project(linear: nn.Linear, states: Tensor, rows: slice) -> Tensor:
+def _project(linear: nn.Module, states: Tensor, rows: slice) -> Tensor:
+    """Return some outputs of a projection, which may have adapters."""
+    if not isinstance(linear, nn.Linear):
+        return linear(states)[..., rows]
     return nn.functional.linear(states, linear.weight[rows], None if linear.bias is None else linear.bias[rows])
 
 

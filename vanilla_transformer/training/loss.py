@@ -59,11 +59,16 @@ class ModelWithLoss(nn.Module):
         self.smoothing = smoothing
         self.guided_alignment = guided_alignment
 
+    @property
+    def aligned_layer(self) -> Any:
+        """Return the layer of the decoder with a head that learns to align, or None."""
+        return None if self.guided_alignment is None else self.model.get_decoder().layers[self.guided_alignment.layer]
+
     def forward(self, batch: Batch) -> SummedLoss:
         """Return the summed loss of a batch from [`to_device`]."""
         if self.guided_alignment is None or "link_places" not in batch:
             return self._label_loss(batch)
-        attention = self.model.get_decoder().layers[self.guided_alignment.layer].encoder_attn
+        attention = self.aligned_layer.encoder_attn
         with recorded_inputs(attention) as calls:
             loss = self._label_loss(batch)
         states, mask, source = calls[0]

@@ -119,7 +119,8 @@ def _check_fine_tuning(recipe: "Recipe") -> None:
     with_tokens = _token_keys(recipe)
     if with_tokens and "embeddings" in (options.freeze or ()):
         raise ValueError(
-            f"{with_tokens[0]} adds tokens, so `freeze` must not name embeddings, got both. Leave one of them out."
+            f"{with_tokens[0]} adds tokens, whose embeddings must be trained, so `freeze` must not name embeddings, "
+            "got both. Leave one of them out."
         )
     if options.lora_rank is not None:
         _check_lora(recipe)
@@ -135,13 +136,24 @@ def _check_lora(recipe: "Recipe") -> None:
     options, rank = recipe.optimization, recipe.fine_tuning.lora_rank
     if rank is not None and rank < 1:
         raise ValueError(f"`lora_rank` must be at least 1, got {rank}.")
-    others = ["fsdp"] if options.fsdp else []
-    others += ["freeze"] if recipe.fine_tuning.freeze else []
-    others += ["train_alignments"] if recipe.data.train_alignments else []
-    others += _token_keys(recipe)
-    others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
-    if others:
-        raise ValueError(f"`lora_rank` must be given without {others[0]}, got both. Take one of them out.")
+    reasons = {}
+    if options.fsdp:
+        reasons["fsdp"] = "adapters are merged into whole weights, of which each process has a shard"
+    if recipe.fine_tuning.freeze:
+        reasons["freeze"] = "only adapters are trained, in all layers, and all other weights are frozen"
+    for name in _token_keys(recipe):
+        reasons[name] = "the embeddings of new tokens must be trained, and adapters leave embeddings as they are"
+    if options.mixed_precision == "fp8":
+        reasons["mixed_precision: fp8"] = (
+            "adapters are merged into the 8-bit layers they train in, which do not decode"
+        )
+    _refuse_together("lora_rank", reasons)
+
+
+def _refuse_together(key: str, reasons: dict[str, str]) -> None:
+    """Refuse the first of the keys that exclude `key`, and say why."""
+    for other, reason in reasons.items():
+        raise ValueError(f"`{key}` must be given without {other}, got both: {reason}. Take one of them out.")
 
 
 def _check_guided_alignment(recipe: "Recipe") -> None:
@@ -153,14 +165,14 @@ def _check_guided_alignment(recipe: "Recipe") -> None:
     if options.alignment_layer is not None and options.alignment_layer >= layers:
         rule = f"below `decoder_layers`={layers}, counted from 0"
         raise ValueError(f"`alignment_layer` must be {rule}, got {options.alignment_layer}.")
-    others = ["fsdp"] if options.fsdp else []
-    others += ["mixed_precision: fp8"] if options.mixed_precision == "fp8" else []
-    if options.attn_implementation not in (None, "sdpa", "eager"):  # masks of others are of other kinds
-        others.append(f"attn_implementation: {options.attn_implementation}")
-    others += [] if recipe.long == LongArguments() else ["the keys of models for long sequences"]
-    if others:
-        rule = f"must be given without {others[0]}, got both"
-        raise ValueError(f"`train_alignments` {rule}. Take one of them out of the recipe.")
+    reasons = {}
+    if options.attn_implementation not in (None, "sdpa", "eager"):
+        name = f"attn_implementation: {options.attn_implementation}"
+        reasons[name] = "the head that learns to align needs the mask that sdpa and eager have"
+    if recipe.long != LongArguments():
+        reason = "their attention to the source may have no softmax, and reversible layers compute it twice"
+        reasons["the keys of models for long sequences"] = reason
+    _refuse_together("train_alignments", reasons)
 
 
 def _check_trackers(report_to: str | None) -> None:

@@ -48,7 +48,8 @@ def load_alignments(texts: Texts, tokenizer: PreTrainedTokenizerBase) -> TokenLi
     assert isinstance(texts.training, CachedTexts)
     if find_languages(tokenizer) is not None:
         rule = "must be given for a model without language tags, got one that has them"
-        raise ValueError(f"`train_alignments` {rule}. Leave it out of the recipe.")
+        reason = "links count the tokens of the text, which tags precede"
+        raise ValueError(f"`train_alignments` {rule}: {reason}. Leave it out of the recipe.")
     words = AGREEMENT if path == AGREEMENT else hash_file(Path(path))
     key = hash_json(_FORMAT, texts.training.key, words, hash_tokenizer(tokenizer))
     write = partial(_write_links, path=path, dataset=texts.training.dataset, tokenizer=tokenizer)

@@ -134,16 +134,15 @@ class TrainState:
     def _wrap(self, model: VanillaTransformerForConditionalGeneration) -> None:
         # Without memory; with FSDP2 and fp8 only, whose models do not decode.
         self._skeleton: VanillaTransformerForConditionalGeneration | None = None
-        options = self.recipe.optimization
+        options, guided_alignment = self.recipe.optimization, create_guided_alignment(self.recipe)
+        if guided_alignment is not None:
+            model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
         if options.fsdp or options.mixed_precision == "fp8":
             self._skeleton = copy.deepcopy(model).to("meta")
         if options.mixed_precision == "fp8":
             convert_linear_layers(model)
         rank = self.recipe.fine_tuning.lora_rank
         self._adapters = None if rank is None else LoraAdapters(model, rank)
-        guided_alignment = create_guided_alignment(self.recipe)
-        if guided_alignment is not None:
-            model.config.alignment_heads = [[guided_alignment.layer, HEAD]]
         model_with_loss = ModelWithLoss(model, options.label_smoothing, guided_alignment)
         if self.compiled:
             compile_regions(model_with_loss, self.accelerator.device, self.packing)
@@ -152,6 +151,7 @@ class TrainState:
                 model_with_loss.to(self.accelerator.device),
                 self.accelerator.num_processes,
                 options.fsdp_reshard_after_forward,
+                self.accelerator.mixed_precision,
             )
             self.wrapped_model: torch.nn.Module = model_with_loss
             self.model_with_loss = model_with_loss

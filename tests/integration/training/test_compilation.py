@@ -145,10 +145,11 @@ def test_train_compiles_layers_with_adapters(corpus, tmp_path, monkeypatch, grap
     assert_similar_weights(tmp_path / "eager", tmp_path / "compiled")
 
 
-def test_sharded_layers_share_two_graphs(tmp_path, graphs):
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_sharded_layers_share_two_graphs(tmp_path, graphs, precision):
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
-        state = tiny_train_state(tmp_path, Accelerator(cpu=True), compile=True, fsdp=True)
+        state = tiny_train_state(tmp_path, Accelerator(cpu=True, mixed_precision=precision), compile=True, fsdp=True)
         compile_step(state, [micro_batches([5, 3, 4, 2])])
         for lengths in ([6, 3, 4, 2], [7, 7], [9, 3, 2, 2, 2]):
             train_step(state, micro_batches(lengths))

@@ -20,7 +20,11 @@ def finish(process):
     return errors
 
 
-@pytest.mark.parametrize(("options", "ranks"), [(RUN, (0, 1)), (PLAIN, (0,))], ids=["sharded", "plain"])
+@pytest.mark.parametrize(
+    ("options", "ranks"),
+    [(RUN, (0, 1)), (PLAIN, (0,)), (RUN | {"mixed_precision": "bf16"}, (1,))],
+    ids=["sharded", "plain", "bf16"],
+)
 def test_checkpoint_killed_while_written_leaves_the_one_before(corpus, tmp_path, options, ranks):
     """Training continues meanwhile; after a restart it ends as if nothing had happened, bit for bit."""
     finish(launch(torchrun(2), flags(corpus, tmp_path / "straight", **options)))

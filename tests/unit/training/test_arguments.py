@@ -173,6 +173,22 @@ def test_check_recipe_refuses_impossible_values(flags, message):
         parse_recipe([*FILES, *flags])
 
 
+@pytest.mark.parametrize(
+    ("flags", "other", "reason"),
+    [
+        (["--fsdp"], "fsdp", "adapters are merged into whole weights"),
+        (["--freeze", "encoder"], "freeze", "only adapters are trained"),
+        (["--source_tags", "<BT>"], "`source_tags`", "the embeddings of new tokens must be trained"),
+        (["--augment", "{inline_terms: 0.1}"], "`inline_terms` of `augment`", "the embeddings of new tokens"),
+        (["--mixed_precision", "fp8"], "mixed_precision: fp8", "adapters are merged into the 8-bit layers"),
+    ],
+)
+def test_check_recipe_says_why_lora_excludes_a_key(flags, other, reason):
+    with pytest.raises(ValueError, match=f"^`lora_rank` must be given without {other}, got both: {reason}") as caught:
+        parse_recipe([*FILES, "--init_from", "x", "--lora_rank", "2", *flags])
+    assert "\n" not in str(caught.value)
+
+
 def test_parse_recipe_refuses_unknown_tokenizer_model():
     assert parse_recipe([*FILES, "--tokenizer_model", "wordpiece"]).data.tokenizer_model == "wordpiece"
     with pytest.raises(ValueError, match="^--tokenizer_model.* invalid choice: 'sentencepiece'"):

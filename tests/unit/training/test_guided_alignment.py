@@ -8,7 +8,12 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.alignments import token_spans
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.device_batch import BatchPreparation, to_device
-from vanilla_transformer.training.guided_alignment import GuidedAlignment, create_guided_alignment
+from vanilla_transformer.training.guided_alignment import (
+    GuidedAlignment,
+    alignment_loss,
+    create_guided_alignment,
+)
+from vanilla_transformer.training.lora import LoraAdapters
 from vanilla_transformer.training.loss import ModelWithLoss
 from vanilla_transformer.training.token_alignments import align_tokens
 
@@ -64,6 +69,24 @@ def test_model_with_loss_adds_the_cross_entropy_of_the_attention(attention):
     assert not model.get_decoder().layers[1].encoder_attn._forward_pre_hooks
 
 
+def test_alignment_loss_trains_the_adapters_of_its_head():
+    pytest.importorskip("peft")
+    model = tiny_model(vocab_size=40)
+    adapters = LoraAdapters(model, rank=2)
+    states = torch.randn(2, 3, 16)
+    attention = model.get_decoder().layers[0].encoder_attn
+    with torch.no_grad():
+        for name, each in adapters.parameters().items():
+            each.copy_(0.1 * torch.randn(each.shape, generator=torch.Generator().manual_seed(len(name))))
+    links = torch.tensor([0, 4]), torch.ones(2)
+    loss = alignment_loss(attention, states, None, states, *links)
+    loss.backward()
+    trained = {name for name, each in adapters.parameters().items() if each.grad is not None and each.grad.any()}
+    assert {name.split(".")[-4] for name in trained} == {"q_proj", "k_proj"}
+    merged = adapters.merge().get_decoder().layers[0].encoder_attn
+    torch.testing.assert_close(alignment_loss(merged, states, None, states, *links), loss)
+
+
 def recipe_words(**changes):
     options = {"train_source": "a", "train_target": "b", "train_alignments": "c", "output_dir": "runs/x"} | changes
     return [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
@@ -78,9 +101,11 @@ def recipe_words(**changes):
         ({"train_source": None, "train_target": None, "corpora": "[{file: a.tsv}]"}, "without `corpora`"),
         ({"train_alignments": "agreement", "bpe_dropout": 0.1}, "without `bpe_dropout`"),
         ({"train_alignments": "agreement", "stream": True}, "without `stream`"),
-        ({"fsdp": True}, "must be given without fsdp, got both"),
-        ({"mixed_precision": "fp8"}, "must be given without mixed_precision: fp8"),
-        ({"layer_types": "linear_attention"}, "without the keys of models for long sequences"),
+        (
+            {"attn_implementation": "varlen"},
+            "without attn_implementation: varlen, got both: the head .* needs the mask",
+        ),
+        ({"layer_types": "linear_attention"}, "models for long sequences, got both: their attention .* no softmax"),
         ({"alignment_layer": 6}, "`alignment_layer` must be below `decoder_layers`=6, counted from 0, got 6"),
         ({"alignment_layer": -1}, "`alignment_layer` must not be negative"),
         ({"train_alignments": None, "alignment_layer": 1}, "must be given with `train_alignments`, got it without"),

@@ -162,7 +162,8 @@ def test_train_state_in_fp8_decodes_and_saves_unconverted_float32(tmp_path, monk
                 layer.__class__ = Converted
 
     monkeypatch.setattr(train_state, "convert_linear_layers", convert)
-    state = tiny_train_state(tmp_path, mixed_precision="fp8")
+    aligned = {"train_alignments": "agreement", "decoder_layers": 1}
+    state = tiny_train_state(tmp_path, mixed_precision="fp8", **aligned)
     trained = state.unwrapped_model
     assert {type(layer) for layer in trained.model.modules() if isinstance(layer, nn.Linear)} == {Converted}
     with torch.no_grad():
@@ -171,5 +172,6 @@ def test_train_state_in_fp8_decodes_and_saves_unconverted_float32(tmp_path, monk
         gathered = state.gather_model(to_save)
         assert {type(layer) for layer in gathered.modules() if isinstance(layer, nn.Linear)} == {nn.Linear}
         assert {weight.dtype for weight in gathered.parameters()} == {torch.float32}
+        assert gathered.config.alignment_heads == [[0, 0]]
         expected = trained.state_dict()
         assert all(torch.equal(weight, expected[name]) for name, weight in gathered.state_dict().items())

@@ -114,6 +114,10 @@ class _Connection(H11Protocol):
     """Connection that is cut if its client takes too long to send a request or to read the answer.
 
     If there are too many connections, a new one replaces the oldest one whose client has yet to send a request.
+
+    Uvicorn's own limits do not suffice. `limit_concurrency` also counts silent connections, so that a few of them keep
+    all requests out. `timeout_keep_alive` begins after an answer, so that a client may be silent from the start, and
+    it waits for a client that does not read its answer. Only the grace period is used as it is.
     """
 
     max_connections: int
@@ -140,12 +144,6 @@ class _Connection(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         self._restart_timer()
-
-    def shutdown(self) -> None:
-        """Cut the connection at the end of the service unless a request is in progress."""
-        super().shutdown()
-        if self.waits_for_client:
-            self.transport.abort()
 
     def _restart_timer(self) -> None:
         if self._timer is not None:

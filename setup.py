@@ -10,7 +10,7 @@ REPOSITORY = "https://github.com/vanilla-transformer/vanilla-transformer"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 VERSION = re.search(r'^__version__ = "(.+)"$', (ROOT / "vanilla_transformer/__init__.py").read_text(), re.MULTILINE)
 PLOTS = ["matplotlib>=3.8"]
-EVALUATION = ["sacremoses>=0.1"]
+EVALUATION = ["sacremoses>=0.1", "scipy>=1.12"]
 PEFT = ["peft>=0.21.2"]
 TRACKING = ["tensorboard>=2.18"]
 TORCHAO = ["torchao>=0.18"]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from transformers.utils import CONFIG_NAME
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.confidence import Calibration, measure_features
 from vanilla_transformer.file_utils import update_json
+from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.translation_warnings import WarningLimits, measure_limits
 
 LEAST_SENTENCES = 100
@@ -130,9 +132,16 @@ def group_means(confidences: Sequence[float], scores: Sequence[float], count: in
 
 
 def spearman_correlation(here: Sequence[float], there: Sequence[float]) -> float:
-    """Return Spearman's rank correlation, in which equal values share their mean rank."""
-    ranks = np.stack([_rank(here), _rank(there)])
-    return float(np.corrcoef(ranks)[0, 1]) if ranks.std(axis=1).all() else math.nan
+    """Return Spearman's rank correlation, or NaN if one side never differs.
+
+    Raises:
+        OSError: scipy is not installed.
+    """
+    if len({*here}) < 2 or len({*there}) < 2:
+        return math.nan  # scipy warns of it
+    with requires_extra("evaluation", "Rank correlation"):
+        from scipy.stats import spearmanr
+    return float(spearmanr(here, there).statistic)
 
 
 def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> list[float]:
@@ -142,31 +151,14 @@ def sentence_chrf(translations: Sequence[str], references: Sequence[str]) -> lis
 
 
 def _fit_monotone(sums: np.ndarray, scores: np.ndarray) -> tuple[list[float], list[float]]:
-    """Return a curve from 0 to 1 that never falls, by pool-adjacent-violators on the means of 10 neighbors each."""
+    """Return a curve from 0 to 1 that never falls, by isotonic regression of the means of 10 neighbors each."""
+    with requires_extra("evaluation", "Calibration"):
+        from scipy.optimize import isotonic_regression
     order = np.argsort(sums, kind="stable")
     groups = np.array_split(order, len(order) // _PER_POINT)
-    pools = list[tuple[float, float, int]]()  # sum, score and number of sentences
-    for group in groups:
-        pool = float(sums[group].mean()), float(scores[group].mean()), len(group)
-        while pools and (pools[-1][1] >= pool[1] or pools[-1][0] >= pool[0]):
-            pool = _merge(pools.pop(), pool)
-        pools.append(pool)
+    blocks = isotonic_regression([scores[group].mean() for group in groups], weights=[*map(len, groups)]).blocks
+    pools = [np.concatenate(groups[begin:end]) for begin, end in pairwise(blocks)]
+    xs, ys = ([float(values[pool].mean()) for pool in pools] for values in (sums, scores))
     # Sums estimate scores, so scores change with them where there are no sentences: in text unlike the fitted one.
-    lowest, highest = pools[0], pools[-1]
-    points = [
-        (lowest[0] - lowest[1], 0.0),
-        *((pool[0], pool[1]) for pool in pools),
-        (highest[0] + 1 - highest[1], 1.0),
-    ]
-    return [round(point[0], _DIGITS) for point in points], [round(point[1], _DIGITS) for point in points]
-
-
-def _merge(here: tuple[float, float, int], there: tuple[float, float, int]) -> tuple[float, float, int]:
-    count = here[2] + there[2]
-    total, score = ((here[place] * here[2] + there[place] * there[2]) / count for place in (0, 1))
-    return total, score, count
-
-
-def _rank(values: Sequence[float]) -> np.ndarray:
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+    xs, ys = [xs[0] - ys[0], *xs, xs[-1] + 1 - ys[-1]], [0.0, *ys, 1.0]
+    return [round(x, _DIGITS) for x in xs], [round(y, _DIGITS) for y in ys]

@@ -2,6 +2,7 @@
 
 import math
 import random
+import sys
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -73,6 +74,15 @@ def test_spearman_correlation_shares_ranks():
     assert spearman_correlation([1, 2, 3, 4], [10, 20, 30, 25]) == pytest.approx(0.8)
     assert spearman_correlation([1, 2, 2, 4], [1, 3, 2, 4]) == pytest.approx(0.948683)  # scipy.stats.spearmanr
     assert np.isnan(spearman_correlation([1, 1], [1, 2]))
+
+
+@pytest.mark.parametrize("missing", ["scipy.optimize", "scipy.stats"])
+def test_calibration_names_the_extra_that_is_missing(missing, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(OSError, match=r"vanilla-transformer\[evaluation\]"):
+        features, scores = noisy_features(100)
+        fit_calibration(features, scores)
+        measure_agreement(scores, scores)
 
 
 def test_sentence_chrf_is_a_share():

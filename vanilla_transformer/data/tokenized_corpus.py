@@ -182,46 +182,25 @@ class TokenTable:
 
 
 class TokenColumn:
-    """A column of lists as flat arrays: indexing a `datasets.Dataset` takes 0.1 ms per row."""
+    """A column of lists as flat arrays: indexing a `datasets.Dataset`, in any format, takes 0.1 ms per row."""
 
     def __init__(self, column: pa.ChunkedArray):
-        values = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
-        self._chunk_offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in column.chunks]
-        self._tokens, self._first_tokens = _view_as_one(values)
-        self._offsets, self._first_offsets = _view_as_one(self._chunk_offsets)
+        self._tokens = [chunk.values.to_numpy(zero_copy_only=True) for chunk in column.chunks]
+        self._offsets = [chunk.offsets.to_numpy(zero_copy_only=True) for chunk in column.chunks]
         self._first_rows = np.cumsum([0, *map(len, column.chunks)])[:-1]
 
     def lengths(self) -> np.ndarray:
         """Return the number of tokens of each row, shape `(rows,)`."""
-        return np.concatenate([np.diff(offsets) for offsets in self._chunk_offsets] or [[]]).astype(np.int32)
+        return np.concatenate([np.diff(offsets) for offsets in self._offsets] or [[]]).astype(np.int32)
 
     def read(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the tokens of all `rows`, one after another, and the number of tokens of each row."""
         chunks = np.searchsorted(self._first_rows, rows, side="right") - 1
-        places = self._first_offsets[chunks] + rows - self._first_rows[chunks]
-        begins, ends = self._offsets[places], self._offsets[places + 1]
-        lengths = (ends - begins).astype(np.int64)
-        # Token j of a row is at the row's begin + j; the position in the result counts j over all rows.
-        shifts = self._first_tokens[chunks] + begins - (np.cumsum(lengths) - lengths)
-        return self._tokens[np.repeat(shifts, lengths) + np.arange(lengths.sum())], lengths
-
-
-def _view_as_one(arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """
-    View arrays anywhere in memory as one, without copies, so that one indexing reads from all of them.
-
-    Returns:
-        An array from the first to the last byte of all of them, of which only their own elements may be read, and
-        the index of the first element of each.
-    """
-    filled = [array for array in arrays if len(array)]
-    if not filled:
-        return np.empty(0, np.int32), np.zeros(len(arrays), np.int64)
-    begin = min(array.ctypes.data for array in filled)
-    end = max(array.ctypes.data + array.nbytes for array in filled)
-    view = np.frombuffer(pa.foreign_buffer(begin, end - begin, base=arrays), filled[0].dtype)
-    firsts = [(array.ctypes.data - begin) // view.itemsize if len(array) else 0 for array in arrays]
-    return view, np.array(firsts, np.int64)
+        places = zip(chunks.tolist(), (rows - self._first_rows[chunks]).tolist(), strict=True)
+        found = [
+            self._tokens[chunk][self._offsets[chunk][row] : self._offsets[chunk][row + 1]] for chunk, row in places
+        ]
+        return np.concatenate([np.empty(0, np.int32), *found]), np.array([*map(len, found)], np.int64)
 
 
 def _pad(tokens: np.ndarray, lengths: np.ndarray, value: int, multiple: int) -> tuple[np.ndarray, np.ndarray]:

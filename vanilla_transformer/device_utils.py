@@ -33,7 +33,9 @@ _INSTRUCTIONS = {
 def usable_cores() -> int:
     """Return the number of cores that this process may use, by its affinity and by the quotas of its cgroups.
 
-    Containers limit processor time by a quota, which neither `os.cpu_count()` nor torch reads.
+    Containers limit processor time by a quota, which neither `os.cpu_count()`, `os.process_cpu_count()` nor torch
+    reads. loky reads the quota of the topmost cgroup only, not of the process's own one, which systemd's slices limit,
+    and machines with a GPU may have no packages but those that training needs.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min([cores, *map(int, _quotas())]))

@@ -1,4 +1,8 @@
-"""BPE-dropout (Provilkov et al., 2020, "BPE-Dropout: Simple and Effective Subword Regularization"), reproducibly."""
+"""
+BPE-dropout (Provilkov et al., 2020, "BPE-Dropout: Simple and Effective Subword Regularization"), reproducibly.
+
+The dropout of tokenizers draws from a generator without a seed, so that a resumed run would read other pieces.
+"""
 
 import heapq
 import json

@@ -1,4 +1,8 @@
-"""A queue of texts in which small requests do not wait for large ones, and clients take turns."""
+"""
+A queue of texts in which small requests do not wait for large ones, and clients take turns.
+
+The queues of asyncio know neither clients nor the sizes of requests.
+"""
 
 import asyncio
 import time

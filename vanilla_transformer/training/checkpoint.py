@@ -4,6 +4,8 @@ A checkpoint is a model folder that training can resume from. Beside the model i
 describes the run, the tensors of the optimizer, the EMA and LoRA adapters, and the SHA-256 of every file. The tensors
 are in `optimizer.safetensors`, `ema.safetensors` and `adapters.safetensors`, or in `shards/`, which all processes
 write with `torch.distributed.checkpoint`.
+
+The folders of `Accelerator.save_state` are no model folders, and hold pickles of the optimizer and of random states.
 """
 
 import json

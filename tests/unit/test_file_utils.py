@@ -209,3 +209,10 @@ def test_cached_folder_rebuilds_damaged_entry(tmp_path, name, damage, caplog):
 def test_cached_folder_replaces_file_of_its_name(tmp_path):
     (tmp_path / "entry").write_text("a file")
     assert (cached_folder(tmp_path, "entry", write_entry) / "a").read_text() == "first text"
+
+
+def test_atomic_folder_explains_a_full_disk_to_which_tokenizers_writes(tmp_path, tiny_tokenizer):
+    words = "Cannot write the tokenizer to .*: No space left on device"
+    with pytest.raises(OSError, match=words), atomic_folder(tmp_path / "model"):
+        tiny_tokenizer.backend_tokenizer.save("/dev/full")
+    assert not [*tmp_path.iterdir()]

@@ -17,9 +17,10 @@ from ctranslate2.converters.transformers import (
     register_loader,
 )
 from ctranslate2.specs import TransformerSpec
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding.ctranslate2 import CONVERTED_CONFIG
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
@@ -132,7 +133,7 @@ def to_ctranslate2(
             f"Only models with one vocabulary can be converted to CTranslate2, but {folder} has separate vocabularies "
             "for source and target."
         )
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
     with atomic_folder(output_dir) as temporary:
         converter = TransformersConverter(str(folder), copy_files=list(_TOKENIZER_FILES))
         converter.convert(str(temporary), quantization=None if quantization == "float32" else quantization, force=True)

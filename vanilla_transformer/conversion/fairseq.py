@@ -35,6 +35,7 @@ from .utils import (
     fairseq_sinusoids,
     load_model,
     load_pickled_checkpoint,
+    reading,
 )
 
 Weights = Mapping[str, torch.Tensor]
@@ -70,9 +71,13 @@ def from_fsmt(name: str | Path, output_dir: str | Path, sentences: Sequence[str]
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    original = load_model(FSMTForConditionalGeneration, name)
-    tokenizer = load_fsmt_tokenizer(name)
-    return _compare_and_save(original, model_from_fsmt(original), tokenizer, output_dir, sentences)
+    with reading(name, "FSMT"):
+        original = load_model(FSMTForConditionalGeneration, name)
+        tokenizer = load_fsmt_tokenizer(name)
+        model = model_from_fsmt(original)
+        comparison = compare_models(original, model, tokenizer, sentences)
+    save_model_folder(model, tokenizer, output_dir)
+    return comparison
 
 
 def load_fsmt_tokenizer(name: str | Path) -> FSMTTokenizer:
@@ -138,15 +143,15 @@ def from_fairseq(
         OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    checkpoint = read_fairseq(folder, languages)
-    model = model_from_fairseq(checkpoint)
     with tempfile.TemporaryDirectory() as temporary:
-        tokenizer = _build_tokenizer(checkpoint, Path(temporary))
-        reference = _build_fsmt_reference(checkpoint, model)
-        if reference is None:
-            save_model_folder(model, tokenizer, output_dir)
-            return None
-        return _compare_and_save(reference, model, tokenizer, output_dir, sentences)
+        with reading(folder, "fairseq"):
+            checkpoint = read_fairseq(folder, languages)
+            model = model_from_fairseq(checkpoint)
+            tokenizer = _build_tokenizer(checkpoint, Path(temporary))
+            reference = _build_fsmt_reference(checkpoint, model)
+            comparison = reference and compare_models(reference, model, tokenizer, sentences)
+        save_model_folder(model, tokenizer, output_dir)
+    return comparison
 
 
 def read_fairseq(folder: str | Path, languages: Sequence[str] | None = None) -> FairseqCheckpoint:
@@ -348,15 +353,3 @@ def _build_fsmt_reference(
         }
     )
     return reference
-
-
-def _compare_and_save(
-    original: FSMTForConditionalGeneration,
-    model: VanillaTransformerForConditionalGeneration,
-    tokenizer: FSMTTokenizer,
-    output_dir: str | Path,
-    sentences: Sequence[str],
-) -> Comparison:
-    comparison = compare_models(original, model, tokenizer, sentences)
-    save_model_folder(model, tokenizer, output_dir)
-    return comparison

@@ -24,6 +24,7 @@ from .utils import (
     check_supported,
     find_sentencepiece_model,
     load_pickled_checkpoint,
+    reading,
 )
 
 Weights = Mapping[str, torch.Tensor]
@@ -68,9 +69,10 @@ def from_joeynmt(folder: str | Path, output_dir: str | Path, sentences: Sequence
         OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    joey = read_joeynmt(folder)
-    model = model_from_joeynmt(joey)
-    save_model_folder(model, _build_tokenizer(joey), output_dir)
+    with reading(folder, "JoeyNMT"):
+        joey = read_joeynmt(folder)
+        model, tokenizer = model_from_joeynmt(joey), _build_tokenizer(joey)
+    save_model_folder(model, tokenizer, output_dir)
     return None
 
 

@@ -8,16 +8,17 @@ import copy
 from collections.abc import Sequence
 from pathlib import Path
 
-from transformers import AutoTokenizer, M2M100ForConditionalGeneration
+from transformers import M2M100ForConditionalGeneration
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import set_languages
 
 from .comparison import Comparison, compare_models
 from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
-from .utils import check_output_dir_is_empty, check_supported, load_model
+from .utils import check_output_dir_is_empty, check_supported, load_model, reading
 
 
 def from_m2m_100(
@@ -39,14 +40,15 @@ def from_m2m_100(
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    original = load_model(M2M100ForConditionalGeneration, name)
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
-    check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
-    if languages is not None:
-        set_languages(original, tokenizer, *languages)
-    model = model_from_m2m_100(original)
-    comparison = compare_models(original, model, tokenizer, sentences)
+    with reading(name, "M2M-100"):
+        original = load_model(M2M100ForConditionalGeneration, name)
+        tokenizer = load_tokenizer(name)
+        ends_in_eos = tokenizer("a")["input_ids"][-1] == tokenizer.eos_token_id
+        check_supported("This package", {"its sources end in the language, not in EOS": not ends_in_eos})
+        if languages is not None:
+            set_languages(original, tokenizer, *languages)
+        model = model_from_m2m_100(original)
+        comparison = compare_models(original, model, tokenizer, sentences)
     save_model_folder(model, tokenizer, output_dir)
     return comparison
 

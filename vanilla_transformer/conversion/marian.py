@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 from transformers import (
-    AutoTokenizer,
     GenerationConfig,
     MarianConfig,
     MarianMTModel,
@@ -19,12 +18,13 @@ from transformers import (
 )
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
 from .comparison import Comparison, compare_models
-from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
+from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model, reading
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.
@@ -58,10 +58,11 @@ def from_marian(name: str | Path, output_dir: str | Path, sentences: Sequence[st
         OSError: there is no such model, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    original = load_model(MarianMTModel, name)
-    tokenizer = AutoTokenizer.from_pretrained(name)
-    model = model_from_marian(original)
-    comparison = compare_models(original, model, tokenizer, sentences)
+    with reading(name, "MarianMTModel"):
+        original = load_model(MarianMTModel, name)
+        tokenizer = load_tokenizer(name)
+        model = model_from_marian(original)
+        comparison = compare_models(original, model, tokenizer, sentences)
     save_model_folder(model, tokenizer, output_dir)
     return comparison
 
@@ -97,7 +98,7 @@ def to_marian(folder: str | Path, output_dir: str | Path, sentences: Sequence[st
     """
     check_output_dir_is_empty(output_dir)
     original = load_model(VanillaTransformerForConditionalGeneration, folder)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
     model = model_to_marian(original)
     comparison = compare_models(original, model, tokenizer, sentences)
     save_model_folder(model, library_tokenizer(tokenizer), output_dir)

@@ -29,7 +29,14 @@ from .comparison import (
     greedy_translator,
     require_same,
 )
-from .utils import build_model, check_output_dir_is_empty, check_supported, check_unpacked_size, fairseq_sinusoids
+from .utils import (
+    build_model,
+    check_output_dir_is_empty,
+    check_supported,
+    check_unpacked_size,
+    fairseq_sinusoids,
+    reading,
+)
 
 _CONFIG = "special:model.yml"
 _ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "quick_gelu"}  # Marian's gelu is x · sigmoid(1.702 x)
@@ -67,15 +74,16 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
         OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    files = read_marian(folder)
-    model = model_from_marian_npz(files)
     with tempfile.TemporaryDirectory() as temporary:
-        tokenizer = _build_tokenizer(files, Path(temporary))
-        comparison = None
-        reference = _ctranslate2_translator(files, tokenizer, Path(temporary))
-        if reference is not None:
-            comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences)
-            require_same(comparison)
+        with reading(folder, "Marian"):
+            files = read_marian(folder)
+            model = model_from_marian_npz(files)
+            tokenizer = _build_tokenizer(files, Path(temporary))
+            reference = _ctranslate2_translator(files, tokenizer, Path(temporary))
+            comparison = None
+            if reference is not None:
+                comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences)
+                require_same(comparison)
         save_model_folder(model, tokenizer, output_dir)
     return comparison
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -46,7 +47,7 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
     check_output_dir_is_empty(output_dir)
     model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
     check_supported("ONNX", {SOURCES_WITHOUT_EOS: not model.config.source_eos})
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
     with atomic_folder(output_dir) as temporary:
         export_graphs(model).save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)

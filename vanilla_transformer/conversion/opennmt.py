@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import GenerationConfig
+from transformers import GenerationConfig, MarianTokenizer
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.file_utils import save_model_folder
@@ -29,6 +29,7 @@ from .utils import (
     check_supported,
     find_sentencepiece_model,
     load_pickled_checkpoint,
+    reading,
 )
 
 Weights = dict[str, torch.Tensor]
@@ -120,22 +121,26 @@ def from_opennmt_py(path: str | Path, output_dir: str | Path, sentences: Sequenc
         OSError: a file is missing, or `output_dir` is not empty.
     """
     check_output_dir_is_empty(output_dir)
-    _save(read_opennmt_py(path), output_dir)
+    with reading(path, "OpenNMT-py"):
+        model, tokenizer = _build(read_opennmt_py(path))
+    save_model_folder(model, tokenizer, output_dir)
     return None
 
 
 def from_eole(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison | None:
     """Convert an eole model folder to a model folder of this package. Returns and raises as `from_opennmt_py` does."""
     check_output_dir_is_empty(output_dir)
-    _save(read_eole(folder), output_dir)
+    with reading(folder, "eole"):
+        model, tokenizer = _build(read_eole(folder))
+    save_model_folder(model, tokenizer, output_dir)
     return None
 
 
-def _save(contents: OpenNMTModel, output_dir: str | Path) -> None:
+def _build(contents: OpenNMTModel) -> tuple[VanillaTransformerForConditionalGeneration, MarianTokenizer]:
     tokenizer = build_sentencepiece_tokenizer(
         contents.spm_paths, (contents.source_tokens, contents.target_tokens), contents.special_tokens
     )
-    save_model_folder(model_from_opennmt(contents), tokenizer, output_dir)
+    return model_from_opennmt(contents), tokenizer
 
 
 def read_opennmt_py(path: str | Path) -> OpenNMTModel:

@@ -13,9 +13,10 @@ import numpy as np
 import onnx
 import torch
 from onnxruntime import InferenceSession
-from transformers import AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
+from transformers import GenerationConfig, PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
+from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
@@ -69,7 +70,7 @@ def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Se
     """
     check_output_dir_is_empty(output_dir)
     model = load_model(VanillaTransformerForConditionalGeneration, folder, attn_implementation="eager")
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(folder)
     check_supported(
         "transformers.js",
         {

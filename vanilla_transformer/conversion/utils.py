@@ -4,12 +4,14 @@ import json
 import math
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import yaml
 from transformers import MarianTokenizer, PreTrainedModel
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -22,8 +24,35 @@ Model = TypeVar("Model", bound=PreTrainedModel)
 
 # A reason to refuse for every target format, since there the caller passes the source ids.
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
+_ERRORS_OF_PARSERS = (
+    *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
+    *(yaml.YAMLError, MemoryError),
+)
 _MAX_POSITIONS = 2**16
 _MAX_NAMES_OF_A_TENSOR = 4  # tied weights: embeddings of source and target, and the output projection
+
+
+@contextmanager
+def reading(source: str | Path, toolkit: str) -> Iterator[None]:
+    """Turn every error about the files of another toolkit into one line that names them.
+
+    Such files hold any values where names, numbers and lists belong, and their parsers and models raise many types.
+    Write nothing in this context.
+
+    Raises:
+        ValueError, OSError: the same error, or one of another type.
+    """
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        if str(source) in str(error):
+            raise
+        kind = OSError if isinstance(error, OSError) else ValueError
+        raise kind(f"Cannot convert {source}: {' '.join(str(error).split())}") from error
+    except _ERRORS_OF_PARSERS as error:
+        reason = f"an entry {error} is missing" if isinstance(error, KeyError) else " ".join(str(error).split())
+        rule = f"it must be a complete model of {toolkit}, but a file is damaged or of another format"
+        raise ValueError(f"Cannot convert {source}: {rule} ({reason[:200]}).") from error
 
 
 def check_supported(target: str, reasons: Mapping[str, bool]) -> None:

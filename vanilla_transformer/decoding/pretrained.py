@@ -137,7 +137,7 @@ def load_tokenizer(name: str | Path) -> Any:
         damage = _find_tokenizer_damage(Path(name))
         if damage is None and isinstance(error, ValueError | OSError):
             raise
-        damage = damage or f"an entry of {_TOKENIZER_FILES[1]} has a wrong type"
+        damage = damage or f"{_TOKENIZER_FILES[1]} has an entry of a wrong type, or a file is missing"
         raise OSError(f"The tokenizer of {name} is damaged: {damage}. {_AGAIN}") from error
 
 

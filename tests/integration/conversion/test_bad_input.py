@@ -1,57 +1,17 @@
 """Every format, with weights that are truncated or damaged: an error message, and no file left."""
 
+import json
+import re
+
+import numpy as np
 import pytest
 import torch
 from transformers import MarianConfig, MarianMTModel
 
-from tests.fairseq_files import fairseq_folder, fsmt
-from tests.joeynmt_files import joey_folder
-from tests.m2m_100_models import m2m_100
-from tests.marian_files import marian_folder
-from tests.opennmt_files import eole_folder, opennmt_checkpoint
+from tests.foreign_models import MAKERS, SIZES
+from tests.foreign_mutations import check_mutations
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion import READERS, WRITERS
-
-SIZES = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_attention_heads": 2}
-SIZES |= {"decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16, "vocab_size": 20}
-
-
-def hugging_face_marian(folder, _):
-    MarianMTModel(MarianConfig(**SIZES, pad_token_id=0, decoder_start_token_id=0)).save_pretrained(folder)
-    return folder / "model.safetensors"
-
-
-def hugging_face_fsmt(folder, _):
-    fsmt(31).save_pretrained(folder)
-    return folder / "model.safetensors"
-
-
-def hugging_face_m2m_100(folder, _):
-    m2m_100(31).save_pretrained(folder)
-    return folder / "model.safetensors"
-
-
-def joeynmt(folder, _):
-    torch.save({"model_state": {"weight": torch.zeros(1000)}}, joey_folder(folder) / "best.ckpt")
-    return folder / "best.ckpt"
-
-
-def opennmt_py(folder, text):
-    folder.mkdir()
-    return opennmt_checkpoint(text, folder)
-
-
-# Each function writes a model of the format and returns the file with its weights.
-MAKERS = {
-    "marian": hugging_face_marian,
-    "marian-npz": lambda folder, _: marian_folder(folder) / "model.npz",
-    "fsmt": hugging_face_fsmt,
-    "m2m_100": hugging_face_m2m_100,
-    "fairseq": lambda folder, _: fairseq_folder(folder) / "checkpoint_best.pt",
-    "joeynmt": joeynmt,
-    "opennmt-py": opennmt_py,
-    "eole": lambda folder, text: eole_folder(text, folder) / "model.00.safetensors",
-}
 
 
 def cut_off(path):
@@ -112,3 +72,58 @@ def test_writers_refuse_missing_weights_and_other_model_types(form, tiny_model, 
     for name, said in (("bare", "model.safetensors"), ("other", "marian")):
         command = ["convert", str(tmp_path / name), str(tmp_path / "theirs"), "--target_format", form]
         assert said in assert_refused(command, capsys, tmp_path)
+
+
+def set_options(text):
+    """Return a function that replaces Marian's options."""
+
+    def damage(folder):
+        with np.load(folder / "model.npz") as content:
+            arrays = dict(content)
+        found = arrays["special:model.yml"].tobytes().rstrip(b"\0").decode()
+        changed = text(found) if callable(text) else text
+        arrays["special:model.yml"] = np.frombuffer(changed.encode() + b"\0", dtype=np.int8)
+        np.savez(folder / "model.npz", **arrays)
+
+    return damage
+
+
+def change_lines(name, pattern, by):
+    return lambda folder: (folder / name).write_text(
+        re.sub(pattern, by, (folder / name).read_text(), count=1, flags=re.MULTILINE)
+    )
+
+
+def number_for_model(folder):
+    torch.save({"model": 3}, folder / "checkpoint_best.pt")
+
+
+FOREIGN = {
+    "Marian's options are no YAML": ("marian-npz", set_options("a: [")),
+    "Marian's options are a list": ("marian-npz", set_options("- a")),
+    "Marian's options have no width": ("marian-npz", set_options(lambda text: text.replace("dim-emb", "dim"))),
+    "Marian's vocabulary has no EOS": ("marian-npz", change_lines("model.vocab.yml", "^.?</s>", "x")),
+    "Marian's vocabulary has text for an id": ("marian-npz", change_lines("model.vocab.yml", ": 3$", ": three")),
+    "JoeyNMT's configuration is empty": ("joeynmt", lambda folder: (folder / "config.yaml").write_text("")),
+    "JoeyNMT's configuration has no data": ("joeynmt", change_lines("config.yaml", "^data:", "date:")),
+    "fairseq's model is a number": ("fairseq", number_for_model),
+    "eole's vocabulary has no source": ("eole", lambda folder: (folder / "vocab.json").write_text("{}")),
+    "eole's SentencePiece model is damaged": ("eole", lambda folder: cut_off(folder / "sp.model")),
+    "M2M-100's vocabulary is a list": ("m2m_100", lambda folder: (folder / "vocab.json").write_text(json.dumps([1]))),
+}
+
+
+@pytest.mark.parametrize("form, damage", FOREIGN.values(), ids=FOREIGN)
+def test_readers_name_the_model_that_is_damaged(form, damage, text_folder, tmp_path, capsys):
+    MAKERS[form](tmp_path / "theirs", text_folder)
+    damage(tmp_path / "theirs")
+    command = ["convert", str(tmp_path / "theirs"), str(tmp_path / "ours"), "--source_format", form]
+    shown = assert_refused(command, capsys, tmp_path)
+    (message,) = (line for line in shown.splitlines() if line.startswith("error: "))
+    assert str(tmp_path / "theirs") in message and len(message) < 600
+
+
+@pytest.mark.parametrize("form", MAKERS)
+def test_readers_refuse_mutations(form, text_folder, tmp_path, capsys):
+    """A few of the mutations that `tests/slow` makes."""
+    check_mutations(range(3), form, text_folder, tmp_path, capsys)

@@ -99,7 +99,7 @@ DAMAGE = {
     "a tokenizer without tokens": (remove_entry("added_tokens"), "tokenizer.json must have the entry `added_tokens`"),
     "a tokenizer with text for a length": (
         set_values("tokenizer_config.json", model_max_length="x"),
-        "damaged: an entry of tokenizer_config.json has a wrong type",
+        "damaged: tokenizer_config.json has an entry of a wrong type",
     ),
     "a tokenizer without a model": (remove_entry("model"), "tokenizer.json must "),
     "a list as tokenizer": (

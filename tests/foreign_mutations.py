@@ -1,0 +1,138 @@
+"""Mutations of the files of other toolkits: cut, flipped and lost bytes, and entries of wrong types or lost ones."""
+
+import argparse
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+
+from tests.foreign_models import MAKERS
+from vanilla_transformer.cli import main
+
+VALUES = [None, -1, 0, 3, 10**9, 10**30, 1.5, "x", "", [], [1], {}, {"a": 1}, True]
+TEXTS = ["", "[]", "3", "null", "{", "- a\n- b\n", "\0", "x: [\n"]
+OPTIONS = "special:model.yml"  # of Marian, in its weights
+
+
+def mutate_file(path: Path, draw: random.Random) -> None:
+    """Replace a file by a mutation of it: of its entries where it has some, or of its text or bytes."""
+    entries = {".json": _mutate_json, ".yaml": _mutate_yaml, ".pt": _mutate_pickle, ".ckpt": _mutate_pickle}
+    entries[".npz"] = _mutate_arrays
+    if path.suffix in entries and draw.random() < 0.7:
+        entries[path.suffix](path, draw)
+    elif path.suffix in (".json", ".yaml", ".yml", ".txt") or not path.suffix:
+        path.write_text(_mutate_text(path.read_text(encoding="utf-8"), draw), encoding="utf-8")
+    else:
+        path.write_bytes(_mutate_bytes(path.read_bytes(), draw))
+
+
+def check_mutations(numbers: range, form: str, text_folder: Path, tmp_path: Path, capsys: Any) -> None:
+    """Check that mutations of a model are converted or refused in one line that names it, and that nothing is left."""
+    model = tmp_path / "model"
+    weights = MAKERS[form](model, text_folder)
+    for number in numbers:
+        work = tmp_path / str(number)
+        work.mkdir()
+        status, message = _convert_mutation(model, form, weights, number, work, capsys)
+        assert status in (0, 2), number
+        if status == 2:
+            assert str(work / "theirs") in message, (number, message)
+            assert not (work / "ours").exists(), number
+
+
+def _convert_mutation(model: Path, form: str, weights: Path, number: int, work: Path, capsys: Any) -> tuple[int, str]:
+    """Convert mutation `number` of a model, and return the status of the command and its error message.
+
+    Args:
+        model: The folder of the model, which stays as it is.
+        weights: The file with its weights.
+        work: An empty folder for the copy and the result.
+    """
+    draw = random.Random(f"{form} {number}")
+    folder = shutil.copytree(model, work / "theirs")
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix not in (".py", ".md")]
+    mutate_file(draw.choice(files), draw)
+    (work / "sentences").write_text("A man.\n")
+    source = folder / weights.relative_to(model) if form == "opennmt-py" else folder
+    flags = ["--source_format", form, "--sentences", str(work / "sentences")]
+    status = main(["convert", str(source), str(work / "ours"), *flags])
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == (status == 2)
+    return status, "".join(errors)
+
+
+def _mutate_bytes(content: bytes, draw: random.Random) -> bytes:
+    kind, place = draw.randrange(4), draw.randrange(max(1, len(content)))
+    if kind == 0:
+        return content[:place]
+    if kind == 1:
+        return content[:place] + content[place + draw.randrange(1, 300) :]
+    changed = bytearray(content)
+    for _ in range(draw.randrange(1, 20)):
+        changed[draw.randrange(len(content) if kind == 2 else min(400, len(content)))] ^= 1 << draw.randrange(8)
+    return bytes(changed)
+
+
+def _mutate_text(text: str, draw: random.Random) -> str:
+    lines = text.split("\n")
+    place = draw.randrange(len(lines))
+    before, line, after = lines[:place], lines[place], lines[place + 1 :]
+    value = draw.choice(["x", "[]", "{}", "null", "-1", "1" + "0" * 30, "''"])
+    changed = draw.choice(
+        [[], [line, line], [f"{line.rsplit(':', 1)[0]}: {value}"], [line[:-1] + draw.choice("{[:'\t")]]
+    )
+    return draw.choice(["\n".join([*before, *changed, *after])] * 4 + ["\n".join(before), draw.choice(TEXTS)])
+
+
+def _mutate_json(path: Path, draw: random.Random) -> None:
+    path.write_text(json.dumps(_mutate_tree(json.loads(path.read_text(encoding="utf-8")), draw)), encoding="utf-8")
+
+
+def _mutate_yaml(path: Path, draw: random.Random) -> None:
+    path.write_text(yaml.safe_dump(_mutate_tree(yaml.safe_load(path.read_text()), draw)))
+
+
+def _mutate_pickle(path: Path, draw: random.Random) -> None:
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        content = torch.load(path, weights_only=True)
+    torch.save(_mutate_tree(content, draw), path)
+
+
+def _mutate_arrays(path: Path, draw: random.Random) -> None:
+    with np.load(path) as content:
+        arrays = dict(content)
+    if draw.random() < 0.5:
+        text = _mutate_text(arrays[OPTIONS].tobytes().rstrip(b"\0").decode(), draw)
+        arrays[OPTIONS] = np.frombuffer(text.encode() + b"\0", dtype=np.int8)
+    else:
+        name = draw.choice(sorted(arrays))
+        array = arrays[name]
+        arrays[name] = draw.choice([array[:1], array.T, np.zeros(0, np.float32), array.astype(np.int8), np.float32(3)])
+    np.savez(path, **arrays)
+
+
+def _mutate_tree(tree: Any, draw: random.Random) -> Any:
+    """Return a tree of mappings and lists in which one entry is lost or has another value."""
+    parent, key = draw.choice([*_entries(tree)])
+    if isinstance(parent, dict) and draw.random() < 0.4:
+        del parent[key]
+    elif isinstance(parent[key], torch.Tensor) and draw.random() < 0.7:
+        tensor = parent[key]
+        parent[key] = draw.choice([tensor[:1], tensor.long(), tensor.reshape(-1), tensor.half()])
+    else:
+        parent[key] = draw.choice(VALUES)
+    return tree
+
+
+def _entries(tree: Any) -> Iterator[tuple[Any, Any]]:
+    tree = vars(tree) if isinstance(tree, argparse.Namespace) else tree
+    keys = list(tree) if isinstance(tree, dict) else range(min(3, len(tree))) if isinstance(tree, list) else []
+    for key in keys:
+        yield tree, key
+        yield from _entries(tree[key])

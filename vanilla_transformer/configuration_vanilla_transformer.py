@@ -8,6 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+from transformers.utils.versions import require_version
+
+require_version("transformers>=5.23")  # before the imports that fail in older releases
+
+# ruff: noqa: E402
 from huggingface_hub.dataclasses import strict
 from transformers.activations import ACT2FN
 from transformers.configuration_utils import PreTrainedConfig

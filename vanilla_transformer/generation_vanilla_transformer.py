@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 import torch
+import transformers
 from transformers import GenerationConfig
 from transformers.generation import GenerationMixin, StoppingCriteria, StoppingCriteriaList
 from transformers.modeling_outputs import BaseModelOutput
@@ -114,6 +115,8 @@ class PaperGenerationMixin(GenerationMixin):
         if self.fast_search is not None:
             search = self.fast_search(self, [levels[0] | changes, *levels[1:]], ids, logits_processor, criteria)
         beams_of_library = search is None and (closest(levels, "num_beams") or 1) > 1
+        if beams_of_library:
+            check_hooks()
         if search is not None:
             kwargs |= search
         elif beams_of_library:
@@ -129,6 +132,18 @@ class PaperGenerationMixin(GenerationMixin):
         finally:
             _penalty_type.reset(token)
         return _pad_after_end(outputs, levels) if beams_of_library else outputs
+
+    def save_pretrained(self, *args: Any, **kwargs: Any) -> None:
+        """Save the model; with one beam, without the penalty of beam search, which the library refuses to save."""
+        config: Any = vars(self)["generation_config"]
+        if config.num_beams == 1:
+            greedy = copy.deepcopy(config)
+            greedy.update(early_stopping=None, length_penalty=None)
+            self.generation_config = greedy
+        try:
+            super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
+        finally:
+            self.generation_config = config
 
     def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:
         """Return `max_new_tokens` or `max_length` for the longest sentence of the batch; shorter ones stop earlier."""
@@ -154,6 +169,16 @@ class PaperGenerationMixin(GenerationMixin):
         divisor = length_penalty(length, arguments["length_penalty"], _penalty_type.get())
         arguments |= {"running_beam_scores": arguments["running_beam_scores"] / divisor, "length_penalty": 0.0}
         return super()._check_early_stop_heuristic(**arguments)
+
+
+def check_hooks() -> None:
+    """Refuse a release of transformers without the two methods that apply the penalty: another one would be used."""
+    for name in ("_update_finished_beams", "_check_early_stop_heuristic"):
+        if not hasattr(GenerationMixin, name):
+            rule = f"Beam search with this length penalty needs `GenerationMixin.{name}` of transformers"
+            raise ValueError(
+                f"{rule}, which transformers {transformers.__version__} lacks. Install transformers 5.23."
+            )
 
 
 def closest(levels: Sequence[Mapping[str, Any]], name: str) -> Any:

@@ -629,7 +629,8 @@ class VanillaTransformerForConditionalGeneration(PaperGenerationMixin, VanillaTr
         embeddings = self.model.decoder.embed_tokens
         self.lm_head = nn.Linear(config.d_model, embeddings.num_embeddings, bias=config.lm_head_bias)
         special = config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
-        self.generation_config = paper_generation_config(*special)  # section 6.1; from_pretrained loads the saved one
+        # Section 6.1; from_pretrained loads the saved one.
+        self.generation_config = paper_generation_config(*special, bos_token_id=config.bos_token_id)
         self.post_init()
 
     @can_return_tuple

@@ -30,6 +30,7 @@ from tests.generation_models import (
     partly_trained_model,
     penalty,
 )
+from tests.tiny import tiny_config
 from vanilla_transformer import (
     PaperGenerationMixin,
     VanillaTransformerForConditionalGeneration,
@@ -621,3 +622,28 @@ def test_model_saved_by_stock_trainer_generates_as_in_paper(trainer_class, tmp_p
     loaded = without_eos(AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "saved"))
     assert (loaded.generation_config.num_beams, loaded.generation_config.length_penalty_type) == (4, "wu")
     assert loaded.generate(torch.tensor([[5, 6, EOS]])).shape == (1, 1 + 3 + 50)
+
+
+@pytest.mark.parametrize("name", ["_update_finished_beams", "_check_early_stop_heuristic"])
+def test_generate_refuses_a_release_without_the_methods_that_apply_the_penalty(name, tiny_model, monkeypatch):
+    tiny_model.fast_search = None
+    monkeypatch.delattr(GenerationMixin, name)
+    with pytest.raises(ValueError, match=f"GenerationMixin.{name}` of transformers, which transformers .* lacks"):
+        tiny_model.generate(torch.tensor([[5, 6, 2]]))
+    assert tiny_model.generate(torch.tensor([[5, 6, 2]]), num_beams=1).shape[0] == 1
+
+
+def test_save_pretrained_keeps_one_beam(tiny_model, tmp_path):
+    tiny_model.generation_config.num_beams = 1
+    tiny_model.save_pretrained(tmp_path)
+    assert tiny_model.generation_config.length_penalty == 0.6
+    saved = GenerationConfig.from_pretrained(tmp_path)
+    assert (saved.num_beams, saved.length_penalty_type, saved.max_new_tokens_beyond_source) == (1, "wu", 4)
+    assert type(tiny_model).from_pretrained(tmp_path).generation_config.num_beams == 1
+
+
+def test_fresh_model_has_the_special_tokens_of_its_configuration():
+    config = tiny_config(bos_token_id=3)
+    found = VanillaTransformerForConditionalGeneration(config).generation_config
+    names = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
+    assert [getattr(found, name) for name in names] == [getattr(config, name) for name in names]

@@ -13,7 +13,6 @@ from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.device_utils import total_memory
-from vanilla_transformer.generation_vanilla_transformer import paper_generation_config
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.number_limits import least_parameters
 
@@ -157,12 +156,7 @@ def _create_random_model(
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}
     if not recipe.optimization.fsdp:  # which divides the state by the number of processes
         _check_memory(least_parameters(SimpleNamespace(**fields)))
-    model = _create_model(fields, recipe.long)
-    config = model.config
-    model.generation_config = paper_generation_config(
-        config.pad_token_id, config.eos_token_id, config.decoder_start_token_id
-    )
-    return model
+    return _create_model(fields, recipe.long)
 
 
 def _check_memory(parameters: int) -> None:

@@ -23,6 +23,7 @@ LIMITS = {
     "tokens_per_step": 10**7,
     "dataloader_num_workers": 256,
     "max_loaded": 10_000,
+    "seed": 2**64,
 }  # fmt: skip
 _LARGEST = 10**12
 

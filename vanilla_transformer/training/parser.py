@@ -15,6 +15,7 @@ from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 from vanilla_transformer.data.names import check_names
 
 _BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
+_AUTO = {"auto": None}  # of switches whose default is chosen later
 _VALUE_NAMES = {int: "INT", float: "FLOAT"}
 _COLUMN, _WIDTH = 24, 80  # where argparse begins explanations, and ends them
 
@@ -48,7 +49,10 @@ class Parser(ArgumentParser):
         layout = {"formatter_class": RawDescriptionHelpFormatter, "description": about, "epilog": notes}
         super().__init__(usage=usage, add_help=False, allow_abbrev=False, **layout)  # type: ignore[arg-type]
         self._classes, self._others = classes, list[Action]()
-        self._names, self._switches = {"help", "help_all"}, set[str]()  # of all flags, and of those that are booleans
+        self._names, self._switches = (
+            {"help", "help_all"},
+            dict[str, dict[str, Any]](),
+        )  # of all flags; booleans with their values
         items = [(each, item) for each in classes for item in fields(each) if item.init]
         self._add_groups([found for found in items if not main or found[1].name in main], titles or {})
         shown = len(self._actions)
@@ -77,8 +81,9 @@ class Parser(ArgumentParser):
         elif get_origin(kind) is list:
             keywords |= {"type": get_args(kind)[0], "nargs": "+"}
         elif kind is bool:
-            keywords |= {"type": _to_bool, "nargs": "?", "const": True, "metavar": "BOOL"}
-            self._switches.add(f"--{item.name}")
+            values = _BOOLEANS | (_AUTO if default is None else {})
+            keywords |= {"type": partial(_to_bool, values), "nargs": "?", "const": True, "metavar": "BOOL"}
+            self._switches[f"--{item.name}"] = values
         else:
             keywords |= {"type": kind}
         keywords |= item.metadata
@@ -126,7 +131,7 @@ class Parser(ArgumentParser):
         found: list[str] = []
         for place, word in enumerate(words):
             if place and found[-1] in self._switches:
-                if word.lower() in _BOOLEANS:
+                if word.lower() in self._switches[found[-1]]:
                     found[-1] += f"={word}"
                     continue
                 found[-1] += "=true"
@@ -178,10 +183,11 @@ def _with_default(text: str, default: Any) -> str:
     return f"{text} (default: %(default)s)"
 
 
-def _to_bool(text: str) -> bool:
-    if text.lower() not in _BOOLEANS:
-        raise ArgumentTypeError(f"must be true or false, got {text!r}")
-    return _BOOLEANS[text.lower()]
+def _to_bool(values: Mapping[str, Any], text: str) -> Any:
+    if text.lower() not in values:
+        choices = "true, false or auto" if "auto" in values else "true or false"
+        raise ArgumentTypeError(f"must be {choices}, got {text!r}")
+    return values[text.lower()]
 
 
 def _or_text(convert: Callable[[str], Any], text: str) -> Any:

@@ -71,15 +71,15 @@ class OptimizationArguments:
     compile: bool | None = field(
         default=None,
         metadata={
-            "help": "Compile the layers of the model and the loss with torch.compile. Default: on a GPU of CUDA, if "
-            "the layers can be compiled."
+            "help": "Compile the layers of the model and the loss with torch.compile. The default, auto, does so on "
+            "a GPU of CUDA, if the layers can be compiled."
         },
     )
     packing: bool | None = field(
         default=None,
         metadata={
-            "help": "Put several sentence pairs in each row of a batch, so that all batches have one shape. Default: "
-            "on a GPU of CUDA, if the model is compiled and has softmax attention."
+            "help": "Put several sentence pairs in each row of a batch, so that all batches have one shape. "
+            "The default, auto, does so on a GPU of CUDA, if the model is compiled and has softmax attention."
         },
     )
     mixed_precision: str | None = field(

@@ -350,3 +350,25 @@ def test_each_key_may_stand_in_its_section_only(section, parts):
 def test_parse_recipe_refuses_invalid_sections(recipe_file, text, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe([recipe_file(text), *FILES])
+
+
+@pytest.mark.parametrize(("words", "expected"), [([], None), (["auto"], None), (["true"], True), (["false"], False)])
+@pytest.mark.parametrize("name", ["compile", "packing"])
+def test_choices_of_the_device_are_auto_by_default(tmp_path, name, words, expected):
+    files = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]
+    flags = [f"--{name}", *words] if words else []
+    assert getattr(parse_recipe([*files, *flags]).optimization, name) is expected
+    (tmp_path / "r.yaml").write_text(f"{name}: {words[0]}\n" if words else "{}\n")
+    assert getattr(parse_recipe([str(tmp_path / "r.yaml"), *files]).optimization, name) is expected
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--compile=always", "--compile: must be true, false or auto, got 'always'"),
+        ("--fsdp=auto", "--fsdp: must be true or false, got 'auto'"),
+    ],
+)
+def test_switches_name_their_values(flag, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "c", flag])

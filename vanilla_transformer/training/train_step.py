@@ -133,7 +133,8 @@ def explain_out_of_memory(state: TrainState, what: str, step: int) -> Iterator[N
 def _clip_gradient(state: TrainState) -> torch.Tensor:
     """Return the norm of the gradient, after scaling it down to `max_grad_norm` if that is given."""
     state.accelerator.unscale_gradients(state.optimizer)
-    parameters = list(state.unwrapped_model.parameters())
+    # Without a walk through the modules, which takes a quarter of a millisecond.
+    parameters = [each for group in state.optimizer.param_groups for each in group["params"]]
     limit = state.recipe.optimization.max_grad_norm
     if limit is not None:
         return full_tensor(clip_grad_norm_(parameters, limit))

@@ -153,6 +153,15 @@ def test_packed_step_has_few_operations_beside_its_layers(tmp_path):
     assert 20 < len(loss.calls) <= 64 and 20 < len(step.calls) - len(loss.calls) <= 125
 
 
+@pytest.mark.parametrize("changes", [{}, {"max_grad_norm": 1.0}, {"ema_decay": 0.9}], ids=str)
+def test_train_step_does_not_walk_through_the_modules(tmp_path, monkeypatch, changes):
+    state = tiny_train_state(tmp_path, **changes)
+    train_step(state, micro_batches(FULL))
+    monkeypatch.delattr(torch.nn.Module, "named_modules")
+    train_step(state, micro_batches(FULL))
+    assert state.step == 2
+
+
 @pytest.mark.parametrize("changes", [{}, {"attn_implementation": "eager"}], ids=str)
 def test_packed_train_step_does_not_wait_for_a_gpu(stand_in, tmp_path, changes):
     state = tiny_train_state(tmp_path, stand_in, packing=True, **changes)

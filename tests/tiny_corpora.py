@@ -16,6 +16,8 @@ def encoded_pairs(pairs, chunks=1):
 class LengthsCorpus:
     """Pairs of the given lengths, the same in every epoch. Each token of a source is the number of its pair."""
 
+    is_constant = True
+
     def __init__(self, lengths):
         self.lengths = lengths
         self.pairs = self.tokenize(0)
@@ -29,6 +31,8 @@ class LengthsCorpus:
 
 class FreshCorpus(LengthsCorpus):
     """Pairs in another table for each epoch, as with BPE-dropout. Each token of a target is the epoch."""
+
+    is_constant = False
 
     def epoch(self, number, stage=0):
         return self.tokenize(number)

@@ -29,10 +29,12 @@ class Corpus(ABC):
             Columns `source`, `target` and `corpus` (its number in the mix). `texts.select(pairs.rows)` is the text of
             `pairs = epoch(n)` for the most recent call of `epoch`.
         report (`CleaningReport`): The pairs that cleaning dropped.
+        is_constant (`bool`): Whether all epochs have the same pairs.
     """
 
     texts: datasets.Dataset
     report: CleaningReport
+    is_constant: bool = False
 
     @abstractmethod
     def epoch(self, number: int, stage: int = 0) -> EncodedPairs:
@@ -117,6 +119,7 @@ class TokenizedCorpus(Corpus):
         self.weights = weights
         self.seed = seed
         self.report = report
+        self.is_constant = all(weight == 1 for stage in weights for weight in stage)
         self._overlaps = overlaps
 
     def epoch(self, number: int, stage: int = 0) -> EncodedPairs:

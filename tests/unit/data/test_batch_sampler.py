@@ -1,11 +1,14 @@
 """The order of the data: every pair once an epoch, in any number of processes, and from wherever it is taken up."""
 
+import threading
+from functools import partial
 from itertools import islice
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.tiny_corpora import FreshCorpus
 from tests.tiny_corpora import LengthsCorpus as Pairs
 from vanilla_transformer.data import batch_sampler
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
@@ -162,3 +165,37 @@ def test_token_budget_batch_sampler_computes_shape_of_packed_batches_once(monkey
     sampler = TokenBudgetBatchSampler(Pairs([5] * 80), 40, packing=True)
     sampler.load_state_dict({"first_step": 0, "epoch": 1, "parts": [[2, 1, 20, True]] * earlier + [[1, 1, 40, True]]})
     assert len(computed) == 2 + earlier
+
+
+@pytest.fixture
+def planned(monkeypatch):
+    """Return a list that gets the epoch of each plan, and whether the main thread makes it."""
+    made = []
+
+    def record(plain, *arguments):
+        made.append((arguments[4], threading.current_thread() is threading.main_thread()))
+        return plain(*arguments)
+
+    for name in ("plan_batches", "plan_packed_batches"):
+        monkeypatch.setattr(batch_sampler, name, partial(record, getattr(batch_sampler, name)))
+    return made
+
+
+@pytest.mark.parametrize("packing", [False, True])
+def test_token_budget_batch_sampler_plans_the_next_epoch_in_a_thread(planned, packing):
+    sampler = TokenBudgetBatchSampler(Pairs([5] * 40), 20, seed=1, packing=packing)
+    steps = sampler.position.steps_per_epoch + 1
+    ahead = updates(sampler, steps)
+    assert planned == [(0, True), (1, False)]
+    other = TokenBudgetBatchSampler(FreshCorpus([5] * 40), 20, seed=1, packing=packing)
+    assert updates(other, steps) == ahead and planned[2:] == [(0, True), (1, True)]
+
+
+def test_token_budget_batch_sampler_keeps_its_plan_when_it_returns_to_a_place(planned):
+    sampler = TokenBudgetBatchSampler(Pairs([5] * 40), 20)
+    place = sampler.position.state_dict()
+    first = updates(sampler, 2)
+    sampler.load_state_dict(place)
+    assert updates(sampler, 2) == first and planned == [(0, True)]
+    sampler.load_state_dict(place | {"epoch": 7})
+    assert planned[1:] == [(7, True)]

@@ -2,17 +2,32 @@
 # Licensed under the Apache License, Version 2.0; see the file LICENSE.
 """Tokenizer with one joint subword vocabulary for source and target (section 5.1 of "Attention Is All You Need")."""
 
-from collections.abc import Sequence
+import io
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 from transformers.utils import to_py_obj
+
+# In the order of their ids, which are the defaults of VanillaTransformerConfig.
+_SPECIAL_TOKENS = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+_BYTES = sorted(pre_tokenizers.ByteLevel.alphabet())  # one character for each of the 256 bytes
+_MAX_VOCAB_SIZE = 10**7  # trainers reserve memory for all entries
+# WordPiece gives up on longer words, and its time grows with their square.
+_MAX_WORDPIECE_WORD_LENGTH = 100
+# Unigram: SentencePiece's limit of a piece, and how many candidates there are for each piece.
+_MAX_PIECE_LENGTH = 16
+_CANDIDATES_PER_PIECE = 4
+_MAX_TRAINING_WORD_LENGTH = 256  # BPE and unigram split longer words while they train
 
 
 class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     """
-    Byte-level BPE, WordPiece or unigram tokenizer, trained by `vanilla_transformer.data.tokenizer_training`.
+    Byte-level BPE, WordPiece or unigram tokenizer, trained by `train_from_iterator`.
 
     Every sentence, source or target (`text_target=`), ends with EOS; the decoder input starts with `bos_token`. The
     vocabulary contains the 256 bytes, so there is no unknown token, and `decode(..., skip_special_tokens=True)`
@@ -25,6 +40,48 @@ class VanillaTransformerTokenizer(PreTrainedTokenizerFast):
     """
 
     model_input_names = ["input_ids", "attention_mask"]
+
+    @classmethod
+    def train_from_iterator(
+        cls,
+        texts: Iterable[str],
+        vocab_size: int = 37000,
+        min_frequency: int = 2,
+        show_progress: bool = False,
+        model: str = "bpe",
+    ) -> "VanillaTransformerTokenizer":
+        """
+        Train a joint vocabulary on the sentences of both languages.
+
+        The same texts give the same vocabulary in every process.
+
+        Args:
+            texts (iterable of `str`): Raw sentences, in any order.
+            vocab_size (`int`): Entries including special tokens and the 256 bytes. The paper uses about 37,000.
+            min_frequency (`int`): Rarer pairs are not merged.
+            show_progress (`bool`): Show the progress bars of `tokenizers`.
+            model (`str`):
+                `"bpe"`, as in the paper for English-German; `"wordpiece"`, as for English-French; or `"unigram"`.
+
+        Raises:
+            ValueError: the vocabulary has no room for bytes and special tokens, the model is unknown, there is no
+                text, or `texts` is a single string.
+        """
+        _check_training(texts, vocab_size, min_frequency, model)
+        counted = _CountedTexts(texts)
+        tokenizer = _TRAINERS[model](counted, vocab_size, min_frequency, show_progress)
+        if not counted.characters:
+            raise ValueError(f"A vocabulary needs text to train on, got {counted.texts} texts without a character.")
+        eos = _SPECIAL_TOKENS["eos_token"]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"$A {eos}", pair=f"$A $B {eos}", special_tokens=[(eos, tokenizer.token_to_id(eos))]
+        )
+        return cls(
+            tokenizer_object=tokenizer,
+            split_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+            **_SPECIAL_TOKENS,
+        )
 
     def add_tokens(self, new_tokens: Any, special_tokens: bool = False) -> int:
         """Add tokens to the vocabulary. Special ones, such as a mask or a language, take the spaces around them."""
@@ -78,6 +135,194 @@ def _without(token_ids: Any, special: set[int]) -> Any:
 
 def _are_rows(token_ids: Any) -> bool:
     return isinstance(token_ids, list | tuple) and len(token_ids) > 0 and isinstance(token_ids[0], list | tuple)
+
+
+def _check_training(texts: Iterable[str], vocab_size: int, min_frequency: int, model: str) -> None:
+    if isinstance(texts, str):
+        raise ValueError(f"`texts` must be an iterable of sentences, got the one string {texts[:40]!r}.")
+    if model not in _TRAINERS:
+        raise ValueError(f"`model` must be one of {', '.join(_TRAINERS)}, got {model!r}.")
+    if min_frequency < 0:
+        raise ValueError(f"`min_frequency` must not be negative, got {min_frequency}.")
+    if vocab_size > _MAX_VOCAB_SIZE:
+        raise ValueError(f"`vocab_size` must be at most {_MAX_VOCAB_SIZE:,}, got {vocab_size}.")
+    smallest = len(_SPECIAL_TOKENS) + len(_BYTES)
+    if vocab_size < smallest:
+        raise ValueError(
+            f"`vocab_size` must be at least {smallest} (256 bytes and {len(_SPECIAL_TOKENS)} special tokens), "
+            f"got {vocab_size}."
+        )
+
+
+class _CountedTexts:
+    """Count texts while they are read, because a trainer returns a vocabulary even without any text."""
+
+    def __init__(self, texts: Iterable[str]):
+        self._source = texts
+        self.texts = 0
+        self.characters = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self._source:
+            self.texts += 1
+            self.characters += len(text)
+            yield text
+
+
+def _byte_level(model: models.Model) -> Tokenizer:
+    """
+    Build an untrained byte-level tokenizer.
+
+    A space is prepended to every text, so a word has the same tokens at the start of a text and within it; the decoder
+    removes exactly that space.
+    """
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Prepend(" ")
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteLevel(), decoders.Strip(" ", 1, 0)])
+    return tokenizer
+
+
+def _trainer_options(vocab_size: int, min_frequency: int, show_progress: bool) -> dict[str, Any]:
+    return {
+        "vocab_size": vocab_size,
+        "min_frequency": min_frequency,
+        "special_tokens": list(_SPECIAL_TOKENS.values()),
+        "initial_alphabet": _BYTES,
+        "show_progress": show_progress,
+    }
+
+
+def _train_bpe(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
+    """
+    Train BPE by `tokenizers`.
+
+    SentencePiece does not replace it: of 8,000 entries for Multi30k about 100 differ, its segmentation cannot be
+    expressed exactly as a list of merges, and with byte-level words it saves no time.
+    """
+    tokenizer = _byte_level(models.BPE())
+    options = _trainer_options(vocab_size, min_frequency, show_progress)
+    words = tokenizer.pre_tokenizer
+    # The time of training grows with the square of a word's length, and text without spaces is one word.
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, pre_tokenizers.FixedLength(_MAX_TRAINING_WORD_LENGTH)])
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**options))
+    tokenizer.pre_tokenizer = words
+    return tokenizer
+
+
+def _train_wordpiece(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
+    """
+    Train WordPiece (Wu et al., 2016), which the paper cites for English-French.
+
+    Pieces at the start of a word are marked by the byte of the preceding space, the others are not, so 256 bytes cover
+    both. Words are split by taking the longest piece from the left. BERT's `##` would need every byte twice and could
+    not be distinguished from two number signs in the text.
+
+    Differs from Wu et al.: pieces are chosen by the frequency of pairs, as in BPE, because `tokenizers` has no trainer
+    for the likelihood.
+    """
+    tokenizer = _byte_level(models.WordPiece())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [tokenizer.pre_tokenizer, pre_tokenizers.FixedLength(_MAX_WORDPIECE_WORD_LENGTH)]
+    )
+    options = _trainer_options(vocab_size, min_frequency, show_progress)
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(**options, continuing_subword_prefix=""))
+    tokenizer.model.max_input_chars_per_word = _MAX_WORDPIECE_WORD_LENGTH
+    return tokenizer
+
+
+def _train_unigram(texts: Iterable[str], vocab_size: int, min_frequency: int, show_progress: bool) -> Tokenizer:
+    """
+    Train the unigram language model (Kudo, 2018, "Subword Regularization", section 3.2) by SentencePiece.
+
+    The candidates are the pieces of a larger BPE with their frequencies. SentencePiece's own candidates lack frequent
+    words that always precede a word boundary, and with them the sentences of Multi30k have 5 % more tokens; with the
+    candidates of the trainer in `tokenizers` they have 20 % more.
+    """
+    tokenizer = _byte_level(models.BPE())
+    words: Counter[str] = Counter()
+    options = _trainer_options(_CANDIDATES_PER_PIECE * vocab_size, min_frequency, show_progress)
+    trainer = trainers.BpeTrainer(**options, max_token_length=_MAX_PIECE_LENGTH)
+    tokenizer.train_from_iterator(_count_words(texts, words), trainer)
+    if words:
+        candidates = tokenizer.get_vocab().keys() - set(_SPECIAL_TOKENS.values())
+        scores = _fit_unigram(words, _count_pieces(candidates, words), vocab_size - len(_SPECIAL_TOKENS))
+        # No word of a text holds a special token: the pre-tokenizer separates letters from other characters.
+        special = [(token, 0.0) for token in _SPECIAL_TOKENS.values()]
+        tokenizer.model = models.Unigram([*special, *scores], unk_id=None, byte_fallback=False)
+    return tokenizer
+
+
+_TRAINERS: dict[str, Callable[[Iterable[str], int, int, bool], Tokenizer]] = {
+    "bpe": _train_bpe,
+    "unigram": _train_unigram,
+    "wordpiece": _train_wordpiece,
+}
+
+
+def _count_words(texts: Iterable[str], words: Counter[str]) -> Iterator[str]:
+    """Yield the texts and count their words, long ones in parts."""
+    splitter = _byte_level(models.BPE())  # the tokenizer in training is locked while it reads
+    for text in texts:
+        for word, _ in splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text)):
+            for first in range(0, len(word), _MAX_TRAINING_WORD_LENGTH):
+                words[word[first : first + _MAX_TRAINING_WORD_LENGTH]] += 1
+        yield text
+
+
+def _count_pieces(pieces: Iterable[str], words: Mapping[str, int]) -> Counter[str]:
+    """Count how often each piece occurs in the words, including overlaps; others count once."""
+    counts = Counter(dict.fromkeys(sorted(pieces), 1))
+    for word, count in words.items():
+        for start in range(len(word)):
+            for end in range(start + 1, min(start + _MAX_PIECE_LENGTH, len(word)) + 1):
+                if word[start:end] in counts:
+                    counts[word[start:end]] += count
+    return counts
+
+
+def _fit_unigram(words: Mapping[str, int], candidates: Counter[str], size: int) -> list[tuple[str, float]]:
+    """
+    Select at most `size` pieces by expectation maximization and pruning.
+
+    Returns:
+        Pieces with the logarithms of their probabilities, all 256 bytes first.
+    """
+    import sentencepiece
+
+    unseen = set(_BYTES) - {character for word in words for character in word}
+    model = io.BytesIO()
+    with tempfile.TemporaryDirectory() as folder:
+        seeds = Path(folder) / "seeds.tsv"
+        seeds.write_text("".join(f"{piece}\t{count}\n" for piece, count in candidates.items()), encoding="utf-8")
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=(f"{word}\t{count}" for word, count in sorted(words.items())),
+            input_format="tsv",
+            model_writer=model,
+            model_type="unigram",
+            seed_sentencepieces_file=str(seeds),
+            max_sentencepiece_length=_MAX_PIECE_LENGTH,
+            vocab_size=size - len(unseen) + 1,  # SentencePiece counts its unknown token, which is dropped below
+            hard_vocab_limit=False,
+            character_coverage=1.0,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            # The words are final: no normalization, no spaces, no further splitting.
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            split_by_unicode_script=False,
+            split_by_number=False,
+            minloglevel=2,  # errors only
+        )
+    trained = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    scores = {trained.id_to_piece(index): trained.get_score(index) for index in range(1, trained.get_piece_size())}
+    # SentencePiece drops unseen bytes and, from small texts, rare pieces. Give them the lowest score.
+    rare = [*sorted(unseen), *(piece for piece, _ in candidates.most_common() if piece not in scores.keys() | unseen)]
+    scores |= dict.fromkeys(rare[: size - len(scores)], min(scores.values()) - 1.0)
+    return sorted(scores.items(), key=lambda item: (item[0] not in _BYTES, -item[1], item[0]))
 
 
 __all__ = ["VanillaTransformerTokenizer", "constructor_arguments"]

@@ -108,6 +108,14 @@ def test_docs_training_commands_run_from_top_to_bottom(workspace):
     assert (workspace / "runs" / "mean" / "model.safetensors").exists()
 
 
+def test_docs_training_from_python_runs(workspace):
+    (block,), names = blocks(ROOT / "docs" / "train_on_your_own_data.md", "python"), {}
+    exec(block, names)
+    assert (names["folder"] / "model.safetensors").exists()
+    logged = [json.loads(line) for line in (names["folder"] / "metrics.jsonl").read_text().splitlines()]
+    assert {"bleu", "chrf", "validation_loss"} <= logged[-1].keys()
+
+
 def _translation_unit(pair):
     source, target = map(escape, pair)
     return f"<tu><tuv xml:lang='en'><seg>{source}</seg></tuv><tuv xml:lang='de'><seg>{target}</seg></tuv></tu>"

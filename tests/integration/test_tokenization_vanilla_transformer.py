@@ -26,8 +26,10 @@ from vanilla_transformer import (
 )
 from vanilla_transformer.data.arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.data.tokenizer_training import _fit_unigram, train_tokenizer
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.number_limits import limit_of
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
+from vanilla_transformer.tokenization_vanilla_transformer import _fit_unigram
 
 TINY_TEXTS = [
     "A man is sleeping.",
@@ -175,6 +177,26 @@ for model in sys.argv[2:]:
     tokenizer = train_tokenizer(json.loads(sys.argv[1]), 290, model=model)
     print(json.dumps(tokenizer.backend_tokenizer.to_str()))
 """
+
+
+def test_class_trains_each_model_that_recipes_name():
+    kinds = [VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model=model) for model in TOKENIZER_MODELS]
+    assert [type(each.backend_tokenizer.model).__name__ for each in kinds] == ["BPE", "Unigram", "WordPiece"]
+    with pytest.raises(ValueError, match=rf"must be one of {', '.join(TOKENIZER_MODELS)}, got 'words'"):
+        VanillaTransformerTokenizer.train_from_iterator(TEXTS, 290, model="words")
+
+
+def test_class_and_recipes_have_one_limit_of_entries():
+    limit = limit_of("vocab_size")
+    with pytest.raises(ValueError, match=f"`vocab_size` must be at most {limit:,}, got {limit + 1}"):
+        VanillaTransformerTokenizer.train_from_iterator(TEXTS, limit + 1)
+
+
+def test_class_trains_a_subclass():
+    class Own(VanillaTransformerTokenizer):
+        pass
+
+    assert isinstance(Own.train_from_iterator(TEXTS, vocab_size=290), Own)
 
 
 def test_train_tokenizer_is_deterministic_across_processes():

@@ -163,7 +163,7 @@ def _check_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
     if not isinstance(tokenizer, VanillaTransformerTokenizer):
         raise ValueError(
             f"BPE-dropout must have a VanillaTransformerTokenizer, got {type(tokenizer).__name__}. Train one with "
-            "`vanilla_transformer.data.tokenizer_training.train_tokenizer`."
+            "`VanillaTransformerTokenizer.train_from_iterator`."
         )
     model = tokenizer.backend_tokenizer.model
     if not isinstance(model, models.BPE):

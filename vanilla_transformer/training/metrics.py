@@ -224,6 +224,7 @@ def truncate_metrics(folder: Path, step: int) -> None:
 
 
 def describe_entry(entry: dict[str, Any]) -> str:
-    """Format an entry as one line for people."""
-    values = {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in entry.items()}
+    """Format an entry as one line for people, without the signatures of its scores."""
+    shown = {name: value for name, value in entry.items() if not name.endswith("signature")}
+    values = {name: f"{value:.2f}" if isinstance(value, float) else str(value) for name, value in shown.items()}
     return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in values.items())

@@ -325,6 +325,16 @@ class RunFolder:
             return -entry.get("validation_loss", math.inf)
         return entry.get(metric, -math.inf)
 
+    def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
+        """Return the values that final models are compared by: the best metric, then chrF, then the loss.
+
+        Without the best metric all are equal.
+        """
+        score = self.score(entry)
+        if score == -math.inf:
+            return score, score, score
+        return score, entry.get("chrf", -math.inf), -entry["validation_loss"]
+
     def keep_best(self, state: TrainState, entry: dict[str, Any]) -> None:
         """Rank a validation by `best_metric`, and keep the models of the `keep_best` best ones."""
         score = self.score(entry)

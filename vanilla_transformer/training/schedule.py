@@ -94,14 +94,6 @@ def _planned_steps(options: OptimizationArguments, max_steps: int, seconds_per_s
     return max(1, min(max_steps, int(60.0 * options.max_minutes / seconds_per_step)))
 
 
-def depends_on_speed(recipe: Recipe, before: Mapping[str, Any] | None = None) -> bool:
-    """Return whether `derive_schedule` needs the time of a step."""
-    if recipe.optimization.max_minutes is None:
-        return False
-    known, needs_max_steps = _known_schedule(recipe, before or {}), recipe.optimization.lr_scheduler in NEED_MAX_STEPS
-    return known["warmup_steps"] is None or (known["max_steps"] is None and needs_max_steps)
-
-
 def plan_schedule(state: TrainState, batches: MicroBatchLoader, before: Mapping[str, Any] | None = None) -> None:
     """Derive the schedule of a run, before its first step, and log it. All processes must call it together.
 
@@ -109,8 +101,10 @@ def plan_schedule(state: TrainState, batches: MicroBatchLoader, before: Mapping[
         before: See [`derive_schedule`].
     """
     recipe, steps_per_epoch = state.recipe, batches.position.steps_per_epoch
-    seconds = measure_seconds_per_step(state, batches) if depends_on_speed(recipe, before) else None
-    state.follow_schedule(derive_schedule(recipe, steps_per_epoch, seconds, before))
+    limited = recipe.optimization.max_minutes is not None
+    seconds = measure_seconds_per_step(state, batches) if limited else None
+    schedule = derive_schedule(recipe, steps_per_epoch, seconds, before)
+    state.follow_schedule(schedule, _planned_steps(recipe.optimization, schedule.max_steps, seconds))
     if state.accelerator.is_main_process:
         logger.info(describe_schedule(recipe, state.schedule, steps_per_epoch, seconds, before))
 
@@ -152,4 +146,4 @@ def describe_schedule(
     return f"{line} Derived: {', '.join(derived)}." if derived else line
 
 
-__all__ = ["depends_on_speed", "derive_schedule", "describe_schedule", "measure_seconds_per_step", "plan_schedule"]
+__all__ = ["derive_schedule", "describe_schedule", "measure_seconds_per_step", "plan_schedule"]

@@ -34,6 +34,8 @@ from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_st
 from .mixed_precision import convert_linear_layers
 from .packed_attention import should_pack
 
+_STEPS_BEFORE_ESTIMATE = 20  # the first ones take longer
+
 
 @dataclass
 class TrainProgress:
@@ -121,9 +123,14 @@ class TrainState:
         self.unfinished_checkpoint: Future[None] | None = None
         self._started = time.monotonic()
 
-    def follow_schedule(self, schedule: Schedule) -> None:
-        """Create the LR schedule of the run, and record it with the recipe."""
+    def follow_schedule(self, schedule: Schedule, planned_steps: int | None = None) -> None:
+        """Create the LR schedule of the run, and record it with the recipe.
+
+        Args:
+            planned_steps: The steps that fit into `max_minutes`, by the speed of this machine.
+        """
         self.schedule, self.progress.recipe = schedule, self.progress.recipe | asdict(schedule)
+        self.planned_steps = schedule.max_steps if planned_steps is None else planned_steps
         self.lr_scheduler = create_lr_scheduler(
             self.recipe.optimization.lr_scheduler,
             self.optimizer.optimizer,
@@ -242,8 +249,8 @@ class TrainState:
     def expected_steps(self) -> int:
         """Estimate at which step training will end, from `max_steps` and `max_minutes`."""
         minutes = self.recipe.optimization.max_minutes
-        if minutes is None or not self.step:
-            return self.schedule.max_steps
+        if minutes is None or self.step < _STEPS_BEFORE_ESTIMATE:
+            return max(self.planned_steps, self.step)
         return min(self.schedule.max_steps, max(self.step, round(self.step * minutes / self.minutes())))
 
     def measure_steps(self, gradient_norm: torch.Tensor, **place: float) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from .validation import AnyValidation, Evaluator, Validation, create_validation,
 logger = logging.getLogger(__name__)
 
 _MOVING_AVERAGE = "moving average"
+_FEWEST_LINES = 5  # of losses in the log of a run
 
 
 def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoader = load_own_model) -> Path:
@@ -79,11 +80,11 @@ def _train(prepared: "PreparedRun") -> Path:
     with StopSignal(state.accelerator) as stop, metrics, lost_workers, closing(iter(batches)) as steps:
         if state.recipe.fine_tuning.init_from is not None and not state.step:
             _validate(state, validation, metrics, state.gather_model(), num_beams=1)
-        staged = _log_stages(steps, state, batches)
+        staged, logging_steps = _log_stages(steps, state, batches), _logging_steps(state)
         while not stop.check(state.step, state.is_finished(), at_once=_is_milestone(state)):
             norm = train_step(state, next(staged))  # forward, backward, clip, Adam, LR schedule, EMA
             metrics.advance(state.expected_steps())
-            if state.step % run.options.logging_steps == 0:
+            if state.step % logging_steps == 0:
                 metrics.log_steps(state.measure_steps(norm, **batches.place()))
             if state.step % run.options.eval_steps == 0:
                 state.read_steps()  # a model is validated and kept only if no loss was bad
@@ -108,6 +109,11 @@ def _log_stages(
             stage = batches.position.stage
             logger.info("Step %d: %s.", state.step + 1, batches.stages.describe(stage))
         yield micro_batches
+
+
+def _logging_steps(state: TrainState) -> int:
+    """Return the steps between lines of the log: the recipe's, or fewer in a short run."""
+    return min(state.recipe.output.logging_steps, max(1, state.planned_steps // _FEWEST_LINES))
 
 
 def _is_milestone(state: TrainState) -> bool:
@@ -196,13 +202,12 @@ def _measure(
     state: TrainState,
     validation: AnyValidation,
     model: VanillaTransformerForConditionalGeneration,
-    kind: str | None = None,
     **generate_kwargs: Any,
 ) -> dict[str, Any]:
-    """Return loss and scores of a model, and `kind` if it is not the trained one."""
+    """Return loss and scores of a model."""
     if not validation.pairs:
         return {}
-    entry = {"step": state.step, "minutes": state.minutes()} | ({} if kind is None else {"model": kind})
+    entry = {"step": state.step, "minutes": state.minutes()}
     with explain_out_of_memory(state, "Validation", state.step), uncompiled(model):
         return entry | validation.measure(model, **generate_kwargs)
 
@@ -255,13 +260,14 @@ def _load_final_weights(
     candidates["last checkpoint"] = partial(average_checkpoints, model, checkpoints[-1:])
     if state.ema is not None:
         candidates[_MOVING_AVERAGE] = partial(state.load_ema, model)
-    entries = dict[str, dict[str, Any]]()
+    entries, minutes = dict[str, dict[str, Any]](), state.minutes()
     for name, load in candidates.items():
         load()
         if name == _MOVING_AVERAGE:
             run.save_model(state, model, "ema")
-        entries[name] = _measure(state, validation, model, name)
-    final = max(candidates, key=lambda name: run.score(entries[name]))
+        entry = _measure(state, validation, model)
+        entries[name] = entry | {"model": name, "minutes": minutes} if entry else {}
+    final = max(candidates, key=lambda name: run.rank(entries[name]))
     candidates[final]()
     entries[final] = entries.pop(final)  # the last entry of the log is the final model's
     for entry in filter(None, entries.values()):

@@ -36,7 +36,7 @@ def rates(folder):
 def test_lr_scheduler_of_transformers_decays_from_peak_to_zero(corpus, tmp_path, name, share):
     folder = run(corpus, tmp_path / "out", lr_scheduler=name, learning_rate=0.01, warmup_steps=1)
     # The rate logged after a step is that of the next one. One of the six steps is the warm-up.
-    assert rates(folder) == pytest.approx([0.01 * share((step - 1) / 5) for step in (2, 4, 6)])
+    assert rates(folder) == pytest.approx([0.01 * share((step - 1) / 5) for step in range(1, 7)])
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,9 @@ def test_ema_follows_its_recurrence():
         ((9.0, 8.0, 8.0), "mean of checkpoints"),
         ((8.0, 9.0, 8.0), "last checkpoint"),
         ((8.0, 8.0, 9.0), "moving average"),
-        ((8.0, 8.0, 8.0), "mean of checkpoints"),
-        ((7.0, 8.0, 8.0), "last checkpoint"),
+        (((8.0, 3.0), (8.0, 1.0), (8.0, 2.0)), "mean of checkpoints"),
+        (((8.0, 1.0), (8.0, 1.0), (8.0, 2.0)), "moving average"),
+        (((7.0, 9.0), (8.0, 2.0), (8.0, 1.0)), "last checkpoint"),
     ],
 )
 def test_train_ends_with_the_best_of_mean_last_and_ema(corpus, tmp_path, scores, final):
@@ -89,10 +90,19 @@ def test_train_ends_with_the_best_of_mean_last_and_ema(corpus, tmp_path, scores,
         assert all(torch.equal(weights[key], same[key]) for key in weights) == (final == name)
 
 
+def test_equal_scores_leave_the_final_model_to_the_loss(corpus, tmp_path):
+    folder = run(corpus, tmp_path / "out", scores_in_turn(*[8.0] * 3), ema_decay=0.5, eval_steps=100)
+    finals = [entry for entry in entries(folder) if "model" in entry]
+    assert finals[-1] == min(finals, key=lambda entry: entry["validation_loss"])
+    assert len({entry["validation_loss"] for entry in finals}) == 3
+    minutes = [entry["minutes"] for entry in entries(folder)]
+    assert minutes == sorted(minutes)
+
+
 def scores_in_turn(*values):
-    """Return an evaluator that yields these BLEU scores in turn."""
-    left = list(values)
-    return lambda *_, **__: {"bleu": left.pop(0), "chrf": 0.0}
+    """Return an evaluator that yields these BLEU scores, or pairs of BLEU and chrF, in turn."""
+    left = [value if isinstance(value, tuple) else (value, 0.0) for value in values]
+    return lambda *_, **__: dict(zip(("bleu", "chrf"), left.pop(0), strict=True))
 
 
 def test_train_keeps_best_models(corpus, tmp_path):

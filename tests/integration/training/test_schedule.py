@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from tests.tiny_runs import entries, flags, kill_at_step, no_scores
+from tests.train_states import tiny_train_state
 from vanilla_transformer.training import dry_run, schedule
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import load_progress
@@ -49,6 +50,34 @@ def test_train_warns_if_it_ends_within_its_warm_up(corpus, tmp_path, caplog):
     options = {"warmup_steps": 50, "validation_source": None, "validation_target": None}
     train(parse_recipe(flags(corpus, tmp_path / "out", **options)), evaluate=no_scores)
     assert "Training ended after step 6, within its warm-up of 50 steps" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "logged"),
+    [
+        ({"max_steps": 12, "logging_steps": 50}, [2, 4, 6, 8, 10, 12]),
+        ({"max_steps": 12, "logging_steps": 1}, list(range(1, 13))),
+        ({"max_steps": 3, "logging_steps": 50}, [1, 2, 3]),
+        (
+            {"max_steps": 10, "logging_steps": 50, "max_minutes": 15, "warmup_steps": 4},
+            list(range(1, 11)),
+        ),  # 5 by time
+    ],
+)
+def test_short_runs_log_at_least_five_losses(corpus, tmp_path, speed, changes, logged):
+    given = {"validation_source": None, "validation_target": None} | changes
+    folder = train(parse_recipe(flags(corpus, tmp_path / "out", **given)), evaluate=no_scores)
+    assert [entry["step"] for entry in entries(folder) if "loss" in entry] == logged
+
+
+def test_expected_steps_are_the_planned_ones_until_the_speed_is_known(tmp_path):
+    state = tiny_train_state(tmp_path, max_minutes=1.0)
+    state.follow_schedule(state.schedule, planned_steps=40)
+    assert state.expected_steps() == 40
+    state.progress.step = 19
+    assert state.expected_steps() == 40
+    state.progress.step, state.minutes = 100, lambda: 0.5
+    assert state.expected_steps() == 200
 
 
 def test_plan_run_measures_speed_and_advises(corpus, tmp_path):

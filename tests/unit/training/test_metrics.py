@@ -59,7 +59,8 @@ def test_truncate_metrics_without_file_creates_empty_one(tmp_path):
 
 
 def test_describe_entry_is_one_line():
-    assert describe_entry({"step": 4, "validation_loss": 1.234, "bleu": 30.0}) == (
+    scored = {"bleu": 30.0, "bleu_signature": "nrefs:1|case:mixed"}
+    assert describe_entry({"step": 4, "validation_loss": 1.234} | scored) == (
         "step 4, validation loss 1.23, bleu 30.00"
     )
 

@@ -8,7 +8,6 @@ from tests.train_states import tiny_train_state
 from vanilla_transformer.training.arguments import check_same_run, flatten, has_same_limits, parse_recipe
 from vanilla_transformer.training.lr_scheduler import Schedule
 from vanilla_transformer.training.schedule import (
-    depends_on_speed,
     derive_schedule,
     describe_schedule,
 )
@@ -60,21 +59,6 @@ def test_derive_schedule_fills_in_missing_values(values, steps_per_epoch, second
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"max_minutes": 4}, True),
-        ({"max_minutes": 4, "max_steps": 100}, True),
-        ({"max_minutes": 4, "warmup_steps": 50}, False),
-        ({"max_minutes": 4, "warmup_steps": 50} | LINEAR, True),
-        ({"max_minutes": 4, "warmup_steps": 50, "max_steps": 10} | LINEAR, False),
-        ({}, False),
-    ],
-)
-def test_depends_on_speed_only_with_a_limit_of_time(values, expected):
-    assert depends_on_speed(recipe_of(**values)) is expected
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
         ({}, (20_000, 2000, 1.0)),
         ({"max_minutes": 8}, (20_000, 2000, 1.0)),
         ({"warmup_steps": 2000}, (20_000, 2000, 1.0)),
@@ -87,7 +71,6 @@ def test_derive_schedule_keeps_the_values_of_the_run_to_resume(values, expected)
     recipe = recipe_of(**values)
     check_same_run(before, flatten(recipe))
     assert rounded(derive_schedule(recipe, 9, before=before)) == expected
-    assert not depends_on_speed(recipe, before)
 
 
 def test_check_same_run_refuses_another_warm_up_than_was_derived():

@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import pytest
@@ -16,7 +16,7 @@ from benchmarks import harness
 class Arguments(harness.BenchmarkArguments):
     SHORT: ClassVar[dict[str, Any]] = {"rounds": 1}
 
-    rounds: int = 5
+    rounds: int = field(default=5, metadata={"help": "Rounds."})
 
 
 @pytest.mark.parametrize(

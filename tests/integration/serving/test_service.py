@@ -54,7 +54,7 @@ REFUSED = {
     "enormous hypotheses": (
         b'{"text": "a", "num_return_sequences": 1%s}' % (b"0" * 1500),
         422,
-        "from 1 to at most 2, got 1000",
+        "must be at most 500, got 1000",
     ),
     "half a hypothesis": ({"text": "a", "num_return_sequences": 1.5}, 422, "an integer of 1 or more, got 1.5."),
     "true hypotheses": ({"text": "a", "num_return_sequences": True}, 422, "an integer of 1 or more, got True."),

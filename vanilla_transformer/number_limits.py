@@ -9,9 +9,15 @@ LIMITS = {
     "d_model": 2**16,
     "vocab_size": 10**7,
     "max_position_embeddings": 10**7,
-    **{f"{side}{size}": limit for side in ("", "encoder_", "decoder_") for size, limit in (
-        ("layers", 1_000), ("attention_heads", 2**16), ("ffn_dim", 10**6),
-    )},
+    **{
+        f"{side}{size}": limit
+        for side in ("", "encoder_", "decoder_")
+        for size, limit in (
+            ("layers", 1_000),
+            ("attention_heads", 2**16),
+            ("ffn_dim", 10**6),
+        )
+    },
     **dict.fromkeys(("num_beams", "num_beam_groups", "num_return_sequences", "n_best", "alternatives"), 500),
     **dict.fromkeys(("max_new_tokens", "max_new_tokens_beyond_source", "max_length", "min_new_tokens"), 10_000),
     "no_repeat_ngram_size": 1_000,
@@ -24,7 +30,7 @@ LIMITS = {
     "dataloader_num_workers": 256,
     "max_loaded": 10_000,
     "seed": 10**99,  # other rules limit the bits
-}  # fmt: skip
+}
 _LARGEST = 10**12
 
 

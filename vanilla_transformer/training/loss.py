@@ -114,9 +114,18 @@ def cross_entropy_in_graph(
     Args:
         states, weight, bias, labels, smoothing: See [`projected_cross_entropy`].
     """
-    labels = labels.flatten()
+    return cross_entropy(nn.functional.linear(states, weight, bias), labels, smoothing)
+
+
+def cross_entropy(logits: torch.Tensor, labels: torch.Tensor, smoothing: float) -> SummedLoss:
+    """Sum the loss of [`projected_cross_entropy`], given all logits. Autograd gives its gradient.
+
+    Args:
+        logits (`torch.Tensor` of shape `(batch_size, target_length, vocab_size)`)
+        labels, smoothing: See [`projected_cross_entropy`].
+    """
+    logits, labels = logits.flatten(end_dim=-2).float(), labels.flatten()  # (N, V), (N,)
     counts = labels != IGNORED_LABEL
-    logits = nn.functional.linear(states.flatten(end_dim=-2), weight, bias).float()  # (N, V)
     logsumexp = logits.logsumexp(dim=-1)
     label_logit = logits.gather(-1, labels.where(counts, 0).unsqueeze(-1)).squeeze(-1)
     plain = (logsumexp - label_logit).where(counts, 0.0).sum()

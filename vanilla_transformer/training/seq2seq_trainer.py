@@ -14,13 +14,14 @@ import pyarrow.compute
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
-from transformers.trainer_pt_utils import LabelSmoother
 
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
+from vanilla_transformer.data.micro_batch import IGNORED_LABEL
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 from vanilla_transformer.device_utils import limit_onednn_cache
 
+from .loss import cross_entropy
 from .lr_scheduler import noam_lambda
 
 
@@ -122,7 +123,14 @@ class TokenBudgetTrainerMixin:
                 f"{type(self.args).__name__}."
             )
         if self.compute_loss_func is None:
-            self.compute_loss_func = LabelSmoother(self.args.label_smoothing_factor)
+            self.compute_loss_func = self._mean_loss
+
+    def _mean_loss(
+        self, outputs: Any, labels: torch.Tensor, num_items_in_batch: torch.Tensor | int | None = None
+    ) -> torch.Tensor:
+        """Return the loss of section 5.4, as a mean over the target tokens of the step, or of the batch alone."""
+        tokens = (labels != IGNORED_LABEL).sum() if num_items_in_batch is None else num_items_in_batch
+        return cross_entropy(outputs["logits"], labels, self.args.label_smoothing_factor).smoothed / tokens
 
     def get_train_dataloader(self) -> DataLoader:
         """Return the batches of this process, padded by the trainer's collator.

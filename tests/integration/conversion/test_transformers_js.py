@@ -26,7 +26,7 @@ def test_transformers_js_refuses_sources_without_eos(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("AutoTokenizer", type("SlowTokenizer", (), {"from_pretrained": lambda name: None}), "`tokenizer.json`"),
+        ("load_tokenizer", lambda folder: None, "`tokenizer.json`"),
         ("_MAX_BYTES", 2**24, "more than 2 GB"),
     ],
 )

@@ -31,7 +31,7 @@ def test_train_resumes_across_a_change_of_stage_bit_for_bit(corpus, text, tmp_pa
         "Step 1: stage 1 of 2, until step 4: 100% of more.",
         "Step 5: stage 2 of 2, until the end of the run: 25% of more, 75% of letters.",
     ]
-    assert [entry["stage"] for entry in entries(straight) if "loss" in entry] == [1, 1, 2, 2]
+    assert [entry["stage"] for entry in entries(straight) if "loss" in entry] == [1] * 4 + [2] * 4
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **text))
     kill_at_step(recipe, monkeypatch, 4)  # whose checkpoint is at the end of the first stage
     assert_same_run(straight, train(recipe, evaluate=no_scores))

@@ -3,12 +3,12 @@
 from collections import Counter
 
 import pytest
-import torch
 from accelerate import Accelerator
 from torch.profiler import ProfilerActivity, profile
 
 from tests.host_reads import GPU
 from tests.train_states import micro_batches, tiny_train_state
+from tests.two_processes import run_two_processes
 from vanilla_transformer.training.distributed import broadcast_decision, wait_for_processes
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.signals import StopSignal
@@ -69,11 +69,6 @@ def measure_large(state):
 
 def measure(rank, folder, found):
     """Count the collectives of one process of two."""
-    for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1"}.items():
-        pytest.MonkeyPatch().setenv(name, str(value))
-    torch.set_num_threads(1)
-    store = torch.distributed.FileStore(f"{folder}/store", 2)
-    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     state = tiny_train_state(folder, Accelerator(cpu=True))
     make_steps(state)  # DDP plans its buckets
     counts = {"steps": count_collectives(lambda: make_steps(state)), "read": count_collectives(state.read_steps)}
@@ -86,16 +81,12 @@ def measure(rank, folder, found):
     large = tiny_train_state(folder, create_accelerator(sharded.recipe), sizes=LARGE)
     found[f"flags {rank}"] = large.wrapped_model.gradient_as_bucket_view, large.wrapped_model.bucket_bytes_cap
     found[f"large {rank}"] = measure_large(large)
-    torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """Return what two processes have measured, by its name and the process."""
-    with torch.multiprocessing.Manager() as manager:
-        values = manager.dict()
-        torch.multiprocessing.spawn(measure, (str(tmp_path_factory.mktemp("run")), values), nprocs=2)
-        return dict(values)
+    return run_two_processes(measure, tmp_path_factory.mktemp("run"))
 
 
 each_process = pytest.mark.parametrize("rank", [0, 1])

@@ -1,6 +1,5 @@
 """DDP and FSDP2: what each device holds, in which types, and what Accelerate does not do."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -12,6 +11,7 @@ from torch.distributed.tensor import DTensor
 
 from tests.tiny_runs import flags
 from tests.train_states import micro_batches, tiny_train_state
+from tests.two_processes import run_two_processes
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
@@ -91,22 +91,14 @@ def learn(folder, precision, **changes):
 
 def learn_sharded(rank, folder, found):
     """Train as one process of two, each with the same micro-batches as one process alone."""
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1")
-    torch.set_num_threads(1)
-    store = torch.distributed.FileStore(f"{folder}/store", 2)
-    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
     for precision in ("no", "bf16"):
         AcceleratorState._reset_state(reset_partial_state=True)
         found[precision, rank] = learn(folder, precision, fsdp=True)
-    torch.distributed.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory):
-    with torch.multiprocessing.Manager() as manager:
-        found = manager.dict()
-        torch.multiprocessing.spawn(learn_sharded, (str(tmp_path_factory.mktemp("run")), found), nprocs=2)
-        return dict(found)
+    return run_two_processes(learn_sharded, tmp_path_factory.mktemp("run"))
 
 
 @pytest.mark.parametrize(("precision", "dtype", "tolerance"), [("no", "float32", 1e-5), ("bf16", "bfloat16", 0.03)])

@@ -47,11 +47,13 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
     attention_dropout: float | int = 0.0
     activation_dropout: float | int = 0.0
     attention_bias: bool = False
+    attention_key_dim: int | None = None
+    attention_value_dim: int | None = None
     lm_head_bias: bool = False
     normalize_before: bool = False
     layer_norm_eps: float = 1e-6
     scale_embedding: bool = True
-    position_embedding_type: Literal["sinusoidal", "learned"] = "sinusoidal"
+    position_embedding_type: Literal["sinusoidal", "learned", "none"] = "sinusoidal"
     sinusoid_layout: Literal["interleaved", "halves"] = "interleaved"
     max_position_embeddings: int = 1024
     init_std: float | None = None
@@ -91,14 +93,21 @@ class VanillaTransformerBaseConfig(PreTrainedConfig):
         if value is not None and not holds(value):
             raise ValueError(f"`{field}` must {rule}, got {value!r}.")
 
+    def head_dims(self, num_heads: int) -> tuple[int, int]:
+        """Return the widths of keys and of values, d_k and d_v, of attention with this number of heads."""
+        width = self.d_model // num_heads
+        return self.attention_key_dim or width, self.attention_value_dim or width
+
     def validate_sizes(self) -> None:
-        """Check each size, and that heads divide the width."""
+        """Check each size, and that heads divide the width unless their own widths are given."""
         sizes = ("vocab_size", "d_model", "layers", "attention_heads", "ffn_dim", "max_source_length")
-        for field in ("max_position_embeddings", *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
+        others = ("max_position_embeddings", "attention_key_dim", "attention_value_dim")
+        for field in (*others, *(f"{side}{size}" for side in ("", *SIDES) for size in sizes)):
             self.check(field, "be at least 1", lambda size: size >= 1)
         self.check("chunk_size_feed_forward", "be at least 0", lambda size: size >= 0)
+        needs_multiple = self.attention_key_dim is None or self.attention_value_dim is None
         for field in (f"{side}attention_heads" for side in SIDES):
-            if self.d_model % getattr(self, field, 1):
+            if needs_multiple and self.d_model % getattr(self, field, 1):
                 found = f"d_model={self.d_model} and {field}={getattr(self, field)}"
                 raise ValueError(f"`d_model` must be a multiple of `{field}`, got {found}.")
 
@@ -149,7 +158,7 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         d_model: Width of the residual stream, 512 in section 3.1. Must be even for sinusoids.
         encoder_layers: Layers of the encoder, N = 6 of section 3.1.
         decoder_layers: Layers of the decoder, N = 6 of section 3.1.
-        encoder_attention_heads: Heads of the encoder, h = 8 of section 3.2.2, each `d_model / h` wide.
+        encoder_attention_heads: Heads of the encoder, h = 8 of section 3.2.2.
         decoder_attention_heads: Heads of the decoder's self-attention and cross-attention, h = 8.
         encoder_ffn_dim: Inner width of the encoder's feed-forward layers, d_ff = 2048 of section 3.3.
         decoder_ffn_dim: Inner width of the decoder's feed-forward layers, d_ff = 2048.
@@ -158,12 +167,15 @@ class VanillaTransformerConfig(VanillaTransformerEncoderFields, VanillaTransform
         attention_dropout: Dropout on attention probabilities. Not in the paper.
         activation_dropout: Dropout after the activation of feed-forward layers. Not in the paper.
         attention_bias: Biases in attention projections. Not in the paper.
+        attention_key_dim: Width of queries and keys of a head, d_k = 64 of section 3.2.2. By default `d_model / h`.
+        attention_value_dim: Width of values of a head, d_v = 64 of section 3.2.2. By default `d_model / h`.
         lm_head_bias: Biases on logits, as in Marian. Not in the paper.
         normalize_before: `False`: `LayerNorm(x + Sublayer(x))`, section 3.1. `True`: `x + Sublayer(LayerNorm(x))` and
             one more normalization after each stack (pre-norm). Not in the paper.
         layer_norm_eps: 1e-6 is Tensor2Tensor's value; the paper gives none.
         scale_embedding: Multiply embeddings by √d_model (section 3.4).
-        position_embedding_type: `"sinusoidal"` (section 3.5), or `"learned"` (table 3, row E).
+        position_embedding_type: `"sinusoidal"` (section 3.5), `"learned"` (table 3, row E), or `"none"`: without
+            positions, a permuted source gives permuted states. Not in the paper.
         sinusoid_layout: Sines and cosines in turns (section 3.5), or `"halves"`: first all sines, as in Marian.
         max_position_embeddings: Number of learned positions; sinusoids have no limit.
         max_source_length: Longest source in training, in tokens with EOS. `TranslationPipeline` splits longer lines.

@@ -56,6 +56,7 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
     def validate_architecture(self) -> None:
         super().validate_architecture()
         self._check_layer_types()
+        self._check_head_widths()
         self._check_lsh_fields()
         self._check_transfo_xl_fields()
         if self.reversible and not self.normalize_before:
@@ -80,6 +81,15 @@ class VanillaTransformerLongFields(VanillaTransformerDecoderFields):
                 f"`layer_types` must have one entry for each of `decoder_layers`={self.decoder_layers}, got "
                 f"{len(self.layer_types)}. A single type stands for all layers."
             )
+
+    def _check_head_widths(self) -> None:
+        types = {self.layer_type, getattr(self, "cross_attention_type", "full_attention")}
+        for field in ("attention_key_dim", "attention_value_dim"):
+            if getattr(self, field) is not None and types != {"full_attention"}:
+                raise ValueError(
+                    f"`{field}` needs softmax attention in all layers, got {field}={getattr(self, field)} and "
+                    f"{', '.join(sorted(types))}."
+                )
 
     def _check_lsh_fields(self) -> None:
         for field in ("num_hashes", "num_buckets", "lsh_attn_chunk_length"):

@@ -191,7 +191,7 @@ class VanillaTransformerLinearAttention(VanillaTransformerAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Map `(B, T, D)` to `(B, T, D)`, and return None instead of attention probabilities."""
-        query, cache = self.split_heads(self.q_proj(hidden_states)), None  # (B, H, T, K)
+        query, cache = self.split_heads(self.q_proj(hidden_states), self.head_dim), None  # (B, H, T, K)
         if key_value_states is None:
             key, value = self.project(hidden_states)  # (B, H, T, K)
             cache = getattr(past_key_values, "self_attention_cache", past_key_values)

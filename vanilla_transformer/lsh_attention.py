@@ -256,8 +256,8 @@ class VanillaTransformerLSHAttention(VanillaTransformerAttention):
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
         """Map `(B, T, D)` to `(B, T, D)` given a padding mask, and return None instead of attention probabilities."""
-        query_keys = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, K)
-        value = self.split_heads(self.v_proj(hidden_states))
+        query_keys = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
+        value = self.split_heads(self.v_proj(hidden_states), self.value_dim)
         cache = getattr(past_key_values, "self_attention_cache", past_key_values)
         dropout = self.dropout if self.training else 0.0
         output = lsh_attention_forward(self, query_keys, value, attention_mask, dropout, cache, replay)

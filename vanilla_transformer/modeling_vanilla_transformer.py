@@ -6,8 +6,8 @@ The Transformer of "Attention Is All You Need" (Vaswani et al., 2017), called "t
 Read from top to bottom: positions (section 3.5), attention (3.2), the layers (3.1), the encoder and the decoder, the
 model, and the model with its output projection (3.4).
 
-Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K = D / H head
-width, F feed-forward width, V target vocabulary.
+Letters in shapes: B batch, S source length, T target length, L length of either, D d_model, H heads, K d_k or d_v, the
+width of a head, F feed-forward width, V target vocabulary.
 """
 
 import math
@@ -122,7 +122,22 @@ class VanillaTransformerLearnedPositions(nn.Embedding):
         return super().forward(position_ids)  # (B, L) -> (B, L, D)
 
 
-POSITION_CLASSES = {"sinusoidal": VanillaTransformerSinusoidalPositions, "learned": VanillaTransformerLearnedPositions}
+class VanillaTransformerNoPositions(nn.Module):
+    """No positions: attention alone does not know the order of its inputs. Not in the paper."""
+
+    def __init__(self, config: VanillaTransformerConfig):
+        super().__init__()
+        self.d_model = config.d_model
+
+    def forward(self, position_ids: Tensor) -> Tensor:
+        return torch.zeros(*position_ids.shape, self.d_model, device=position_ids.device)  # (B, L) -> (B, L, D)
+
+
+POSITION_CLASSES = {
+    "sinusoidal": VanillaTransformerSinusoidalPositions,
+    "learned": VanillaTransformerLearnedPositions,
+    "none": VanillaTransformerNoPositions,
+}
 
 
 def eager_attention_forward(
@@ -161,13 +176,13 @@ class VanillaTransformerAttention(nn.Module):
     def __init__(self, config: VanillaTransformerConfig, num_heads: int, layer_idx: int, is_causal: bool = False):
         super().__init__()
         self.config, self.layer_idx, self.is_causal = config, layer_idx, is_causal
-        self.head_dim = config.d_model // num_heads
+        self.head_dim, self.value_dim = config.head_dims(num_heads)  # d_k and d_v
         self.scaling = self.head_dim**-0.5
         self.dropout = config.attention_dropout
-        self.q_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
-        self.out_proj = nn.Linear(config.d_model, config.d_model, bias=config.attention_bias)
+        self.q_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.d_model, num_heads * self.head_dim, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.d_model, num_heads * self.value_dim, bias=config.attention_bias)
+        self.out_proj = nn.Linear(num_heads * self.value_dim, config.d_model, bias=config.attention_bias)
 
     def forward(
         self,
@@ -178,7 +193,7 @@ class VanillaTransformerAttention(nn.Module):
         **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """Map `(B, T, D)` to `(B, T, D)` and the probabilities, if the attention implementation returns them."""
-        query = self.split_heads(self.q_proj(hidden_states))  # (B, H, T, K)
+        query = self.split_heads(self.q_proj(hidden_states), self.head_dim)  # (B, H, T, K)
         if key_value_states is None:
             key, value = self.project_target(hidden_states, past_key_values)  # (B, H, past + T, K)
         else:
@@ -188,15 +203,16 @@ class VanillaTransformerAttention(nn.Module):
         output, probabilities = attend(
             self, query, key, value, attention_mask, scaling=self.scaling, dropout=dropout, **kwargs
         )
-        output = output.reshape(*hidden_states.shape[:-1], -1).contiguous()  # (B, T, H, K) -> (B, T, D)
+        output = output.reshape(*hidden_states.shape[:-1], -1).contiguous()  # (B, T, H, K) -> (B, T, H * K)
         return self.out_proj(output), probabilities
 
-    def split_heads(self, states: Tensor) -> Tensor:
-        return states.view(*states.shape[:-1], -1, self.head_dim).transpose(1, 2)  # (B, L, D) -> (B, H, L, K)
+    def split_heads(self, states: Tensor, width: int) -> Tensor:
+        return states.view(*states.shape[:-1], -1, width).transpose(1, 2)  # (B, L, H * K) -> (B, H, L, K)
 
     def project(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Compute keys and values, `(B, H, L, K)` each."""
-        return self.split_heads(self.k_proj(states)), self.split_heads(self.v_proj(states))
+        key = self.split_heads(self.k_proj(states), self.head_dim)
+        return key, self.split_heads(self.v_proj(states), self.value_dim)
 
     def project_target(self, states: Tensor, cache: Cache | None) -> tuple[Tensor, Tensor]:
         """Compute keys and values of the target, after the cached ones of earlier steps."""

@@ -7,6 +7,8 @@ from typing import Any
 # Larger numbers would fill the memory or take hours before the first result. No use of them is known.
 LIMITS = {
     "d_model": 2**16,
+    "attention_key_dim": 2**16,
+    "attention_value_dim": 2**16,
     "vocab_size": 10**7,
     "max_position_embeddings": 10**7,
     **{
@@ -67,8 +69,10 @@ def least_parameters(config: Any) -> int:
         return getattr(config, name, None) or 0
 
     width, parameters = size("d_model"), 0
-    for side, squares in (("encoder", 4), ("decoder", 8)):
-        layer = width * (squares * width + 2 * size(f"{side}_ffn_dim"))
+    for side, attentions in (("encoder", 1), ("decoder", 2)):
+        heads = size(f"{side}_attention_heads")
+        keys, values = (heads * size(f"attention_{part}_dim") or width for part in ("key", "value"))
+        layer = width * (2 * attentions * (keys + values) + 2 * size(f"{side}_ffn_dim"))
         parameters += size(f"{side}_layers") * layer
     # Formats may share embeddings and lack the row of the padding.
     return parameters + width * (max(size("vocab_size"), size("decoder_vocab_size")) - 1)

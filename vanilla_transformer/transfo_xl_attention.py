@@ -154,11 +154,13 @@ class VanillaTransformerTransfoXLAttention(VanillaTransformerAttention):
             states, tokens = memory.update(states, tokens, self.layer_idx, self.config.mem_len)
         if norm is not None:
             states = norm(states)
-        query = self.split_heads(self.q_proj(states[:, -length:]))  # (B, H, L, K)
+        query = self.split_heads(self.q_proj(states[:, -length:]), self.head_dim)  # (B, H, L, K)
         key, value = self.project(states)  # (B, H, M + L, K)
         distances = torch.arange(key.shape[2] - 1, -1, -1, device=key.device)
         relative = sinusoidal_positions(distances, self.config.d_model, self.config.sinusoid_layout)
-        relative = self.split_heads(self.r_proj(relative[None].to(hidden_states.dtype)))  # (1, H, M + L, K)
+        relative = self.split_heads(
+            self.r_proj(relative[None].to(hidden_states.dtype)), self.head_dim
+        )  # (1, H, M + L, K)
         by_content = (query + self.content_bias) @ key.transpose(2, 3)
         by_distance = relative_shift((query + self.position_bias) @ relative.transpose(2, 3))
         scores = (by_content + by_distance) * self.scaling  # (B, H, L, M + L)

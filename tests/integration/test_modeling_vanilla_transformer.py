@@ -45,6 +45,7 @@ from vanilla_transformer import (
     VanillaTransformerModel,
 )
 from vanilla_transformer.modeling_vanilla_transformer import (
+    VanillaTransformerAttention,
     VanillaTransformerEmbedding,
     shift_tokens_right,
     sinusoidal_positions,
@@ -127,6 +128,15 @@ def test_learned_positions_reject_positions_beyond_table(side):
         model(input_ids=tokens(1, lengths[0]), decoder_input_ids=tokens(1, lengths[1]))
     with pytest.raises(ValueError, match=r"`position_ids` must be from 0 to 7, got 8\. .*`max_position_embeddings`=8"):
         model.generate(tokens(1, 4), min_new_tokens=9, max_new_tokens=9, num_beams=1)
+
+
+def test_states_of_permuted_source_are_permuted_only_without_positions():
+    source, order = tokens(1, 6), torch.tensor([3, 0, 5, 1, 4, 2])
+    for kind in ("none", "sinusoidal", "learned"):
+        encoder = uneven_model(position_embedding_type=kind).get_encoder()
+        states, permuted = (encoder(ids).last_hidden_state for ids in (source, source[:, order]))
+        is_permuted = torch.allclose(permuted, states[:, order], atol=1e-5)
+        assert is_permuted == (kind == "none"), kind
 
 
 def test_learned_positions_receive_gradients():
@@ -214,6 +224,34 @@ def test_model_logits_match_torch_nn_transformer(normalize_before, bias):
     )
     ours = model(input_ids=source, attention_mask=mask, decoder_input_ids=target).logits
     torch.testing.assert_close(ours, model.lm_head(theirs))
+
+
+def softmax_attention_of_one_query(attention, states, query_index):
+    """Compute section 3.2.2 in loops over heads and positions, `(1, S, D)` to `(D,)`."""
+    heads = []
+    key_width, value_width = attention.head_dim, attention.value_dim
+    for head in range(attention.out_proj.in_features // value_width):
+        keys, values = (slice(head * width, (head + 1) * width) for width in (key_width, value_width))
+        query = attention.q_proj.weight[keys] @ states[0, query_index]
+        scores = [query @ (attention.k_proj.weight[keys] @ state) / key_width**0.5 for state in states[0]]
+        weights = torch.stack(scores).softmax(dim=0)
+        heads.append(sum(w * (attention.v_proj.weight[values] @ s) for w, s in zip(weights, states[0], strict=True)))
+    return attention.out_proj.weight @ torch.cat(heads)
+
+
+@pytest.mark.parametrize("implementation", ["eager", "sdpa"])
+@pytest.mark.parametrize(("key_dim", "value_dim", "heads"), [(5, 3, 2), (4, None, 4), (None, 7, 2), (6, 6, 3)])
+def test_head_widths_follow_section_3_2_2(key_dim, value_dim, heads, implementation):
+    config = uneven_config(
+        attention_key_dim=key_dim,
+        attention_value_dim=value_dim,
+        encoder_attention_heads=heads,
+        attn_implementation=implementation,
+    )
+    attention = randomize(VanillaTransformerAttention(config, heads, 0)).eval()
+    states = torch.randn(1, 5, config.d_model, generator=torch.Generator().manual_seed(0))
+    expected = [softmax_attention_of_one_query(attention, states, index) for index in range(5)]
+    torch.testing.assert_close(attention(states)[0][0], torch.stack(expected))
 
 
 def marian_and_copy(**changes):
@@ -853,7 +891,13 @@ def static_cache(model, target_length, source_length):
 
 
 @pytest.mark.parametrize(
-    "sizes", [{}, {"encoder_layers": 2, "decoder_layers": 4}, {"encoder_layers": 3, "decoder_layers": 1}]
+    "sizes",
+    [
+        {},
+        {"encoder_layers": 2, "decoder_layers": 4},
+        {"encoder_layers": 3, "decoder_layers": 1},
+        {"attention_key_dim": 5, "attention_value_dim": 3, "position_embedding_type": "none"},
+    ],
 )
 @pytest.mark.parametrize("implementation", ["eager", "sdpa"])
 @pytest.mark.parametrize("padding", [False, True], ids=["plain", "left-padded"])

@@ -49,11 +49,14 @@ INVALID_VALUES = [
             "max_position_embeddings",
             "max_source_length",
             "decoder_vocab_size",
+            "attention_key_dim",
+            "attention_value_dim",
         )
         for value in (0, -3)
     ],
     ("encoder_attention_heads", 7, "`d_model` must be a multiple of", {}),
     ("decoder_attention_heads", 7, "`d_model` must be a multiple of", {}),
+    ("decoder_attention_heads", 7, "`d_model` must be a multiple of", {"attention_key_dim": 64}),
     (
         "d_model",
         9,
@@ -178,6 +181,8 @@ def test_config_round_trips_every_field(tmp_path):
         "attention_dropout": 0.2,
         "activation_dropout": 0.15,
         "attention_bias": True,
+        "attention_key_dim": 5,
+        "attention_value_dim": 6,
         "lm_head_bias": True,
         "normalize_before": True,
         "layer_norm_eps": 1e-5,

@@ -36,7 +36,14 @@ from .comparison import (
     greedy_translator,
     require_same,
 )
-from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
+from .utils import (
+    HEAD_WIDTHS,
+    SOURCES_WITHOUT_EOS,
+    check_output_dir_is_empty,
+    check_supported,
+    has_head_widths,
+    load_model,
+)
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")
 # CTranslate2 stores positional encodings in a table, so sinusoids need a last position.
@@ -65,6 +72,8 @@ class VanillaTransformerLoader(BartLoader):
                 not in _SUPPORTED_ACTIVATIONS,
                 "encoder and decoder have different numbers of heads": config.encoder_attention_heads
                 != config.decoder_attention_heads,
+                "it has no positions": config.position_embedding_type == "none",
+                HEAD_WIDTHS: has_head_widths(config),
                 SOURCES_WITHOUT_EOS: not config.source_eos,
             },
         )

@@ -24,7 +24,15 @@ from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerF
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
 from .comparison import Comparison, compare_models
-from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model, reading
+from .utils import (
+    HEAD_WIDTHS,
+    SOURCES_WITHOUT_EOS,
+    check_output_dir_is_empty,
+    check_supported,
+    has_head_widths,
+    load_model,
+    reading,
+)
 
 _LAYER_NORM_EPS = 1e-5  # fixed in MarianMTModel
 # Configuration fields with the same meaning in both.
@@ -116,7 +124,9 @@ def model_to_marian(original: VanillaTransformerForConditionalGeneration) -> Mar
         "MarianMTModel",
         {
             "it normalizes before each sub-layer (`normalize_before`)": config.normalize_before,
-            "its positions are learned": config.position_embedding_type != "sinusoidal",
+            "its positions are learned": config.position_embedding_type == "learned",
+            "it has no positions": config.position_embedding_type == "none",
+            HEAD_WIDTHS: has_head_widths(config),
             SOURCES_WITHOUT_EOS: not config.source_eos,
         },
     )

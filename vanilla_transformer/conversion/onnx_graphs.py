@@ -59,9 +59,10 @@ def _optimum_shape(name: str, config: VanillaTransformerConfig) -> tuple[str | i
     """Return the shape of an input or output. transformers.js knows `batch_size` and sets other names to 0."""
     batch, source, target = "batch_size", "encoder_sequence_length", "decoder_sequence_length"
     if "." in name:
-        cache_name, _, stack, _ = name.split(".")
+        cache_name, _, stack, part = name.split(".")
         heads = config.decoder_attention_heads
-        return batch, heads, f"{cache_name}_{stack}_sequence_length", config.d_model // heads
+        width = config.head_dims(heads)[part == "value"]
+        return batch, heads, f"{cache_name}_{stack}_sequence_length", width
     shapes: dict[str, tuple[str | int, ...]] = {
         "input_ids": (batch, target),
         "encoder_attention_mask": (batch, source),

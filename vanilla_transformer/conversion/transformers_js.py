@@ -39,7 +39,14 @@ from .onnx_graphs import (
     to_optimum_decoder,
     to_proto,
 )
-from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
+from .utils import (
+    HEAD_WIDTHS,
+    SOURCES_WITHOUT_EOS,
+    check_output_dir_is_empty,
+    check_supported,
+    has_head_widths,
+    load_model,
+)
 
 MERGED_DECODER = "decoder_model_merged"
 # The data types of transformers.js: the suffix of the files, and how to make a graph from one in float32.
@@ -74,6 +81,7 @@ def to_transformers_js(folder: str | Path, output_dir: str | Path, sentences: Se
     check_supported(
         "transformers.js",
         {
+            HEAD_WIDTHS: has_head_widths(model.config),
             SOURCES_WITHOUT_EOS: not model.config.source_eos,
             "it has several EOS tokens": not isinstance(model.config.eos_token_id, int),
             "its tokenizer has no `tokenizer.json`": not hasattr(tokenizer, "backend_tokenizer"),

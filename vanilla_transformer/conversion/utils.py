@@ -23,6 +23,7 @@ from vanilla_transformer.number_limits import least_parameters
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 # A reason to refuse for every target format, since there the caller passes the source ids.
+HEAD_WIDTHS = "its heads have separate widths (`attention_key_dim`, `attention_value_dim`)"
 SOURCES_WITHOUT_EOS = "its sources have no EOS, which its tokenizer appends and the model masks (`source_eos`)"
 _ERRORS_OF_PARSERS = (
     *(LookupError, TypeError, AttributeError, ArithmeticError, AssertionError, RuntimeError),
@@ -68,6 +69,12 @@ def check_supported(target: str, reasons: Mapping[str, bool]) -> None:
     found = [reason for reason, applies in reasons.items() if applies]
     if found:
         raise ValueError(f"{target} cannot represent this model: {'; '.join(found)}.")
+
+
+def has_head_widths(config: VanillaTransformerConfig) -> bool:
+    """Return whether keys or values of a head are not `d_model / h` wide."""
+    heads = config.encoder_attention_heads, config.decoder_attention_heads
+    return any(number * width != config.d_model for number in heads for width in config.head_dims(number))
 
 
 def check_output_dir_is_empty(output_dir: str | Path) -> None:

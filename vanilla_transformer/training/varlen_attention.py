@@ -31,7 +31,8 @@ def check_varlen(model: PreTrainedModel, mixed_precision: str | None) -> None:
     """
     capability = torch.cuda.get_device_capability() if torch.cuda.is_available() else None
     config = model.config
-    width = config.d_model // config.encoder_attention_heads, config.d_model // config.decoder_attention_heads
+    heads = config.encoder_attention_heads, config.decoder_attention_heads
+    width = {dim for number in heads for dim in config.head_dims(number)}
     for holds, rule, found in (
         (
             capability is not None and capability >= _LEAST_CAPABILITY,
@@ -44,7 +45,7 @@ def check_varlen(model: PreTrainedModel, mixed_precision: str | None) -> None:
         (
             all(size % _HEAD_UNIT == 0 and size <= _LARGEST_HEAD for size in width),
             f"heads of a multiple of {_HEAD_UNIT} up to {_LARGEST_HEAD}",
-            " and ".join(map(str, sorted(set(width)))),
+            " and ".join(map(str, sorted(width))),
         ),
     ):
         if not holds:

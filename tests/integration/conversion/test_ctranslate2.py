@@ -70,10 +70,13 @@ def test_ctranslate2_converter_reads_our_folders(tiny_model, tiny_tokenizer, tmp
 
 
 def test_to_ctranslate2_lists_every_reason_and_writes_nothing(tiny_config, tiny_tokenizer, tmp_path):
-    changes = {"activation_function": "tanh", "decoder_attention_heads": 4}
+    changes = {"activation_function": "tanh", "decoder_attention_heads": 4, "attention_key_dim": 4}
+    changes |= {"position_embedding_type": "none"}
     model = VanillaTransformerForConditionalGeneration(VanillaTransformerConfig(**tiny_config.to_dict() | changes))
     folder = save_model_folder(model, tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="activation function is 'tanh'; .*different numbers of heads"):
+    with pytest.raises(
+        ValueError, match="activation function is 'tanh'; .*numbers of heads; .*no positions; .*attention_key_dim"
+    ):
         to_ctranslate2(folder, tmp_path / "fast", SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
 

@@ -86,10 +86,11 @@ def test_to_marian_writes_a_folder_without_custom_code(tiny_model, tiny_tokenize
 
 def test_to_marian_lists_every_reason_and_writes_nothing(tiny_config, tiny_tokenizer, tmp_path):
     config = VanillaTransformerConfig(
-        **tiny_config.to_dict() | {"normalize_before": True, "position_embedding_type": "learned"}
+        **tiny_config.to_dict()
+        | {"normalize_before": True, "position_embedding_type": "learned", "attention_value_dim": 4}
     )
     folder = save_model_folder(VanillaTransformerForConditionalGeneration(config), tiny_tokenizer, tmp_path / "ours")
-    with pytest.raises(ValueError, match="normalizes before .*; its positions are learned"):
+    with pytest.raises(ValueError, match="normalizes before .*; its positions are learned; .*`attention_value_dim`"):
         to_marian(folder, tmp_path / "marian", MARIAN_SENTENCES)
     assert list(tmp_path.iterdir()) == [folder]
 

@@ -18,9 +18,16 @@ def refusal(folder, capsys):
     return capsys.readouterr().err
 
 
-def test_transformers_js_refuses_sources_without_eos(tmp_path, capsys):
-    folder = save_model_folder(tiny_model(source_eos=False), tiny_tokenizer(), tmp_path / "ours")
-    assert "transformers.js cannot represent this model: its sources have no EOS" in refusal(folder, capsys)
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"source_eos": False}, "its sources have no EOS"),
+        ({"attention_key_dim": 4}, "its heads have separate widths"),
+    ],
+)
+def test_transformers_js_refuses_models_that_it_cannot_represent(changes, reason, tmp_path, capsys):
+    folder = save_model_folder(tiny_model(**changes), tiny_tokenizer(), tmp_path / "ours")
+    assert f"transformers.js cannot represent this model: {reason}" in refusal(folder, capsys)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ as an argument, for its projections and settings, and keeps two kinds of memory:
   self-attention of a model without an encoder.
 
 Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in a batch, S their
-positions, D d_model, H heads, K head width.
+positions, D d_model, H heads, K width of a head, d_k of keys and d_v of values.
 """
 
 from collections.abc import Sequence
@@ -67,11 +67,11 @@ class StaticSelfAttention(nn.Module):
 
     @staticmethod
     def own_memory(attention: Any, slots: int, beams: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*(zeros_like_heads(attention, slots, room, beams) for _ in range(2)))
+        return KeysAndValues(*zeros_like_heads(attention, slots, room, beams))
 
     @staticmethod
     def prompt_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*(zeros_like_heads(attention, slots, room) for _ in range(2)))
+        return KeysAndValues(*zeros_like_heads(attention, slots, room))
 
     @staticmethod
     def read_prompt(cache: Any) -> KeysAndValues:
@@ -82,7 +82,7 @@ class StaticSelfAttention(nn.Module):
         self, attention: Any, states: Tensor, moment: Moment, own: KeysAndValues, prompt: KeysAndValues | None
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`, after the tokens of the prompt, if there is one."""
-        query, *key_and_value = split_heads(attention, self.qkv_proj(states), 3)  # (B, H, N, K) each
+        query, *key_and_value = split_heads(attention, self.qkv_proj(states), "qkv")  # (B, H, N, K) each
         for memory, entry in zip(own, key_and_value, strict=True):
             memory[moment.slots, :, moment.time] = entry
         keys, values = own.keys.flatten(2, 3), own.values.flatten(2, 3)  # (B, H, R * N, K)
@@ -110,7 +110,7 @@ class StaticCrossAttention(nn.Module):
 
     @staticmethod
     def source_memory(attention: Any, slots: int, room: int) -> KeysAndValues:
-        return KeysAndValues(*(zeros_like_heads(attention, slots, room) for _ in range(2)))
+        return KeysAndValues(*zeros_like_heads(attention, slots, room))
 
     @staticmethod
     def read_source(attention: Any, states: Tensor, lengths: Tensor) -> KeysAndValues:
@@ -121,7 +121,7 @@ class StaticCrossAttention(nn.Module):
         self, attention: Any, states: Tensor, moment: Moment, source: KeysAndValues, queries: Sequence[Tensor] = ()
     ) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`. Write the queries of the kept heads into `queries`, `(B, R, N, K)` each."""
-        (query,) = split_heads(attention, attention.q_proj(states), 1)  # (B, H, N, K)
+        (query,) = split_heads(attention, attention.q_proj(states), "q")  # (B, H, N, K)
         for head, memory in zip(self.kept_heads, queries, strict=True):
             kept = torch.where(moment.done[:, None, None], memory[moment.slots, moment.time], query[:, head])
             memory.index_put_((moment.slots, moment.time), kept)
@@ -132,17 +132,26 @@ class StaticCrossAttention(nn.Module):
         return f"kept_heads={self.kept_heads}" if self.kept_heads else ""  # in the identity of a compiled step
 
 
-def split_heads(attention: Any, states: Tensor, parts: int) -> Sequence[Tensor]:
-    """Split states `(B, N, parts * D)` into parts with their heads, `(B, H, N, K)` each."""
+def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
+    """Split joined projections `(B, N, ·)` into `parts` of the letters q, k and v with their heads, `(B, H, N, K)`."""
     slots, beams = states.shape[:2]
-    return states.view(slots, beams, parts, -1, attention.head_dim).permute(2, 0, 3, 1, 4).unbind()
+    if attention.value_dim == attention.head_dim:
+        joined = states.view(slots, beams, len(parts), -1, attention.head_dim)
+        return joined.permute(2, 0, 3, 1, 4).unbind()
+    widths, heads = [attention.value_dim if part == "v" else attention.head_dim for part in parts], _heads(attention)
+    split = states.split([heads * width for width in widths], dim=-1)
+    return [attention.split_heads(part, width) for part, width in zip(split, widths, strict=True)]
 
 
-def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> Tensor:
-    """Return a tensor `(slots, H, *sizes, K)` of the type and on the device of an attention's weights."""
-    weight, width = attention.out_proj.weight, attention.head_dim
-    heads = attention.out_proj.in_features // width
-    return torch.zeros(slots, heads, *sizes, width, dtype=weight.dtype, device=weight.device)
+def _heads(attention: Any) -> int:
+    return attention.out_proj.in_features // attention.value_dim
+
+
+def zeros_like_heads(attention: Any, slots: int, *sizes: int) -> tuple[Tensor, Tensor]:
+    """Return keys and values `(slots, H, *sizes, K)` of the type and on the device of an attention's weights."""
+    weight, shape = attention.out_proj.weight, (slots, _heads(attention), *sizes)
+    keys, values = (weight.new_zeros(*shape, width) for width in (attention.head_dim, attention.value_dim))
+    return keys, values
 
 
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor, scaling: float) -> Tensor:

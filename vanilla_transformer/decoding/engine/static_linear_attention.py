@@ -43,7 +43,9 @@ class StaticLinearAttention(StaticSelfAttention):
     def forward(  # type: ignore[override]
         self, attention: Any, states: Tensor, moment: Moment, own: Sums, prompt: Sums | None
     ) -> Tensor:
-        query, key, value = (attention.split_heads(part) for part in self.qkv_proj(states).chunk(3, dim=-1))
+        query, key, value = (
+            attention.split_heads(part, attention.head_dim) for part in self.qkv_proj(states).chunk(3, dim=-1)
+        )
         new = _features(key)[..., None] * _with_ones(value)[..., None, :]  # (B, H, N, K, K + 1)
         slots = torch.arange(states.shape[0], device=states.device)
         before = (moment.time - 1).clamp(min=0)[:, None, None].expand(-1, states.shape[1], 1)
@@ -76,7 +78,7 @@ class StaticLinearCrossAttention(nn.Module):
 
     def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any) -> Tensor:
         """Map `(B, N, D)` to `(B, N, D)`."""
-        query = attention.split_heads(attention.q_proj(states))  # (B, H, N, K)
+        query = attention.split_heads(attention.q_proj(states), attention.head_dim)  # (B, H, N, K)
         return attention.out_proj(_divide(product(_features(query), source.sums), states))
 
 

@@ -74,7 +74,7 @@ class StaticLSHAttention(StaticSelfAttention):
     def forward(  # type: ignore[override]
         self, attention: Any, states: Tensor, moment: Moment, own: HashedKeys, prompt: HashedKeys | None
     ) -> Tensor:
-        query, value = split_heads(attention, self.qkv_proj(states), 2)
+        query, value = split_heads(attention, self.qkv_proj(states), "qv")
         buckets = nearest_buckets(query, self.rotations).transpose(-1, -2).int()  # (B, H, N, C)
         for memory, entry in zip(own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True):
             memory[moment.slots, :, moment.time] = entry
@@ -94,7 +94,7 @@ class StaticLSHAttention(StaticSelfAttention):
 
 
 def _no_keys(attention: Any, slots: int, *sizes: int) -> HashedKeys:
-    keys, values = (zeros_like_heads(attention, slots, *sizes) for _ in range(2))
+    keys, values = zeros_like_heads(attention, slots, *sizes)
     return HashedKeys(keys, values, keys.new_zeros(*keys.shape[:-1], attention.config.num_hashes, dtype=torch.int32))
 
 

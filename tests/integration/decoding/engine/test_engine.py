@@ -54,6 +54,20 @@ def test_engine_gives_hypotheses_of_library(first):
         assert_engine_gives_hypotheses_of_library(random_case(seed))
 
 
+@pytest.mark.parametrize("beams", [1, 3])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention_key_dim": 5, "attention_value_dim": 3, "attention_bias": True},
+        {"attention_key_dim": 6, "attention_value_dim": 6},
+        {"position_embedding_type": "none"},
+    ],
+)
+def test_engine_gives_hypotheses_of_library_for_rows_of_table_3(changes, beams):
+    case = Case(model_of(**changes), random_sources(5), 3, {"num_beams": beams, "max_new_tokens": LIMIT}, beams)
+    assert_engine_gives_hypotheses_of_library(case)
+
+
 @pytest.mark.parametrize("beams", [1, 4])
 @pytest.mark.parametrize("slots", [1, 3, 20])
 def test_engine_gives_hypotheses_of_library_while_room_grows_and_shrinks(slots, beams):

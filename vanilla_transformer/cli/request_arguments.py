@@ -10,7 +10,15 @@ from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments
 
 _TERMS = ("glossary", "term_mode")
 # Options of what `translate` alone has: its lines, and several translations of each.
-_SENTENCES = ("num_return_sequences", "split_sentences", "target_prefix", "prefix_bias", "alternatives", "constraints")
+_SENTENCES = (
+    "num_return_sequences",
+    "split_sentences",
+    "protect",
+    "target_prefix",
+    "prefix_bias",
+    "alternatives",
+    "constraints",
+)
 # Flags that are not for documents.
 _NOT_OF_DOCUMENTS = (
     "target_prefix",

@@ -57,6 +57,7 @@ class Option:
     Args:
         name: Of the option in every door, except where `flag_name` is another one.
         default: The value if no level gives one. None where the checkpoint or the search decides.
+        door_default: The value of its flag and its JSON entry if they are not given.
         help: One or two sentences for `--help` and for the JSON schema.
         rule: See [`Rule`]; None if the feature itself checks values.
         flag: Whether the command line has a flag for it.
@@ -70,6 +71,7 @@ class Option:
 
     name: str
     default: Any
+    door_default: Any
     help: str
     rule: Rule | None
     flag: bool
@@ -106,6 +108,7 @@ def option(
     rule: Rule | None = None,
     *doors: str,
     default: Any = None,
+    door_default: Any = None,
     flag_name: str | None = None,
     schema: Mapping[str, Any] | None = None,
     **flag_keywords: Any,
@@ -117,7 +120,8 @@ def option(
 
     See [`Option`] for the other arguments.
     """
-    declared = {"default": default, "help": help, "rule": rule, "flag_name": flag_name}
+    door_default = default if door_default is None else door_default
+    declared = {"default": default, "door_default": door_default, "help": help, "rule": rule, "flag_name": flag_name}
     declared |= {"flag": FLAG in doors, "json": JSON in doors, "in_config": CONFIG in doors}
     declared["schema"] = schema or (rule.schema if rule else {"type": "string"})
     declared["kind"] = rule.kind if rule else str
@@ -348,6 +352,14 @@ class TranslationOptions:
     # Languages and sentences
     src_lang: str | None = option("Code of the language of the text, if the model has several.", _CODE, JSON)
     tgt_lang: str | None = option("Code of the language of the translations, if the model has several.", _CODE, JSON)
+    protect: bool = option(
+        "Keep URLs, e-mail addresses, placeholders such as {name} or %s, emoji and long numbers as they are.",
+        BOOLEAN,
+        FLAG,
+        JSON,
+        default=False,
+        door_default=True,
+    )
     split_sentences: bool | None = option(
         "Translate each sentence of a line by itself, and keep the white space between them.", BOOLEAN, FLAG, JSON
     )
@@ -636,7 +648,7 @@ def request_model(name: str = "TranslationBody", **further: Any) -> Any:
     for each in _with(json=True):
         checked = Annotated[Any, AfterValidator(each.check), WithJsonSchema(dict(each.schema))]
         about = re.sub(r"--(\w+)", r"`\1`", each.help)  # which names other options as flags
-        entries[each.name] = checked, Field(each.default, description=about)
+        entries[each.name] = checked, Field(each.door_default, description=about)
     return create_model(name, __config__=ConfigDict(extra="forbid"), **entries)
 
 
@@ -651,7 +663,7 @@ def _flag(each: Option) -> tuple[str, Any, Any]:
     A value of another type stays text, of which [`check_option`] says what it must be.
     """
     kind = bool if each.kind is bool else each.kind | None
-    default = False if each.kind is bool else each.default
+    default = bool(each.door_default) if each.kind is bool else each.door_default
     keywords = {"help": each.help, "keeps_text": True, **each.flag_keywords}
     return each.flag_name, kind, field(default=default, metadata=keywords)
 

@@ -23,10 +23,12 @@ from .forced_decoding import next_tokens
 from .minimum_bayes_risk import choose_by_risk, risk_candidates
 from .options import OptionError, TranslationOptions
 from .pretrained import load_ensemble
+from .protection import ProtectedSearch
 from .reranking import Reranker, check_not_reranked, rerank_candidates
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .terms import search_terms
 
+_BEAMS = 4  # at least, of searches under constraints; the paper's
 Report = Callable[[int], object]  # of the sentences that were translated since the last report
 
 
@@ -76,6 +78,10 @@ class TranslationPipeline(CarriedTranslationPipeline):
 
     A call with `src_lang` and `tgt_lang` chooses the languages of a model that translates between many, such as NLLB,
     by codes of its tokenizer. The constructor takes them, too.
+
+    A call with `protect=True` keeps URLs, e-mail addresses, placeholders, emoji and long numbers as they are, as
+    documents do. Other texts are translated as without it, and so are texts with a `target_prefix` or `alternatives`.
+    See [`ProtectedSearch`].
 
     A call with `progress=function` calls it with the number of sentences that are done and of all sentences, whenever
     some are done.
@@ -165,6 +171,36 @@ class TranslationPipeline(CarriedTranslationPipeline):
             batch_size: Of `generate()`.
             report: Called with the number of sentences that are done.
         """
+        if not options.protect or options.alternatives is not None:
+            return self._decode(sentences, options, batch_size, report)
+        search = ProtectedSearch(
+            lambda some, report: self._decode(some, options, batch_size, report),
+            lambda some: self._constrain(some, options, batch_size),
+            lambda texts: self.encode(texts, options),
+            self.tokenizer,
+            options.count,
+            uses_masks=self._reranker is None,
+        )
+        return search(sentences, report)
+
+    def _constrain(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int
+    ) -> Sequence[list[Translation] | None]:
+        """Return the translations of sentences with their phrases by beam search, or None where there are none."""
+        if options.do_sample or options.mbr is not None or self.reranks or not Engine.supports(self.model):
+            return [None] * len(sentences)
+        options = options.override(num_beams=max(_BEAMS, options.num_beams or 1, options.count))
+        try:
+            return self._decode(sentences, options, batch_size, lambda done: None)
+        except ValueError:  # one of them has too many phrases, or the engine does not follow an option
+            if len(sentences) == 1:
+                return [None]
+            return [row for each in sentences for row in self._constrain([each], options, batch_size)]
+
+    def _decode(
+        self, sentences: Sequence[Sentence], options: TranslationOptions, batch_size: int, report: Report
+    ) -> list[list[Translation]]:
+        """Return the hypotheses of each sentence, chosen as the options say."""
         if self._reranker is not None:
             found = self._search_terms(sentences, rerank_candidates(options), batch_size, report)
             return self._reranker.choose([sentence.text for sentence in sentences], found, options)

@@ -137,10 +137,15 @@ class DocumentTranslator:
         return translate_documents(texts, format, translator)
 
 
-def translator_by(pipeline: Any, splitter: SentenceSplitter, **options: Any) -> BlockTranslator:
-    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do."""
+def translator_by(pipeline: Any, splitter: SentenceSplitter, protect: bool = True, **options: Any) -> BlockTranslator:
+    """Return the translator of blocks by a pipeline, with all that its model and its tokenizer can do.
+
+    Args:
+        protect: See [`BlockTranslator`], which does it for the pipeline: it knows fixed spans, too.
+    """
+    options |= {"protect": False}
     translate, constrain = translate_by(pipeline, **options), constrain_by(pipeline, **options)
-    return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain)
+    return BlockTranslator(translate, splitter, find_masks(pipeline.tokenizer), constrain, protect)
 
 
 __all__ = ["FORMATS", "DocumentTranslator", "constrain_by", "parse_document", "read_document", "translate_by"]

@@ -16,7 +16,7 @@ RISK = ("mbr", "mbr_samples")
 SAMPLING = ("seed", *FILTERS)  # known with `do_sample` and with `mbr`
 TERMS = ("glossary", "term_mode")
 _FEATURES = (*RETURNED, "do_sample", "glossary", "constraints", "target_prefix")
-_OTHERS = ("num_return_sequences", "term_mode", "split_sentences", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
+_OTHERS = ("num_return_sequences", "term_mode", "split_sentences", "protect", *SAMPLING, *LANGUAGES, *RISK, *RERANKING)
 SEARCHES = tuple(name for name in json_options() if name not in (*_FEATURES, *_OTHERS))
 ENGINE_OPTIONS = (*_FEATURES, *SEARCHES)
 # Missing features of a model that does not know an option.
@@ -33,7 +33,7 @@ def known_options(translate: Any) -> list[str]:
         names = [name for name in names if name not in ("do_sample", "alternatives")] + [*RERANKING]
     elif names:
         names += RISK
-    return [*names, "split_sentences", "format"]
+    return [*names, "split_sentences", "protect", "format"]
 
 
 def engine_options(model: Any) -> list[str]:

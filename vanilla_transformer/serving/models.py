@@ -18,7 +18,7 @@ from .limits import Limits, Refusal
 
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message
-_OF_BOTH = ("format", "split_sentences")  # options of both models of a pair
+_OF_BOTH = ("format", "split_sentences", "protect")  # options of both models of a pair
 _ABOUT_THE_SOURCE = (*TERMS, SOFT_TERMS, *LANGUAGES, "return_alignments", "return_confidence", "return_warnings")
 
 

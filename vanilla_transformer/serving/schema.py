@@ -15,6 +15,7 @@ from vanilla_transformer.decoding.options import (
     OptionError,
     TranslationOptions,
     declared_options,
+    json_options,
     request_model,
 )
 from vanilla_transformer.decoding.terms import SOFT
@@ -140,15 +141,21 @@ class TranslationRequest(_Entries):
             Refusal: 422; the model does not know an option, or options do not fit each other or the texts.
         """
         try:
-            return _resolve(self._given(), known)
+            return _resolve({**_defaults(known), **self._given()}, known)
         except ValueError as error:
             raise Refusal(422, str(error)[:LONGEST_REASON]) from error
 
     def _given(self) -> dict[str, Any]:
-        """Return the entries that are given, besides the model; null, false and no constraints are not."""
+        """Return the entries that are given, besides the model; null, no constraints and a usual false are not."""
         names = [name for name in type(self).model_fields if name in self.model_fields_set]
         entries = {name: getattr(self, name) for name in names if name != "model"}
-        given = {name: value for name, value in entries.items() if value is not None and value is not False}
+        fields = type(self).model_fields
+        usual = (None, False)
+        given = {
+            name: value
+            for name, value in entries.items()
+            if not (value is None or (value is False and fields[name].default in usual))
+        }
         if given.get("constraints") == []:
             del given["constraints"]
         return {**given, "text": entries["text"]}
@@ -165,6 +172,12 @@ def explain(errors: Sequence[Any]) -> str:
     if first["type"] == "missing":
         return f"`{first['loc'][-1]}` must be given."
     return str(first["ctx"]["error"])[:LONGEST_REASON]
+
+
+def _defaults(known: Sequence[str]) -> dict[str, Any]:
+    """Return the options that a request has unless it gives other values, of those that the model knows."""
+    options = [declared_options()[name] for name in json_options() if name in known]
+    return {each.name: each.door_default for each in options if each.door_default != each.default}
 
 
 def _resolve(given: dict[str, Any], known: Sequence[str]) -> Body:
@@ -251,7 +264,7 @@ def _check_document(given: Mapping[str, Any], known: Sequence[str], is_alone: bo
     """Check that the service translates documents, and that there is one translation of each."""
     if "format" not in known:
         raise OptionError("This service translates no documents. Leave `format` out.")
-    if not is_alone or given.keys() - {*TERMS, *LANGUAGES}:
+    if not is_alone or given.keys() - {*TERMS, *LANGUAGES, "protect"}:
         raise OptionError("With `format` there is one translation. Leave the other options but terms out.")
 
 

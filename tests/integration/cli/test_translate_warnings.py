@@ -10,7 +10,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
-LINES = ["A man in 1984 and 2001.", "Two dogs."]
+LINES = ["A man and 84 or 91 dogs.", "Two dogs."]
 
 
 @pytest.fixture(scope="module")

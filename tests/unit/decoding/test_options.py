@@ -137,6 +137,7 @@ def test_flags_of_makes_flags_that_parse_and_return_the_options():
         "num_beams": 3,
         "do_sample": True,
         "top_p": 0.5,
+        "protect": True,
         "glossary": "a.tsv",
         "constraints": ["Hund", "Katze", "Maus"],
     }

@@ -1,0 +1,88 @@
+"""URLs, placeholders and long numbers survive a real model that never copies: pipeline, command line and service."""
+
+import json
+
+import pytest
+
+from tests.service_answers import post
+from tests.tiny import tiny_long_model, tiny_model
+from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
+from vanilla_transformer.serving.features import known_options
+
+KEPT = ["https://a.example/x?y=1", "me@mail.example", "{name}", "%s", "12,345.60", "2026-11-25", "🙂"]
+TEXT = "Dogs " + " run ".join(KEPT) + " across."
+PLAIN = ["A man is sleeping.", "Two dogs, 2 men.", ""]
+
+
+@pytest.fixture(scope="module")
+def translate(tiny_tokenizer):
+    return TranslationPipeline(tiny_model(), tiny_tokenizer, compile=False, max_new_tokens=90)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, tiny_tokenizer):
+    return str(save_model_folder(tiny_model(), tiny_tokenizer, tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def has_all(text):
+    return all(kept in text for kept in KEPT)
+
+
+def texts_of(answer):
+    return [each["translation_text"] for each in (answer if isinstance(answer, list) else [answer])]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"num_beams": 3, "num_return_sequences": 2, "return_scores": True},
+        {"do_sample": True, "num_beams": 1, "seed": 3},
+        {"mbr": "chrf", "mbr_samples": 3, "seed": 3},
+        {"repetition_penalty": 1.2},
+        {"return_tokens": True, "return_warnings": True},
+        {"glossary": {"Dogs": "Hunde"}},
+        {"split_sentences": True},
+    ],
+    ids=str,
+)
+def test_pipeline_protects_texts_and_changes_no_others(translate, options):
+    assert translate(PLAIN, protect=True, **options) == translate(PLAIN, **options)
+    (protected, plain) = translate([TEXT, PLAIN[0]], protect=True, **options)
+    assert all(has_all(text) for text in texts_of(protected))
+    assert "seed" in options or texts_of(plain) == texts_of(translate(PLAIN[:1], **options)[0])
+    assert not has_all(texts_of(translate([TEXT], **options)[0])[0])
+
+
+def test_pipeline_protects_texts_of_a_model_without_an_engine(tiny_tokenizer):
+    translate = TranslationPipeline(tiny_long_model(layer_types=["transfo_xl_attention"]), tiny_tokenizer)
+    assert has_all(translate(TEXT, protect=True)[0]["translation_text"])
+
+
+def test_pipeline_refuses_another_value(translate):
+    with pytest.raises(ValueError, match="`protect` must be True or False, got 'yes'"):
+        translate(TEXT, protect="yes")
+
+
+def test_translate_protects_unless_a_flag_turns_it_off(folder, capsys):
+    assert main(["translate", folder, TEXT, "--quiet"]) == 0
+    protected = capsys.readouterr().out
+    assert main(["translate", folder, TEXT, "--no_protect", "--json", "--quiet"]) == 0
+    (lost,) = json.loads(capsys.readouterr().out)["translations"]
+    assert has_all(protected) and not has_all(lost["text"])
+
+
+def test_service_protects_unless_a_request_turns_it_off(translate):
+    known = known_options(translate)
+    assert "protect" in known
+    for given, survives in [
+        ({}, True),
+        ({"protect": None}, True),
+        ({"protect": True}, True),
+        ({"protect": False}, False),
+    ]:
+        answer = post(translate, known, text=[TEXT], **given)
+        assert has_all(answer.json()["translations"][0][0]) == survives, given
+    assert post(translate, known, protect=1).status_code == 422

@@ -1,0 +1,135 @@
+"""What must survive a translation survives it: by masks, by constraints, or because only the rest is translated."""
+
+import pytest
+
+from vanilla_transformer.decoding.alignments import Link
+from vanilla_transformer.decoding.answers import Translation
+from vanilla_transformer.decoding.protection import ProtectedSearch
+from vanilla_transformer.decoding.segments import Sentence
+
+SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"
+TEXT = SHOUTED.replace("MAIL", "Mail").replace(" TO ", " to ").replace(" BY ", " by ")
+
+
+class Tokenizer:
+    """Words are tokens; `masks` are those that the model copies."""
+
+    def __init__(self, masks=()):
+        self._masks = masks
+        self.all_special_ids = [0]
+
+    def get_added_vocab(self):
+        return dict(zip(self._masks, range(len(self._masks)), strict=True))
+
+    def convert_ids_to_tokens(self, token):
+        return "<unk>"
+
+    def __call__(self, text_target, add_special_tokens):
+        return {"input_ids": [[0 if "🙂" in text else len(text)] for text in text_target]}
+
+
+class Model:
+    """Write everything in capitals. Masks and, under constraints, phrases stay if it can."""
+
+    def __init__(self, masks=(), can_constrain=False, count=1):
+        self.masks, self.can_constrain, self.count = masks, can_constrain, count
+        self.searched, self.constrained, self.done = [], [], 0
+
+    def translate(self, sentences, uses_masks=True):
+        tokenizer = Tokenizer(self.masks)
+        encode = lambda texts: [[len(text)] for text in texts]  # noqa: E731
+        search = ProtectedSearch(self._search, self._constrain, encode, tokenizer, self.count, uses_masks)
+        found = search(sentences, self._report)
+        assert self.done == len(sentences)
+        return [[each.text for each in row] for row in found]
+
+    def _report(self, count):
+        self.done += count
+
+    def _search(self, sentences, report):
+        report(len(sentences))
+        self.searched += sentences
+        assert all(each.tokens == [len(each.text)] for each in sentences)
+        return [[Translation(self._shout(each.text), score=-1.0)] * self.count for each in sentences]
+
+    def _shout(self, text):
+        return " ".join(word if word in self.masks else word.upper() for word in text.split(" "))
+
+    def _constrain(self, sentences):
+        self.constrained += sentences
+        return [[Translation(SHOUTED)] if self.can_constrain else None for _ in sentences]
+
+
+def sentence(text, **given):
+    return Sentence(text, "", [len(text)], **given)
+
+
+def test_protected_search_leaves_sentences_without_such_text_alone():
+    model, sentences = Model(), [sentence("A man."), sentence("2 dogs at 10.")]
+    assert model.translate(sentences) == [["A MAN."], ["2 DOGS AT 10."]]
+    assert model.searched == sentences
+
+
+def test_protected_search_masks_text_by_tokens_that_the_model_copies():
+    model = Model(masks=[f"<ph{number}>" for number in range(5)])
+    assert model.translate([sentence(TEXT), sentence("A man.")]) == [[SHOUTED], ["A MAN."]]
+    assert [each.text for each in model.searched] == ["Mail <ph0> to <ph1> by <ph2> <ph3> <ph4>", "A man."]
+    assert not model.constrained
+
+
+def test_protected_search_takes_a_translation_that_has_all_of_it():
+    model = Model()
+    assert model.translate([sentence("At 12:30, 2,015 MEN.")]) == [["AT 12:30, 2,015 MEN."]]
+    assert len(model.searched) == 1 and not model.constrained
+
+
+def test_protected_search_translates_again_under_constraints():
+    model, text = Model(can_constrain=True), TEXT.replace("🙂 ", "")
+    assert model.translate([sentence(text)]) == [[SHOUTED]]
+    (again,) = model.constrained
+    assert [list(phrase) for phrase in again.phrases] == [[6], [15], [19], [9]] and len(model.searched) == 1
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_protected_search_translates_around_what_no_translation_has(count):
+    model = Model(count=count)
+    assert model.translate([sentence(TEXT), sentence("A man.")]) == [[SHOUTED] * count, ["A MAN."] * count]
+    assert [each.text for each in model.searched] == [TEXT, "A man.", "Mail", "to", "by"]
+    assert not model.constrained  # the vocabulary lacks the emoji
+
+
+def test_protected_search_copies_sentences_without_words():
+    model = Model(count=2)
+    assert (
+        model.translate([sentence("https://a.example/x 🙂 12345"), sentence("A man.")])[0]
+        == ["https://a.example/x 🙂 12345"] * 2
+    )
+    assert [each.text for each in model.searched] == ["A man."]
+
+
+def test_protected_search_does_not_change_sentences_with_a_prefix_or_lose_phrases():
+    model = Model(masks=["<ph0>"])
+    prefixed, constrained = sentence("See {a}.", prefix=[5]), sentence("See {a}.", phrases=[[7]])
+    assert model.translate([prefixed, constrained]) == [["SEE {A}."], ["SEE {A}."]]
+    assert model.searched == [prefixed, constrained] and model.constrained[0].phrases[0] == [7]
+
+
+def test_protected_search_uses_no_masks_that_a_reverse_model_lacks():
+    model = Model(masks=["<ph0>"])
+    assert model.translate([sentence("See {a} now.")], uses_masks=False) == [["SEE {a} NOW."]]
+    assert model.searched[0].text == "See {a} now."
+
+
+def test_protected_search_links_what_survives_with_itself():
+    model = Model()
+    search = ProtectedSearch(
+        lambda some, report: [[Translation(each.text.upper(), alignment=[Link(0, 3, 0, 3, 0.5)])] for each in some],
+        model._constrain,
+        lambda texts: [[1]] * len(texts),
+        Tokenizer(),
+        1,
+    )
+    ((found,),) = search([sentence("see {a} 🙂 men")], lambda done: None)
+    assert found.text == "SEE {a} 🙂 MEN"
+    links = [(link.source_start, link.source_end, link.target_start, link.target_end) for link in found.alignment]
+    assert links == [(0, 3, 0, 3), (4, 7, 4, 7), (8, 9, 8, 9), (10, 13, 10, 13)]

@@ -1,0 +1,294 @@
+"""
+Keep what must survive a translation: URLs, e-mail addresses, placeholders, emoji and long numbers.
+
+They go through the model as masks that it has learned to copy, or as they are if it knows none. A sentence whose
+translation lacks one is translated again by beam search under the constraint that all appear. Where that fails, too,
+only the text around them is translated. Sentences without such text are translated as always.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import regex
+
+from vanilla_transformer.text.protection import Range, find_masks, find_protected, locate, mask
+
+from .alignments import Link
+from .answers import Translation
+from .constraints import tokenize_constraint
+from .engine.phrase_constraints import ConstraintError
+from .segments import Encode, Sentence
+
+# Return the translations of each sentence, best first, and report how many are done.
+Search = Callable[[Sequence[Sentence], Callable[[int], object]], Sequence[list[Translation]]]
+# Return likewise translations with the phrases of each sentence, or None where there are none.
+Constrain = Callable[[Sequence[Sentence]], Sequence[list[Translation] | None]]
+_Rows = dict[int, list[Translation]]  # by the indices of their sentences
+_LETTER = regex.compile(r"\p{L}")
+_WORD = re.compile(r"\S+")
+
+
+@dataclass
+class Part:
+    """
+    A part of a text, and its translation.
+
+    Attributes:
+        start: Its position in the text.
+        kept: Where in `text` characters begin and end that must survive.
+        fixed: `(start, end)` of each of them in `text` and in `translation`.
+    """
+
+    start: int
+    text: str
+    kept: list[Range]
+    translation: str = ""
+    links: list[Link] = field(default_factory=list)
+    fixed: list[tuple[Range, Range]] = field(default_factory=list)
+
+    def keep(self) -> None:
+        """Take the text as its own translation."""
+        self.translation = self.text
+        self.links = [Link(index, index + 1, index, index + 1, 1.0) for index in range(len(self.text))]
+        self.fixed = [(place, place) for place in self.kept]
+
+    @property
+    def kept_texts(self) -> list[str]:
+        """The texts that must survive."""
+        return texts_at(self.text, self.kept)
+
+    @property
+    def is_translatable(self) -> bool:
+        """Whether there are letters besides the text that must survive."""
+        return bool(_LETTER.search(mask(self.text, self.kept, [" "] * len(self.kept))[0]))
+
+    def masked(self, masks: Sequence[str]) -> tuple[str, list[Range]]:
+        """Return the text as the model sees it, with masks if there are enough, and where kept text is in it."""
+        if not self.kept or len(self.kept) > len(masks):
+            return self.text, self.kept
+        return mask(self.text, self.kept, masks[: len(self.kept)])
+
+    def restore(self, shown: str, places: Sequence[Range], translation: str, links: Sequence[Link]) -> bool:
+        """
+        Take a translation, and replace its masks by the text that is kept. Return False if one is lost.
+
+        Args:
+            shown, places: What [`masked`] returned.
+            links: Of `shown` and its translation.
+        """
+        found = locate(texts_at(shown, places), translation)
+        if found is None:
+            return False
+        order = sorted(range(len(found)), key=found.__getitem__)
+        kept_texts = self.kept_texts
+        self.translation, moved = mask(translation, [found[index] for index in order], [kept_texts[i] for i in order])
+        targets = dict(zip(order, moved, strict=True))
+        self.fixed = [(self.kept[index], targets[index]) for index in range(len(order))]
+        source = _shifts(places, self.kept)
+        target = _shifts([found[index] for index in order], moved)
+        self.links = [
+            Link(_shift(start, source), _shift(end, source), _shift(low, target), _shift(high, target), weight)
+            for start, end, low, high, weight in links
+            if not overlaps((start, end), places) and not overlaps((low, high), found)
+        ]
+        return True
+
+    def pieces(self) -> Iterator["Part"]:
+        """Yield the text that is kept and the text between, without white space around it."""
+        edges = [0, *(edge for place in self.kept for edge in place), len(self.text)]
+        for index, (start, end) in enumerate(pairwise(edges)):
+            text = self.text[start:end]
+            if index % 2:
+                yield Part(start, text, [(0, len(text))])
+            elif text.strip():
+                yield Part(start + len(text) - len(text.lstrip()), text.strip(), [])
+
+
+def join_parts(source: str, parts: Sequence[Part]) -> tuple[str, list[Link], list[tuple[Range, Range]]]:
+    """Join the translations of the parts of a text, with the white space that is between them in the source."""
+    target, end = "", 0
+    links, fixed = list[Link](), list[tuple[Range, Range]]()
+    for part in parts:
+        target += source[end : part.start]
+        links += [link.shift(part.start, len(target)) for link in part.links]
+        fixed += [(_moved(one, part.start), _moved(other, len(target))) for one, other in part.fixed]
+        target += part.translation
+        end = part.start + len(part.text)
+    return target + source[end:], links, fixed
+
+
+def texts_at(text: str, places: Sequence[Range]) -> list[str]:
+    """Return the texts at some places of a text."""
+    return [text[start:end] for start, end in places]
+
+
+def overlaps(place: Sequence[int], others: Sequence[Range]) -> bool:
+    """Return whether a range shares characters with others."""
+    return any(place[0] < end and start < place[1] for start, end in others)
+
+
+def _shifts(before: Sequence[Range], after: Sequence[Range]) -> list[tuple[int, int]]:
+    return [(old, new - old) for (_, old), (_, new) in zip(before, after, strict=True)]
+
+
+def _shift(position: int, shifts: Sequence[tuple[int, int]]) -> int:
+    """Return where a position is after replacements, each given by the old position of its end and the offset."""
+    return position + next((offset for end, offset in reversed(shifts) if position >= end), 0)
+
+
+def _moved(place: Range, offset: int) -> Range:
+    return place[0] + offset, place[1] + offset
+
+
+# --- Sentences of a request -----------------------------------------------------------------------------------------
+
+
+class _Kept:
+    """
+    A sentence with text that must survive.
+
+    Attributes:
+        part: The sentence and what must survive in it.
+        shown: The sentence as the model sees it.
+    """
+
+    def __init__(self, sentence: Sentence, part: Part, masks: Sequence[str]):
+        self._sentence, self.part = sentence, part
+        text, self._places = part.masked([] if sentence.phrases else masks)
+        self.shown = sentence._replace(text=text)
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether the model sees masks, so that the sentence is to be encoded again."""
+        return self.shown.text != self._sentence.text
+
+    def read(self, found: Sequence[Translation]) -> list[Translation] | None:
+        """Return translations of the model with all text that must survive, or None if one of them lacks some."""
+        answers = []
+        for each in found:
+            part = replace(self.part)
+            if not part.restore(self.shown.text, self._places, each.text, each.alignment):
+                return None
+            links = [*part.links, *(Link(*here, *there, 1.0) for here, there in part.fixed)]
+            links.sort(key=lambda link: (link.target_start, link.source_start))
+            answers.append(each._replace(text=part.translation, alignment=links))
+        return answers
+
+    def constrained(self, tokenizer: Any) -> Sentence | None:
+        """Return the sentence with what must survive among its phrases, or None if the vocabulary lacks some."""
+        try:
+            kept = [tokenize_constraint(tokenizer, text) for text in texts_at(self.shown.text, self._places)]
+        except ConstraintError:
+            return None
+        return self.shown._replace(phrases=[*self.shown.phrases, *kept])
+
+    def copy(self, count: int) -> list[Translation]:
+        """Return the sentence as its own translations."""
+        links = [Link(*match.span(), *match.span(), 1.0) for match in _WORD.finditer(self.part.text)]
+        return [Translation(self.part.text, alignment=links)] * count
+
+    def around(self) -> list[Sentence]:
+        """Return the sentences between the text that must survive, without their tokens."""
+        pieces = [piece for piece in self.part.pieces() if piece.is_translatable]
+        return [self._sentence._replace(text=piece.text, separator="", tokens=()) for piece in pieces]
+
+    def join(self, rows: Sequence[Sequence[Translation]]) -> list[Translation]:
+        """Return the translations of the whole sentence, given the translations of the sentences [`around`]."""
+        return [self._join(found) for found in zip(*rows, strict=True)]
+
+    def _join(self, found: Sequence[Translation]) -> Translation:
+        """Log-probabilities add up, and the score is the mean, as for the sentences of a text."""
+        answers, pieces = iter(found), list(self.part.pieces())
+        for piece in pieces:
+            if piece.is_translatable:
+                answer = next(answers)
+                piece.translation, piece.links = answer.text, list(answer.alignment)
+            else:
+                piece.translation, size = piece.text, len(piece.text)
+                piece.links = [Link(0, size, 0, size, 1.0)]
+        text, links, _ = join_parts(self.part.text, pieces)
+        score = sum(each.score for each in found) / len(found)
+        log_probability = sum(each.log_probability for each in found)
+        values = [value for each in found for value in each.token_log_probabilities]
+        tokens = [token for each in found for token in each.tokens]
+        return Translation(text, score, log_probability, values, tokens, links)
+
+
+@dataclass
+class ProtectedSearch:
+    """
+    Translate the sentences of a request such that URLs, placeholders and so on survive, see [`find_protected`].
+
+    A sentence with a target prefix is translated as it is, and one with constraints of its own keeps them even if text
+    is lost then.
+
+    Args:
+        search: Returns the translations of sentences.
+        constrain: Returns translations that contain the phrases of each sentence.
+        encode: Returns the token ids of sentences.
+        tokenizer: Of the model, with the masks that it knows.
+        count: Translations of each sentence.
+        uses_masks: Whether whatever reads the sentences knows the masks.
+    """
+
+    search: Search
+    constrain: Constrain
+    encode: Encode
+    tokenizer: Any
+    count: int
+    uses_masks: bool = True
+
+    def __call__(self, sentences: Sequence[Sentence], report: Callable[[int], object]) -> list[list[Translation]]:
+        """Return the translations of each sentence, best first."""
+        parts = [Part(0, each.text, [] if each.prefix else find_protected(each.text)) for each in sentences]
+        if not any(part.kept for part in parts):
+            return list(self.search(sentences, report))
+        masks = find_masks(self.tokenizer) if self.uses_masks else []
+        kept = {at: _Kept(sentences[at], part, masks) for at, part in enumerate(parts) if part.kept}
+        found = {at: each.copy(self.count) for at, each in kept.items() if not each.part.is_translatable}
+        report(len(found))
+        self._encode_masked([kept[at] for at in kept.keys() - found.keys()])
+        order = [at for at in range(len(sentences)) if at not in found]
+        inputs = [kept[at].shown if at in kept else sentences[at] for at in order]
+        rows = dict(zip(order, self.search(inputs, report), strict=True))
+        found |= {at: row for at, row in rows.items() if at not in kept}
+        found |= self._read(kept, rows)
+        for search in (self._search_constrained, self._search_around):
+            found |= search({at: each for at, each in kept.items() if at not in found})
+        return [found.get(at) or rows[at] for at in range(len(sentences))]
+
+    def _read(self, kept: Mapping[int, _Kept], rows: Mapping[int, Sequence[Translation]]) -> _Rows:
+        """Return the translations with all text that must survive."""
+        read = {at: kept[at].read(row) for at, row in rows.items() if at in kept}
+        return {at: row for at, row in read.items() if row is not None}
+
+    def _search_constrained(self, kept: Mapping[int, _Kept]) -> _Rows:
+        """Return the translations of sentences under the constraint that what must survive appears."""
+        found = {at: each.constrained(self.tokenizer) for at, each in kept.items()}
+        inputs = {at: each for at, each in found.items() if each is not None}
+        rows = zip(inputs, self.constrain(list(inputs.values())) if inputs else [], strict=True)
+        return self._read(kept, {at: row for at, row in rows if row is not None})
+
+    def _search_around(self, kept: Mapping[int, _Kept]) -> _Rows:
+        """Return translations of sentences of which only the text around what must survive is translated."""
+        pieces = {at: each.around() for at, each in kept.items() if not each.shown.phrases}
+        flat = [piece for some in pieces.values() for piece in some]
+        if not flat:
+            return {}
+        tokens = self.encode([piece.text for piece in flat])
+        encoded = [piece._replace(tokens=own) for piece, own in zip(flat, tokens, strict=True)]
+        rows = iter(self.search(encoded, lambda done: None))
+        return {at: kept[at].join([next(rows) for _ in some]) for at, some in pieces.items()}
+
+    def _encode_masked(self, kept: Sequence[_Kept]) -> None:
+        masked = [each for each in kept if each.is_masked]
+        for each, tokens in zip(
+            masked, self.encode([each.shown.text for each in masked]) if masked else [], strict=True
+        ):
+            each.shown = each.shown._replace(tokens=tokens)
+
+
+__all__ = ["Part", "ProtectedSearch", "join_parts", "overlaps", "texts_at"]

@@ -14,7 +14,9 @@ from transformers.pipelines import Pipeline
 from transformers.utils import logging
 
 _BATCHES_PER_WINDOW = 64  # how far ahead a stream is read, to batch sentences of similar length
+_LONGEST_SENTENCE = 512  # tokens; without a limit, each token would take longer than the one before
 _LONG_WORK = 256  # sentences from which a terminal shows a progress bar
+_SPACE = re.compile(r"\s")
 # The line breaks of `str.splitlines`, with the white space around them.
 _LINE_GAP = re.compile(r"(?<!\s)[^\S\n\v\f\r\x1c-\x1e\x85\u2028\u2029]*+[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]\s*+")
 # The white space after Western, Arabic or Indic punctuation (and closing quotation marks and brackets), or the empty
@@ -81,9 +83,9 @@ class TranslationPipeline(Pipeline):
     each text has a list of them, best first.
 
     Sentences are sorted by length into batches of `batch_size` (32 by default) and returned in the given order; with
-    the package installed, its engine decodes. Line breaks are kept. A line with more tokens
-    than `config.max_source_length`, the longest source in training, is split into sentences, which are never cut.
-    Blank text has an empty translation.
+    the package installed, its engine decodes. Line breaks are kept. A line with more tokens than
+    `config.max_source_length`, the longest source in training, is split into sentences. A sentence with more than 512
+    tokens, and more than any source in training, is cut at white space. Blank text has an empty translation.
 
     `progress_bar` turns the bar on or off; by default a terminal shows it for 256 sentences or more. All other keyword
     arguments are passed to `generate()`, whose defaults are the checkpoint's.
@@ -212,18 +214,33 @@ def encode_segments(
     Args:
         lines: The lines of each text.
         encode: Returns the token ids of texts.
-        longest: Tokens from which on a line is split into its sentences, exclusive; None to keep lines whole.
+        longest: Maximum number of tokens of a line that stays whole; by default 512. A longer one is split into
+            sentences, and a sentence that has more than 512, too, is cut.
     """
+    limit = max(longest or 0, _LONGEST_SENTENCE)
     rows = iter(encode([line.text for text_lines in lines for line in text_lines]))
-    encoded = [[Segment(line.text, line.separator, next(rows)) for line in text_lines] for text_lines in lines]
-    if longest is None or not any(len(line.tokens) > longest for text_lines in encoded for line in text_lines):
-        return encoded
-    split = [
-        [part for line in text_lines for part in (split_sentences(line) if len(line.tokens) > longest else [line])]
-        for text_lines in encoded
+    segments = [[Segment(line.text, line.separator, next(rows)) for line in text_lines] for text_lines in lines]
+    segments = _split_long(segments, encode, longest or limit, split_sentences)
+    while any(len(part.tokens) > limit for parts in segments for part in parts):
+        segments = _split_long(segments, encode, limit, lambda part: _cut(part, limit))
+    return segments
+
+
+def _split_long(
+    segments: list[list[Segment]],
+    encode: Callable[[list[str]], list[list[int]]],
+    longest: int,
+    split: Callable[[Segment], Iterable[Segment]],
+) -> list[list[Segment]]:
+    """Split the segments with more than `longest` tokens, and encode their parts."""
+    if not any(len(segment.tokens) > longest for some in segments for segment in some):
+        return segments
+    parts = [
+        [part for segment in some for part in (split(segment) if len(segment.tokens) > longest else [segment])]
+        for some in segments
     ]
-    rows = iter(encode([part.text for parts in split for part in parts if not part.tokens]))
-    return [[part if part.tokens else part._replace(tokens=next(rows)) for part in parts] for parts in split]
+    rows = iter(encode([part.text for some in parts for part in some if not part.tokens]))
+    return [[part if part.tokens else part._replace(tokens=next(rows)) for part in some] for some in parts]
 
 
 def encode_sources(model: Any, tokenizer: Any, texts: list[str]) -> list[list[int]]:
@@ -293,6 +310,23 @@ def split_lines(text: str) -> list[Segment]:
 def split_sentences(line: Segment) -> Iterator[Segment]:
     """Split a line into sentences; the last one keeps the line's separator."""
     return _split_at(_SENTENCE_GAP, line)
+
+
+def _cut(sentence: Segment, longest: int) -> Iterator[Segment]:
+    """Cut a sentence into parts of about equal length, at white space near their ends if there is some."""
+    text, start = sentence.text, 0
+    count = min(-(-len(sentence.tokens) // longest), len(text))
+    for number in range(1, count):
+        place, reach = number * len(text) // count, len(text) // count // 4
+        if place <= start:  # white space was longer than a part
+            continue
+        space = _SPACE.search(text, max(start, place - reach), place + reach)
+        place = space.start() if space else place
+        part = text[start:place].rstrip()
+        end = len(text) - len(text[place:].lstrip())
+        yield Segment(part, text[start + len(part) : end])
+        start = end
+    yield Segment(text[start:], sentence.separator)
 
 
 def _split_at(gap: re.Pattern[str], whole: Segment) -> Iterator[Segment]:

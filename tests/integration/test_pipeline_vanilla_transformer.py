@@ -387,9 +387,35 @@ def test_pipeline_splits_text_one_token_beyond_max_source_length(echo, translate
 
 def test_pipeline_keeps_long_single_sentence_whole(echo, translate):
     translate.model.config.max_source_length = 5
-    text = "one long sentence, with no end in it at all, " * 30 + "ends."
+    text = "one long sentence, with no end in it at all, " * 9 + "ends."
     assert translation_texts(translate(text)) == [text]
     assert echo.sentences == [text]
+
+
+@pytest.mark.parametrize("longest", [None, 20, 700])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word, " * 10_000 + "end",
+        "一二三四五六七八九十" * 300,
+        "x" * 5_000,
+        "x" * 600 + " " * 3_000 + "y  z " * 500,
+        "One. Two three! " * 800 + "four " * 900,
+    ],
+    ids=["words", "no spaces", "one word", "white space", "sentences"],
+)
+def test_pipeline_cuts_lines_of_any_length_without_loss(echo, translate, tiny_tokenizer, longest, text):
+    translate.model.config.max_source_length = longest
+    (translation,) = translation_texts(translate(text))
+    assert "".join(translation.split()) == "".join(text.split())
+    sizes = [len(ids) for ids in tiny_tokenizer(echo.sentences)["input_ids"]]
+    limit = max(512, longest or 0)
+    assert max(sizes) <= limit and all(each == each.strip() != "" for each in echo.sentences)
+    assert len(sizes) < 2 + 2.5 * len(tiny_tokenizer(text)["input_ids"]) / limit or "One." in text
+    if "One." in text:
+        assert "One." in echo.sentences  # sentences end before anything is cut
+    if " " in text.strip() and "xx" not in text:
+        assert {word for each in echo.sentences for word in each.split()} == {*text.split()}
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class CompiledSteps:
         if not self._leaves_core:
             yield
             return
-        torch.set_num_threads(threads - 1)
+        torch.set_num_threads(max(1, threads - 1))  # they may have become fewer meanwhile
         try:
             yield
         finally:

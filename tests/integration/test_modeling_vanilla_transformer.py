@@ -47,6 +47,7 @@ from vanilla_transformer import (
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerAttention,
     VanillaTransformerEmbedding,
+    eager_attention_forward,
     shift_tokens_right,
     sinusoidal_positions,
 )
@@ -252,6 +253,25 @@ def test_head_widths_follow_section_3_2_2(key_dim, value_dim, heads, implementat
     states = torch.randn(1, 5, config.d_model, generator=torch.Generator().manual_seed(0))
     expected = [softmax_attention_of_one_query(attention, states, index) for index in range(5)]
     torch.testing.assert_close(attention(states)[0][0], torch.stack(expected))
+
+
+def test_softmax_saturates_for_wide_keys_without_scaling_by_square_root_of_d_k():
+    """Section 3.2.1: products of wide queries and keys grow, and the softmax has almost no gradient there."""
+    generator = torch.Generator().manual_seed(0)
+    largest, slopes = {}, {}
+    for width in (4, 64, 1024):
+        query, key = torch.randn(2, 1, 1, 64, width, generator=generator)
+        for scaling in (1.0, width**-0.5):
+            scored = query.clone().requires_grad_()
+            value = torch.eye(64)[None, None]
+            output, probabilities = eager_attention_forward(nn.Module(), scored, key, value, None, scaling)
+            output[..., 0].sum().backward()
+            case = width, scaling == 1.0
+            largest[case] = probabilities.amax(dim=-1).mean().item()
+            slopes[case] = scored.grad.norm().item() / (scaling * width**0.5)  # by the product, not by its factor
+    assert largest[1024, True] > 0.95 and largest[1024, False] < 0.2
+    assert slopes[1024, True] < 0.5 * slopes[4, True]
+    assert slopes[1024, False] == pytest.approx(slopes[64, False], rel=0.5)
 
 
 def marian_and_copy(**changes):

@@ -20,7 +20,8 @@ def test_train_max_minutes_sets_progress_bar(corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(
         MetricsLogger, "__exit__", lambda logger, *error: bars.append(logger.bar) or exit_block(logger, *error)
     )
-    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05))
+    rare = {"eval_steps": 10_000, "save_steps": 10_000}  # so that a busy machine has time for enough steps
+    recipe = parse_recipe(flags(corpus, tmp_path / "out", max_steps=1_000_000, max_minutes=0.05, **rare))
     folder = train(recipe, evaluate=no_scores)
     steps = entries(folder)[-1]["step"]
     assert 10 < steps < 100_000

@@ -46,9 +46,9 @@ from safetensors.torch import load_file
 from benchmarks.harness import ROOT, BenchmarkArguments, is_worker, progress, read_arguments, write_report
 from vanilla_transformer import VanillaTransformerModel
 from vanilla_transformer.cli import run
+from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
-from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.file_utils import HASHES_FILE
 from vanilla_transformer.training import checkpoint_writer, trainer
 from vanilla_transformer.training.arguments import parse_recipe

@@ -44,8 +44,7 @@ from vanilla_transformer import (
     VanillaTransformerTokenizer,
 )
 from vanilla_transformer.cli import run
-from vanilla_transformer.data.tokenizer_extension import tokenizer_from_state
-from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.data.tokenizer_training import tokenizer_from_state, train_tokenizer
 
 _ADAM = {"adam_beta1": 0.9, "adam_beta2": 0.98, "adam_epsilon": 1e-9}
 

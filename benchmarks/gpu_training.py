@@ -47,8 +47,7 @@ from benchmarks.gpu_rows import (
 )
 from benchmarks.liger_loss import loss_of_liger_kernel
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
-from vanilla_transformer.data.batch_plan import plan_batches
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts, round_up
+from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator

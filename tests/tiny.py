@@ -98,7 +98,7 @@ def tiny_long_causal_lm(seed: int = 0, **changes: Any) -> VanillaTransformerLong
 
 def tiny_tokenizer(vocab_size: int = TINY_VOCAB_SIZE) -> VanillaTransformerTokenizer:
     """Train a byte-level BPE tokenizer on `TINY_SENTENCES`."""
-    from vanilla_transformer.data.tokenizer_training import train_tokenizer  # with packages that models do not need
+    from vanilla_transformer.data.tokenizer_training import train_tokenizer
 
     return train_tokenizer(TINY_SENTENCES * 2, vocab_size=vocab_size)
 

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from tests.host_reads import GPU
 from tests.tiny import tiny_model
-from vanilla_transformer.data.micro_batch import MicroBatch, TokenCounts
+from vanilla_transformer.data.batches import MicroBatch, TokenCounts
 from vanilla_transformer.data.packing import pack_sentences
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.train_state import TrainState

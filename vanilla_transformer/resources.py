@@ -1,8 +1,15 @@
-"""Recipes and card templates that are installed with the package."""
+"""Recipes, card templates and the parts of web pages, which are installed with the package, and labels of metrics."""
 
+import base64
+import hashlib
+import html
+import json
 import re
+from collections.abc import Mapping
+from importlib import resources
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = Path(__file__).parent
 
@@ -48,3 +55,31 @@ def _find(name_or_path: str, folder: str, kind: str) -> Path:
     if name_or_path not in packaged:
         raise ValueError(f"There is no {kind} {name_or_path!r}. Name a YAML file, or one of {', '.join(packaged)}.")
     return packaged[name_or_path]
+
+
+def fill_page(package: str, title: str, data: Mapping[str, Any]) -> str:
+    """Return the page that `page.html`, `page.css` and `page.js` of a package make together.
+
+    Args:
+        package: The name of the package, such as `__package__`.
+        data: What the script reads as JSON from the element `data`.
+    """
+    parts = {name: read_part(package, name) for name in ("css", "js")}
+    hashes = {f"{name}_hash": hash_content(text) for name, text in parts.items()}
+    content = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    content = content.replace("<", "\\u003c")  # or a text such as `</script>` would end the data
+    parts |= hashes | {"title": html.escape(title), "data": content}
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], read_part(package, "html"))
+
+
+def read_part(package: str, name: str) -> str:
+    """Return a part of the page of a package: its `html`, `css` or `js`."""
+    return resources.files(package).joinpath(f"page.{name}").read_text("utf-8")
+
+
+def hash_content(text: str) -> str:
+    """Return the hash by which a Content-Security-Policy allows an element with this text."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+METRIC_LABELS = {"bleu": "BLEU", "chrf": "chrF", "paper_bleu": "paper's BLEU", "tokenized_bleu": "tokenized BLEU"}

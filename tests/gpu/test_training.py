@@ -17,8 +17,8 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerTokenizer,
 )
+from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, MicroBatch, TokenCounts
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import load_weights
 from vanilla_transformer.training.checkpoint import load_model_weights, load_resume_state, save_checkpoint

@@ -24,12 +24,12 @@ from vanilla_transformer import (
     VanillaTransformerTokenizer,
     paper_generation_config,
 )
-from vanilla_transformer.data.arguments import TOKENIZER_MODELS
+from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.number_limits import limit_of
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
 from vanilla_transformer.tokenization_vanilla_transformer import _fit_unigram
+from vanilla_transformer.user_input import limit_of
 
 TINY_TEXTS = [
     "A man is sleeping.",

@@ -22,13 +22,10 @@ PACKAGE = ROOT / "vanilla_transformer"
 UTILITIES = {
     "device_utils",
     "file_utils",
-    "html_utils",
     "import_utils",
-    "metric_labels",
-    "number_limits",
     "private_folders",
     "resources",
-    "yaml_utils",
+    "user_input",
 }
 NOT_ON_THE_HUB = {"__init__", "__main__", "registration"} | UTILITIES
 HUB_MODULES = {path.stem for path in PACKAGE.glob("*.py")} - NOT_ON_THE_HUB
@@ -44,13 +41,10 @@ ALLOWED = {
     "hub": {"hub"},
     "device_utils": set(),
     "file_utils": set(),
-    "html_utils": set(),
     "import_utils": set(),
-    "metric_labels": set(),
-    "number_limits": set(),
     "private_folders": set(),
     "resources": set(),
-    "yaml_utils": set(),
+    "user_input": set(),
     "text": {"text"} | UTILITIES,
     "decoding": {"decoding", "text", "hub"} | UTILITIES,
     "data": {"data", "text", "hub"} | UTILITIES,

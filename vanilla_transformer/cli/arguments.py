@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from vanilla_transformer.import_utils import collection_paused
-from vanilla_transformer.number_limits import check_numbers
 from vanilla_transformer.training.parser import Parser
+from vanilla_transformer.user_input import check_numbers
 
 Arguments = TypeVar("Arguments")
 MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}

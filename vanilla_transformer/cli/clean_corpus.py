@@ -17,8 +17,7 @@ _MAIN += ["max_length_ratio", "score", "output_dir"]
 def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _MAIN)
     register_models()
-    from vanilla_transformer.data.corpus_writer import write_corpus_files
-    from vanilla_transformer.data.prepare_data import load_texts
+    from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
     from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
 
     show_progress()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
-from vanilla_transformer.data.arguments import TOKENIZER_MODELS
+from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.file_utils import atomic_folder
 
 from .arguments import parse

@@ -54,7 +54,7 @@ def _lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[s
 
 
 def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":
-    from vanilla_transformer.data.lexical_alignments import align_lexically
+    from vanilla_transformer.data.word_alignments import align_lexically
 
     if not models:
         return align_lexically(pairs)

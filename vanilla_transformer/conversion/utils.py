@@ -18,7 +18,7 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
 from vanilla_transformer.file_utils import refuse_dangling_link
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.number_limits import least_parameters
+from vanilla_transformer.user_input import least_parameters
 
 Model = TypeVar("Model", bound=PreTrainedModel)
 

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch.utils.data import Sampler
 
-from .batch_plan import EMPTY_PLAN, BatchPlan, Lengths, plan_batches
+from .batches import EMPTY_PLAN, BatchPlan, BatchShape, Lengths, TokenCounts, plan_batches, round_up
 from .corpus import Corpus
-from .micro_batch import BatchShape, TokenCounts, round_up
 from .packing import packed_shape, plan_packed_batches
 from .stages import ONE_STAGE, Stages
 

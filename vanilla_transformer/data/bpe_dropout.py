@@ -19,7 +19,10 @@ from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransfor
 
 from .corpus import Corpus, DerivedCorpus
 from .tokenized_corpus import EncodedPairs, TokenTable, map_texts
-from .tuning import CACHED_WORDS
+
+# BPE-dropout remembers the undropped segmentation of this many words: the first words of a corpus are frequent ones.
+CACHED_WORDS = 200_000
+
 
 Word = tuple[int, ...]
 

@@ -1,13 +1,30 @@
-"""The rules that drop pairs of a corpus. A pair that breaks several counts for the first one in `RULES`."""
+"""
+The rules that drop pairs of a corpus: the ones that a recipe enables, and the checks of a pair.
 
-from collections.abc import Mapping
+A pair that breaks several counts for the first one in `RULES`. `data.cleaning` applies the rules to a corpus.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import cache, partial
+from hashlib import blake2b
+from itertools import islice
+from typing import Any
 
-from .names import check_names
+import numpy as np
 
-if TYPE_CHECKING:
-    import numpy as np
+from vanilla_transformer.import_utils import requires_extra
+from vanilla_transformer.text.translation_warnings import (
+    find_scripts,
+    has_other_numbers,
+    has_other_scripts,
+    letter_ratio,
+)
+from vanilla_transformer.user_input import check_names
+
+from .readers import CorpusSpec, SentencePair
 
 # In the order in which they apply: rules on the text of one pair, on all pairs, by two models, and on tokens.
 RULES = {
@@ -72,12 +89,10 @@ class ScoreRule:
         )
         return cls(**section)
 
-    def threshold(self, scores: "np.ndarray") -> float:
+    def threshold(self, scores: np.ndarray) -> float:
         """Return the lowest score to keep, given the scores of a corpus."""
         if self.keep is None:
             return float(self.min_score or 0.0)
-        import numpy as np
-
         return float(np.sort(scores)[-max(1, round(self.keep * len(scores)))])
 
 
@@ -139,3 +154,198 @@ class CleaningRules:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_PAIRS_FOR_SCRIPTS = 10_000  # pairs at the beginning of a corpus, whose scripts are the ones of the corpus
+_USED_SHARE = 0.05  # of the letters of a side, from which on it uses a script
+
+Rule = Callable[[SentencePair], bool]
+
+
+@dataclass(frozen=True)
+class PairRules:
+    """
+    The rules on single pairs that a recipe enables for a corpus.
+
+    Args:
+        direction: From which to which language the corpus translates.
+        codes: The languages of both sides, if they are checked.
+        scripts: The scripts of both sides, if they are checked.
+    """
+
+    rules: CleaningRules
+    direction: str = ""
+    codes: Sequence[str] = ()
+    scripts: Sequence[Sequence[str]] = ()
+
+    @classmethod
+    def for_corpus(cls, spec: CorpusSpec, rules: CleaningRules, pairs: Iterable[SentencePair]) -> "PairRules":
+        """
+        Return the rules of a corpus with these pairs, of which the first are read if scripts are checked.
+
+        Raises:
+            ValueError: languages are checked, but not given or unknown.
+            OSError: languages are checked, but py3langid is not installed.
+        """
+        codes = _require_codes(spec) if rules.drop_other_languages else ()
+        scripts: Sequence[Sequence[str]] = ()
+        if rules.drop_other_scripts:
+            sample = list(islice(pairs, _PAIRS_FOR_SCRIPTS))
+            scripts = [find_scripts((pair[side] for pair in sample), _USED_SHARE) for side in (0, 1)]
+        return cls(rules, str(spec.direction), codes, scripts)
+
+    def enabled(self) -> dict[str, Rule]:
+        """Return the enabled rules in the order of `RULES`."""
+        found: dict[str, Rule] = {}
+        if self.rules.min_letter_ratio is not None:
+            found["min_letter_ratio"] = partial(has_few_letters, least=self.rules.min_letter_ratio)
+        if self.rules.drop_other_numbers:
+            found["other_numbers"] = has_unequal_numbers
+        if self.scripts:
+            found["other_scripts"] = partial(is_in_other_scripts, scripts=self.scripts)
+        if self.codes:
+            found["other_languages"] = partial(is_in_other_languages, codes=self.codes)
+        return found
+
+
+def _require_codes(spec: CorpusSpec) -> tuple[str, ...]:
+    for language in spec.require_languages():
+        if language_code(language) is None:
+            rule = f"The languages of {spec.name} must have codes that py3langid knows, such as en"
+            raise ValueError(f"{rule}, got {language}. Rename it, or leave `drop_other_languages` out.")
+    return tuple(str(language_code(language)) for language in spec.direction)
+
+
+def has_few_letters(pair: SentencePair, least: float) -> bool:
+    """Return whether the share of letters is smaller than `least` on a side."""
+    return min(letter_ratio(pair.source), letter_ratio(pair.target)) < least
+
+
+def has_unequal_numbers(pair: SentencePair) -> bool:
+    """Return whether a side has a number that the other one lacks, as in the warning of translations."""
+    return has_other_numbers(pair.source, pair.target)
+
+
+def is_in_other_scripts(pair: SentencePair, scripts: Sequence[Sequence[str]]) -> bool:
+    """Return whether a side has letters of other scripts, as in the warning of translations."""
+    return any(has_other_scripts(text, usual) for text, usual in zip(pair, scripts, strict=True))
+
+
+def is_in_other_languages(pair: SentencePair, codes: Sequence[str]) -> bool:
+    """Return whether a side is clearly in another language."""
+    return any(is_clearly_another(text, code) for text, code in zip(pair, codes, strict=True))
+
+
+def is_too_long(source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: float | np.ndarray) -> np.ndarray:
+    """Return a mask of the pairs with more than `max_length` tokens on a side, including EOS."""
+    return np.maximum(source_lengths, target_lengths) > max_length
+
+
+def is_unbalanced(source_lengths: np.ndarray, target_lengths: np.ndarray, max_ratio: float | np.ndarray) -> np.ndarray:
+    """Return a mask of the pairs with one side more than `max_ratio` times as long as the other, in tokens."""
+    return np.maximum(source_lengths, target_lengths) > max_ratio * np.minimum(source_lengths, target_lengths)
+
+
+def find_dropped_by_length(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, rules: Sequence[CleaningRules], corpora: np.ndarray
+) -> dict[str, np.ndarray]:
+    """
+    Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop.
+
+    Args:
+        rules: The rules of each corpus.
+        corpora: The number of each pair's corpus, shape `(pairs,)`.
+    """
+    masks: dict[str, np.ndarray] = {}
+    for name, is_broken in (("max_length", is_too_long), ("max_length_ratio", is_unbalanced)):
+        limits = [getattr(each, name) for each in rules]
+        if any(limit is not None for limit in limits):
+            of_pairs = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
+            broken = is_broken(source_lengths, target_lengths, of_pairs)
+            masks[name] = broken & ~masks["max_length"] if masks else broken
+    return masks
+
+
+_NO_LETTERS = re.compile(r"[\W\d_]+")
+
+
+def hash_pair(pair: SentencePair) -> bytes:
+    """Return a 16-byte hash of a pair. The length of the source tells ("ab", "c") from ("a", "bc")."""
+    source = pair.source.encode()
+    return blake2b(b"%d %s%s" % (len(source), source, pair.target.encode()), digest_size=16).digest()
+
+
+def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
+    """
+    Return a 16-byte hash that pairs share if one of them repeats the other by a rule of `REPETITIONS`.
+
+    Args:
+        direction: Of the pair. A source may have a translation in each of several languages.
+    """
+    if rule == "near_duplicates":
+        return hash_pair(SentencePair(*map(_normalize, pair)))
+    if rule == "repeated_sources":
+        return hash_pair(SentencePair(pair.source, direction))
+    return hash_pair(SentencePair(direction, pair.target) if rule == "repeated_targets" else pair)
+
+
+def _normalize(text: str) -> str:
+    """Return the letters of a text, without case. A text without letters is returned as it is."""
+    return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text
+
+
+def find_duplicates(hashes: bytes | bytearray) -> np.ndarray:
+    """
+    Return a mask of shape `(pairs,)` that is True for each pair equal to an earlier one.
+
+    Args:
+        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a set's memory.
+    """
+    first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
+    order = np.lexsort((second, first))  # stable: the earliest of equal pairs comes first
+    repeated = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
+    duplicates = np.zeros(len(order), dtype=bool)
+    duplicates[order[1:]] = repeated
+    return duplicates
+
+
+# A text is in another language if that is this many times as probable as the expected one. Short texts are uncertain.
+_CLEARLY = 5.0
+_ALIASES = {"nb": "no"}  # py3langid distinguishes no and nn
+
+
+@cache
+def load_identifier() -> Any:
+    """Load the classifier, once per process and its children.
+
+    Raises:
+        OSError: py3langid is not installed.
+    """
+    with requires_extra("cleaning", "Identifying languages"):
+        from py3langid.langid import MODEL_FILE, LanguageIdentifier
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def language_code(language: str | None) -> str | None:
+    """Return the code of a language as the classifier spells it, such as `pt` for `pt_BR`, or None if it has none."""
+    base = (language or "").replace("_", "-").split("-")[0].lower()
+    code = _ALIASES.get(base, base)
+    return code if code in load_identifier().labels else None
+
+
+def rank_languages(text: str) -> list[tuple[str, float]]:
+    """Return the codes of all languages and how probable they are for a text, the most probable first."""
+    return list(load_identifier().rank(text))
+
+
+def identify(text: str) -> str:
+    """Return the code of the most probable language of a text."""
+    return load_identifier().classify(text)[0]
+
+
+def is_clearly_another(text: str, code: str) -> bool:
+    """Return whether another language than `code` is at least five times as probable for a text."""
+    if identify(text) == code:
+        return False
+    ranking = rank_languages(text)
+    return ranking[0][1] > _CLEARLY * dict(ranking)[code]

@@ -5,7 +5,8 @@ cannot yield each pair exactly `weight` times per epoch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import datasets
@@ -13,11 +14,62 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from .cleaning import EXAMPLES, CleaningReport, CleaningRules, find_dropped_by_length, nothing_left_error
-from .overlap import Overlap, OverlapCounter
-from .readers import SentencePair
+from .cleaning import EXAMPLES, CleaningReport, abbreviate, nothing_left_error
+from .cleaning_rules import CleaningRules, find_dropped_by_length
+from .readers import ROWS_PER_BATCH, SentencePair
 from .tokenized_corpus import EncodedPairs
-from .tuning import ROWS_PER_BATCH
+
+
+@dataclass
+class Overlap:
+    """How many of `pairs` held-out pairs occur in the training text: by source, by target, and as a whole pair."""
+
+    pairs: int
+    sources: int
+    targets: int
+    both: int
+    examples: list[list[str]]
+
+    def __str__(self) -> str:
+        text = (
+            f"of {self.pairs:,} pairs the training text has {self.sources:,} sources, {self.targets:,} targets and "
+            f"{self.both:,} whole pairs."
+        )
+        return "\n".join([text, *(f"    {source} | {target}" for source, target in self.examples)])
+
+
+class OverlapCounter:
+    """Count which held-out pairs occur in training text that arrives in pieces."""
+
+    def __init__(self, held_out_pairs: Sequence[SentencePair]):
+        self.held_out_pairs = held_out_pairs
+        self.sources = {pair.source for pair in held_out_pairs}
+        self.targets = {pair.target for pair in held_out_pairs}
+        self._pairs = set(held_out_pairs)
+        self._seen_sources: set[str] = set()
+        self._seen_targets: set[str] = set()
+        self._seen_pairs: set[SentencePair] = set()
+
+    def add(self, training_pairs: Iterable[SentencePair]) -> None:
+        """Search more training text for the held-out text."""
+        for pair in training_pairs:
+            if pair.source in self.sources:
+                self._seen_sources.add(pair.source)
+            if pair.target in self.targets:
+                self._seen_targets.add(pair.target)
+            if pair in self._pairs:
+                self._seen_pairs.add(pair)
+
+    def overlap(self) -> Overlap:
+        """Return the overlap with all training text added so far."""
+        known = [pair for pair in self.held_out_pairs if pair.source in self._seen_sources]
+        return Overlap(
+            pairs=len(self.held_out_pairs),
+            sources=len(known),
+            targets=sum(pair.target in self._seen_targets for pair in self.held_out_pairs),
+            both=sum(pair in self._seen_pairs for pair in self.held_out_pairs),
+            examples=[[abbreviate(side) for side in pair] for pair in known[:EXAMPLES]],
+        )
 
 
 class Corpus(ABC):

@@ -16,11 +16,16 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from .batch_sampler import PlannedBatch, Position, TokenBudgetBatchSampler
+from .batches import Batch, MicroBatch, round_up
 from .corpus import Corpus
-from .micro_batch import Batch, MicroBatch, round_up
 from .stages import Stages
 from .tokenized_corpus import TokenTable
-from .tuning import SECONDS_BETWEEN_LOOKS, STEPS_AHEAD_PER_WORKER
+
+# A worker of the data loader looks this often whether the training process still runs.
+SECONDS_BETWEEN_LOOKS = 0.25
+# Steps that each worker of the data loader prepares ahead of the training.
+STEPS_AHEAD_PER_WORKER = 2
+
 
 # Forks share memory. On macOS they are unsafe, and a started process maps the files of the table again.
 _START_METHOD = "fork" if sys.platform == "linux" else None

@@ -6,6 +6,7 @@ written to disk.
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain
@@ -15,17 +16,19 @@ import datasets
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.file_utils import cached_folder
+from vanilla_transformer.file_utils import atomic_folder, cached_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
-from vanilla_transformer.text.languages import Direction, find_languages
+from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
-from .arguments import DataArguments, augmentations, cleaning_rules, corpus_specs, validation_specs
 from .augmented_corpus import AugmentedCorpus, find_augmentations
 from .bpe_dropout import BpeDropoutCorpus
-from .cached_texts import CachedTexts, load_cached_texts
-from .cleaning import CleaningReport, CleaningRules
+from .cached_texts import CachedTexts, Scorer, drop_low_scores, load_cached_texts
+from .cleaning import CleaningReport
+from .cleaning_rules import CleaningRules
 from .corpus import (
     Corpus,
+    Overlap,
+    OverlapCounter,
     TokenizedCorpus,
     corpus_numbers,
     drop_by_length,
@@ -33,8 +36,9 @@ from .corpus import (
     share_weights,
     temperature_weights,
 )
-from .overlap import Overlap, OverlapCounter
+from .data_arguments import DataArguments, augmentations, cleaning_rules, corpus_specs, validation_specs
 from .readers import (
+    ROWS_PER_BATCH,
     CorpusSpec,
     SentencePair,
     load_splits,
@@ -42,7 +46,6 @@ from .readers import (
     read_pairs,
     read_text_files,
 )
-from .scored_texts import Scorer, drop_low_scores
 from .stages import ONE_STAGE, Stages
 from .streaming import StreamedCorpus, StreamedTexts
 from .tagged_corpus import TaggedCorpus
@@ -55,7 +58,6 @@ from .tokenized_corpus import (
     hash_json,
     hash_tokenizer,
 )
-from .tuning import ROWS_PER_BATCH
 
 _FORMAT = 1  # of the cached overlaps; another number invalidates all older entries
 _OVERLAP_FILE = "report.json"
@@ -251,3 +253,45 @@ def _count_overlap(texts: CachedTexts, held_out: Sequence[SentencePair], cache_d
 
     folder = cached_folder(cache_dir, f"overlap-{hash_json(_FORMAT, texts.key, held_out)}", write)
     return Overlap(**json.loads((folder / _OVERLAP_FILE).read_text(encoding="utf-8")))
+
+
+REPORT_FILE = "corpus.json"
+
+
+def write_corpus_files(texts: Texts, folder: str | Path) -> list[Path]:
+    """
+    Write two parallel text files for each direction, and the report on cleaning as `corpus.json`, all or nothing.
+
+    Returns:
+        The text files, such as `train.en-de.en` and `train.en-de.de`; without languages `train.source` and
+        `train.target`.
+
+    Raises:
+        ValueError: the recipe streams its text, which has no end.
+        OSError: the folder cannot be written.
+    """
+    if not isinstance(texts.training, CachedTexts):
+        raise ValueError("Text that is written must be read as a whole, but the recipe has `stream`. Leave it out.")
+    directions = [spec.direction for spec in texts.specs]
+    names = {name for direction in directions for name in _text_file_names(direction)}
+    with atomic_folder(folder) as aside:
+        with ExitStack() as stack:
+            files = {name: stack.enter_context((aside / name).open("w", encoding="utf-8")) for name in names}
+            for corpus, pair in _numbered_pairs(texts.training):
+                for name, text in zip(_text_file_names(directions[corpus]), pair, strict=True):
+                    files[name].write(" ".join(text.splitlines()) + "\n")
+        report = {"cleaning": texts.training.report.to_dict()}
+        (aside / REPORT_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return sorted(Path(folder) / name for name in names)
+
+
+def _text_file_names(direction: Direction) -> tuple[str, str]:
+    if direction == NO_DIRECTION:
+        return "train.source", "train.target"
+    return f"train.{direction}.{direction.source}", f"train.{direction}.{direction.target}"
+
+
+def _numbered_pairs(texts: CachedTexts) -> Iterator[tuple[int, SentencePair]]:
+    for table in texts.dataset.with_format("arrow").iter(ROWS_PER_BATCH):
+        columns = (table[name].to_pylist() for name in ("corpus", "source", "target"))
+        yield from ((corpus, SentencePair(source, target)) for corpus, source, target in zip(*columns, strict=True))

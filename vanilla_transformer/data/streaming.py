@@ -11,17 +11,9 @@ from itertools import chain, compress
 import datasets
 import numpy as np
 
-from .cleaning import (
-    CleaningReport,
-    CleaningRules,
-    PairRules,
-    clean_text,
-    find_broken,
-    find_language_mistakes,
-    nothing_left_error,
-)
-from .corpus import Corpus, drop_by_length, find_held_out
-from .overlap import Overlap, OverlapCounter
+from .cleaning import CleaningReport, clean_text, find_broken, find_language_mistakes, nothing_left_error
+from .cleaning_rules import CleaningRules, PairRules
+from .corpus import Corpus, Overlap, OverlapCounter, drop_by_length, find_held_out
 from .readers import CorpusSpec, SentencePair, open_corpus, read_pairs
 from .tokenized_corpus import Encode, EncodedPairs, TokenTable, encode_texts, hash_json
 

@@ -20,10 +20,9 @@ from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction, find_languages
 
-from .micro_batch import IGNORED_LABEL, Batch, BatchShape, round_up
+from .batches import IGNORED_LABEL, Batch, BatchShape, round_up
 from .packing import pack_sentences
-from .readers import SentencePair
-from .tuning import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH
+from .readers import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, SentencePair
 from .word_alignments import WordPair
 
 # (texts, as_target=False) -> token ids of each text, every one ending with EOS.

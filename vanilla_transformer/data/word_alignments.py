@@ -1,9 +1,25 @@
-"""Alignments of words in the format of Moses: a line per pair, such as `0-0 1-2`, source words before target words."""
+"""
+Alignments of words: the format of Moses, and two aligners that are fitted to the text itself in both directions.
+
+`align_lexically` is IBM model 1 (Brown et al., 1993), and then has a prior for the diagonal as model 2 (Dyer et al.,
+"A Simple, Fast, and Effective Reparameterization of IBM Model 2", 2013). `fit_lexicon` is
+IBM model 1 for content words.
+
+Letters in shapes: R target words of some pairs, C cells: for each target word, no word and each word of its source.
+"""
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+import regex
+
+from vanilla_transformer.text.units import split_words
 
 from .readers import SentencePair, read_lines
 
@@ -94,5 +110,160 @@ def _has_neighbor(link: WordPair, links: set[WordPair]) -> bool:
     return any((link[0] + here, link[1] + there) in links for here, there in _NEIGHBORS)
 
 
-__all__ = ["GoldAlignment", "WordPair", "grow_diagonally", "parse_alignment", "read_alignments"]
-__all__ += ["read_gold_alignments"]
+FITTED_PAIRS = 100_000  # at most; further pairs are aligned by the probabilities of these
+_ITERATIONS = 5  # of model 1, and then with the prior
+_TENSION = 2.0  # of the prior: weak, since few pairs suffice to choose a head, and other languages have other orders
+_NO_WORD_PROBABILITY = 0.08  # as in fast_align
+_PAIRS_PER_CHUNK = 1_000
+_EDGES = regex.compile(r"^[\p{P}\p{S}]+|[\p{P}\p{S}]+$")
+
+Sentence = np.ndarray  # numbers of words, from 1; 0 is no word
+
+
+class _Cells(NamedTuple):
+    """Cells of some pairs: the source word and the target word in one number, the prior, and how many a row has."""
+
+    keys: np.ndarray  # (C,)
+    prior: np.ndarray  # (C,)
+    sizes: np.ndarray  # (R,)
+
+
+def align_lexically(pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
+    """Return the linked words of each pair: links of both directions, and their neighbors of one direction."""
+    sources, targets = (_number_words([pair[side] for pair in pairs]) for side in (0, 1))
+    forward, backward = _align(sources, targets), _align(targets, sources)
+    return grow_diagonally(forward, [{(source, target) for target, source in links} for links in backward])
+
+
+def _number_words(texts: Sequence[str]) -> list[Sentence]:
+    """Return the words of each text as numbers, in lower case and without the punctuation at them."""
+    numbers = dict[str, int]()
+    rows = ([_EDGES.sub("", word).lower() or word for word in text.split()] for text in texts)
+    return [np.array([numbers.setdefault(word, len(numbers) + 1) for word in row], dtype=np.int64) for row in rows]
+
+
+def _align(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> list[set[WordPair]]:
+    """Return the source word of each target word that has one, for each pair."""
+    parts = [slice(start, start + _PAIRS_PER_CHUNK) for start in range(0, len(sources), _PAIRS_PER_CHUNK)]
+    chunks = [(sources[part], targets[part]) for part in parts]
+    known, probabilities = _fit([_cells(*chunk) for chunk in chunks[: FITTED_PAIRS // _PAIRS_PER_CHUNK]])
+    return [links for chunk in chunks for links in _best_sources(*chunk, known, probabilities)]
+
+
+def _fit(chunks: Sequence[_Cells]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the keys of all words that occur together and the probability of the target word, by EM."""
+    known = np.unique(np.concatenate([np.empty(0, np.int64), *(np.unique(chunk.keys) for chunk in chunks)]))
+    places = [np.searchsorted(known, chunk.keys).astype(np.int32) for chunk in chunks]
+    sources = np.unique(known >> 32, return_inverse=True)[1]
+    probabilities = np.ones(len(known))
+    for iteration in range(2 * _ITERATIONS):
+        counts = np.zeros(len(known))
+        for chunk, place in zip(chunks, places, strict=True):
+            joint = probabilities[place] * (1.0 if iteration < _ITERATIONS else chunk.prior)
+            counts += np.bincount(place, _posterior(joint, chunk.sizes), len(known))
+        probabilities = counts / np.bincount(sources, counts)[sources]
+    return known, probabilities
+
+
+def _posterior(joint: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the probability that the word of a cell's row comes from the cell, `(C,)`."""
+    totals = np.add.reduceat(joint, np.cumsum(sizes) - sizes)
+    return joint / np.repeat(totals, sizes)
+
+
+def _best_sources(
+    sources: Sequence[Sentence], targets: Sequence[Sentence], known: np.ndarray, probabilities: np.ndarray
+) -> Iterator[set[WordPair]]:
+    cells = _cells(sources, targets)
+    place = np.searchsorted(known, cells.keys).clip(max=len(known) - 1)
+    joint = np.where(known[place] == cells.keys, probabilities[place], 0.0) * cells.prior
+    ends = np.cumsum([0, *((len(source) + 1) * len(target) for source, target in zip(sources, targets, strict=True))])
+    for source, (start, end) in zip(sources, pairwise(ends), strict=True):
+        best = joint[start:end].reshape(-1, len(source) + 1).argmax(axis=1)
+        yield {(int(column) - 1, row) for row, column in enumerate(best) if column}
+
+
+def _cells(sources: Sequence[Sentence], targets: Sequence[Sentence]) -> _Cells:
+    pairs = [*zip(sources, targets, strict=True)]
+    keys = [(np.concatenate([[0], source]) << 32 | target[:, None]).ravel() for source, target in pairs]
+    prior = [_prior(len(source), len(target)) for source, target in pairs]
+    sizes = [np.full(len(target), len(source) + 1) for source, target in pairs]
+    return _Cells(*(np.concatenate(arrays) for arrays in (keys, prior, sizes)))
+
+
+@lru_cache(maxsize=10_000)
+def _prior(source_length: int, target_length: int) -> np.ndarray:
+    """Return the probability of no word and of each place in the source, for each place in the target, `(C,)`."""
+    there, here = (np.arange(1, length + 1) / max(1, length) for length in (source_length, target_length))
+    weights = np.exp(-_TENSION * np.abs(here[:, None] - there))
+    shares = (1 - _NO_WORD_PROBABILITY) * weights / weights.sum(axis=1, keepdims=True)
+    return np.insert(shares, 0, _NO_WORD_PROBABILITY, axis=1).ravel()
+
+
+# The forms in which a word is translated, and of each the most likely form of the same word.
+Lexicon = dict[str, dict[str, str]]
+_LEXICON_ITERATIONS = 5
+_LEAST_PROBABILITY = 0.1  # in each direction
+_LEAST_COUNT = 2  # of pairs that a word and its translation share
+_MOST_FREQUENT = 0.1  # share of the sentences; words in more of them are function words
+_SHARED_START = 3  # letters that forms of one word share
+
+
+def fit_lexicon(pairs: Sequence[SentencePair]) -> Lexicon:
+    """Return the content words of the source side, in lower case, and their translations in the text."""
+    sources = _ContentWords([[word.casefold() for word in _content_words(pair.source)] for pair in pairs])
+    targets = _ContentWords([_content_words(pair.target) for pair in pairs])
+    if not sources.words or not targets.words:
+        return {}
+    both = list(zip(sources.of_sentence, targets.of_sentence, strict=True))
+    source_cells = np.concatenate([np.repeat(source, len(target)) for source, target in both])
+    target_cells = np.concatenate([np.tile(target, len(source)) for source, target in both])
+    if not len(source_cells):  # no sentence has words on both sides
+        return {}
+    sentence = np.repeat(np.arange(len(both)), [len(source) * len(target) for source, target in both])
+    (source, target), forward, counts = _fit_lexicon(source_cells, target_cells, sentence)
+    (back_target, back_source), backward, _ = _fit_lexicon(target_cells, source_cells, sentence)
+    backward = backward[np.lexsort((back_target, back_source))]  # in the order of `forward`
+    kept = (forward >= _LEAST_PROBABILITY) & (backward >= _LEAST_PROBABILITY) & (counts >= _LEAST_COUNT)
+    found: dict[str, dict[str, float]] = {}
+    for index in np.flatnonzero(kept):
+        found.setdefault(sources.words[source[index]], {})[targets.words[target[index]]] = float(forward[index])
+    return {word: {form: _citation(form, forms) for form in forms} for word, forms in found.items()}
+
+
+class _ContentWords:
+    """Numbers of the content words of each sentence, without repetitions."""
+
+    def __init__(self, sentences: Sequence[Sequence[str]]):
+        counts = Counter(chain.from_iterable(map(set, sentences)))
+        self.words = sorted(word for word, count in counts.items() if count <= _MOST_FREQUENT * len(sentences))
+        numbers = {word: number for number, word in enumerate(self.words)}
+        found = [sorted({numbers[word] for word in words if word in numbers}) for words in sentences]
+        self.of_sentence = [np.array(each, np.int64) for each in found]
+
+
+def _content_words(text: str) -> list[str]:
+    return [word for word in split_words(text) if len(word) > 1 and word.isalpha()]
+
+
+def _fit_lexicon(
+    given: np.ndarray, word: np.ndarray, sentence: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return `(given, word)` of each kind, the probability of the word given the other, and their common sentences."""
+    words = int(word.max()) + 1
+    kinds, cells, counts = np.unique(given * words + word, return_inverse=True, return_counts=True)
+    _, groups = np.unique(sentence * words + word, return_inverse=True)
+    owners = kinds // words
+    probabilities = np.ones(len(kinds))
+    for _ in range(_LEXICON_ITERATIONS):
+        shares = probabilities[cells]
+        expected = np.bincount(cells, shares / np.bincount(groups, shares)[groups])
+        probabilities = expected / np.bincount(owners, expected)[owners]
+    return np.stack([owners, kinds % words]), probabilities, counts
+
+
+def _citation(form: str, forms: dict[str, float]) -> str:
+    """Return the most likely of the forms that begin as `form` does."""
+    start = form[:_SHARED_START].casefold()
+    same = [other for other in forms if other[:_SHARED_START].casefold() == start]
+    return max(same, key=lambda other: (forms[other], other))

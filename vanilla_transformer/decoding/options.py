@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
-from vanilla_transformer.number_limits import check_number
+from vanilla_transformer.user_input import check_number
 
 Level = Mapping[str, Any]  # options by name: of the call, of its generation config, or of the model's
 FLAG, JSON, CONFIG = "flag", "json", "config"  # doors: the command line, HTTP requests and generation configs

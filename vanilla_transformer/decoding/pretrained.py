@@ -30,7 +30,7 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import hash_file
-from vanilla_transformer.number_limits import check_number, least_parameters, limit_of
+from vanilla_transformer.user_input import check_number, least_parameters, limit_of
 
 from .engine.ensemble import Ensemble, check_weights
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from vanilla_transformer.data.arguments import AGREEMENT
+from vanilla_transformer.data.data_arguments import AGREEMENT
 from vanilla_transformer.training.arguments import Recipe, parse_recipe_with
 from vanilla_transformer.training.run_arguments import as_list
 

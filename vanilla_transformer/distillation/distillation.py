@@ -14,11 +14,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.data.arguments import corpus_specs
+from vanilla_transformer.data.data_arguments import corpus_specs
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
-from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
-from vanilla_transformer.data.tuning import ROWS_PER_BATCH
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
 from vanilla_transformer.decoding.engine.precision import check_precision

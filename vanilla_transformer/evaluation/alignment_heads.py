@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from transformers.utils import CONFIG_NAME
 
-from vanilla_transformer.data.lexical_alignments import align_lexically
 from vanilla_transformer.data.readers import SentencePair
-from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, grow_diagonally
+from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, align_lexically, grow_diagonally
 from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
 from vanilla_transformer.decoding.engine.alignment_heads import alignment_heads_of, check_cross_attention
 from vanilla_transformer.decoding.forced_decoding import cross_attentions, encode_as_trained

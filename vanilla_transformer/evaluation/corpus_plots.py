@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from vanilla_transformer.data.cleaning.histograms import LENGTH_EDGES, RATIO_EDGES
+from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
 
 from .plots import new_figure
 

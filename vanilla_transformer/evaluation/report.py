@@ -6,7 +6,7 @@ from typing import Any
 
 import sacrebleu
 
-from vanilla_transformer.metric_labels import METRIC_LABELS
+from vanilla_transformer.resources import METRIC_LABELS
 from vanilla_transformer.text.glossary import Glossary
 
 from .significance import Estimate, SystemComparison, compare_systems, estimate_scores

@@ -14,8 +14,8 @@ from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.pretrained import load_config
 from vanilla_transformer.file_utils import hash_file
-from vanilla_transformer.metric_labels import METRIC_LABELS
-from vanilla_transformer.yaml_utils import load_yaml
+from vanilla_transformer.resources import METRIC_LABELS
+from vanilla_transformer.user_input import load_yaml
 
 from .behavior import CheckFailed, find_task
 from .staging import CARD_NAME, publishable_files

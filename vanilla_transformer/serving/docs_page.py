@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from vanilla_transformer.html_utils import hash_content, read_part
+from vanilla_transformer.resources import hash_content, read_part
 
 Schema = Mapping[str, Any]
 _PAGE = """<!doctype html>

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
-from vanilla_transformer.data.cleaning.language_identification import language_code, rank_languages
+from vanilla_transformer.data.cleaning_rules import language_code, rank_languages
 
 from .language_names import base_language
 

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from vanilla_transformer.html_utils import fill_page
+from vanilla_transformer.resources import fill_page
 from vanilla_transformer.text.languages import Direction
 from vanilla_transformer.text.translation_warnings import WARNINGS
 

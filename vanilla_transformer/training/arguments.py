@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from vanilla_transformer.data.arguments import DataArguments
-from vanilla_transformer.data.names import check_names
+from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.stages import UNTIL_SHARE
 from vanilla_transformer.resources import describe_recipes, find_recipe
+from vanilla_transformer.user_input import check_names
 
 from .architecture_arguments import DROPOUTS, LongArguments, ModelArguments
 from .lr_scheduler import NEED_MAX_STEPS, Schedule

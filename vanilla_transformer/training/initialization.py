@@ -14,8 +14,12 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
-from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
-from vanilla_transformer.data.tokenizer_training import add_recipe_tokens, load_or_train_tokenizer, special_token_ids
+from vanilla_transformer.data.tokenizer_training import (
+    add_recipe_tokens,
+    extend_tokenizer,
+    load_or_train_tokenizer,
+    special_token_ids,
+)
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import Languages, find_languages, set_languages, similar_tags

@@ -18,7 +18,7 @@ from accelerate.utils import (
     parse_flag_from_env,
 )
 
-from vanilla_transformer.data.arguments import DataArguments
+from vanilla_transformer.data.data_arguments import DataArguments
 
 from .arguments import Recipe
 from .mixed_precision import AUTO

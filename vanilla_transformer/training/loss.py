@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch, is_packed, round_up
+from vanilla_transformer.data.batches import IGNORED_LABEL, Batch, is_packed, round_up
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .guided_alignment import GuidedAlignment, alignment_loss, recorded_inputs

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL, Batch
+from vanilla_transformer.data.batches import IGNORED_LABEL, Batch
 from vanilla_transformer.device_utils import additive_mask
 from vanilla_transformer.modeling_vanilla_transformer import (
     VanillaTransformerEncoder,

@@ -12,7 +12,7 @@ from functools import partial
 from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
-from vanilla_transformer.data.names import check_names
+from vanilla_transformer.user_input import check_names
 
 _BOOLEANS = dict.fromkeys(("true", "yes", "t", "y", "1"), True) | dict.fromkeys(("false", "no", "f", "n", "0"), False)
 _AUTO = {"auto": None}  # of switches whose default is chosen later

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.yaml_utils import load_yaml
+from vanilla_transformer.user_input import load_yaml
 
 # Old names of flags and recipe keys, and what they are called now.
 RENAMED = {

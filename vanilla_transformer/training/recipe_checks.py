@@ -3,8 +3,8 @@
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from vanilla_transformer.data.arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
-from vanilla_transformer.number_limits import check_numbers
+from vanilla_transformer.data.data_arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
+from vanilla_transformer.user_input import check_numbers
 
 from .architecture_arguments import LongArguments
 from .lr_scheduler import NOAM, PAPER_MAX_STEPS

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from transformers import PreTrainedTokenizerBase, Seq2SeqTrainer, Seq2SeqTrainingArguments, TrainingArguments
 
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
-from vanilla_transformer.data.micro_batch import IGNORED_LABEL
+from vanilla_transformer.data.batches import IGNORED_LABEL
 from vanilla_transformer.data.readers import read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs, to_dataset
 from vanilla_transformer.device_utils import limit_onednn_cache

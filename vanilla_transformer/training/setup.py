@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.device_utils import total_memory
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.number_limits import least_parameters
+from vanilla_transformer.user_input import least_parameters
 
 from .architecture_arguments import LongArguments
 from .arguments import Recipe
@@ -150,7 +150,7 @@ def _create_random_model(
     recipe: Recipe, tokenizer: PreTrainedTokenizerBase, max_source_length: int
 ) -> VanillaTransformerForConditionalGeneration:
     """Create the recipe's model with random weights, for the vocabulary of `tokenizer`."""
-    from vanilla_transformer.data.tokenizer_training import special_token_ids  # with packages that read data
+    from vanilla_transformer.data.tokenizer_training import special_token_ids
 
     fields: dict[str, Any] = asdict(recipe.model) | special_token_ids(tokenizer)
     fields |= {"vocab_size": len(tokenizer), "max_source_length": max_source_length}

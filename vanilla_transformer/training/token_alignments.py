@@ -11,10 +11,9 @@ import datasets
 import pyarrow as pa
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.arguments import AGREEMENT
-from vanilla_transformer.data.lexical_alignments import align_lexically
+from vanilla_transformer.data.data_arguments import AGREEMENT
 from vanilla_transformer.data.prepare_data import CachedTexts, Texts
-from vanilla_transformer.data.readers import SentencePair, read_lines
+from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair, read_lines
 from vanilla_transformer.data.tokenized_corpus import (
     TokenColumn,
     TokenLinks,
@@ -22,8 +21,7 @@ from vanilla_transformer.data.tokenized_corpus import (
     hash_tokenizer,
     open_arrow_files,
 )
-from vanilla_transformer.data.tuning import ROWS_PER_BATCH
-from vanilla_transformer.data.word_alignments import WordPair, parse_alignment
+from vanilla_transformer.data.word_alignments import WordPair, align_lexically, parse_alignment
 from vanilla_transformer.decoding.alignments import Span, token_spans, words_of_tokens
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.text.languages import find_languages

@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.micro_batch import Batch
+from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import DERIVED, Recipe, flatten

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
-from vanilla_transformer.data.micro_batch import MicroBatch
+from vanilla_transformer.data.batches import MicroBatch
 
 from .compilation import uncompiled
 from .distributed import full_tensor, skip_gradient_sync

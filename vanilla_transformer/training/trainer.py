@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from vanilla_transformer.data.arguments import stages
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
+from vanilla_transformer.data.batches import MicroBatch
+from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
-from vanilla_transformer.data.micro_batch import MicroBatch
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.decoding.dual_cross_entropy import dual_scores

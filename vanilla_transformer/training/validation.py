@@ -8,8 +8,7 @@ import torch
 from accelerate import Accelerator
 from transformers import PreTrainedTokenizerBase
 
-from vanilla_transformer.data.batch_plan import plan_batches
-from vanilla_transformer.data.micro_batch import Batch
+from vanilla_transformer.data.batches import Batch, plan_batches
 from vanilla_transformer.data.prepare_data import Texts
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable, encode_pairs, to_dataset

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vanilla_transformer.cli import main
-from vanilla_transformer.data.cleaning.histograms import LENGTH_EDGES
+from vanilla_transformer.data.cleaning import LENGTH_EDGES
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ import torch
 
 from tests.tiny_corpora import FreshCorpus, LengthsCorpus
 from vanilla_transformer.data.batch_sampler import PlannedBatch, TokenBudgetBatchSampler
+from vanilla_transformer.data.batches import BatchShape, TokenCounts
 from vanilla_transformer.data.data_loader import MicroBatchLoader, _Steps, report_lost_workers
-from vanilla_transformer.data.micro_batch import BatchShape, TokenCounts
 from vanilla_transformer.data.tokenized_corpus import TokenTable
 
 LENGTHS = [1 + number * 7 % 11 for number in range(40)]

@@ -2,7 +2,8 @@
 
 import datasets
 
-from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, PairRules, find_broken
+from vanilla_transformer.data.cleaning import CleaningReport, find_broken
+from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
 from vanilla_transformer.data.readers import CorpusSpec
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data import tokenizer_training as tokenizing
-from vanilla_transformer.data.arguments import DataArguments
+from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
@@ -80,7 +80,7 @@ def test_load_or_train_tokenizer_loads_a_named_tokenizer(recipe, prepare, tiny_t
 
 PROCESS = """
 import json, sys, torch
-from vanilla_transformer.data.arguments import DataArguments
+from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer

@@ -7,7 +7,7 @@ import html5lib
 import pytest
 from fastapi.testclient import TestClient
 
-from vanilla_transformer.html_utils import hash_content
+from vanilla_transformer.resources import hash_content
 from vanilla_transformer.serving.language_detection import detect_languages
 from vanilla_transformer.serving.schema import ENTRIES
 from vanilla_transformer.serving.service import create_service

@@ -5,7 +5,7 @@ import tracemalloc
 
 import numpy as np
 
-from vanilla_transformer.data.batch_plan import plan_batches
+from vanilla_transformer.data.batches import plan_batches
 
 
 def generated_lengths(pairs):

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules
-from vanilla_transformer.data.corpus import TokenizedCorpus, drop_by_length, find_held_out, sample_epoch
-from vanilla_transformer.data.overlap import Overlap, OverlapCounter
+from vanilla_transformer.data.cleaning import CleaningReport
+from vanilla_transformer.data.cleaning_rules import CleaningRules
+from vanilla_transformer.data.corpus import (
+    Overlap,
+    OverlapCounter,
+    TokenizedCorpus,
+    drop_by_length,
+    find_held_out,
+    sample_epoch,
+)
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.tiny_corpora import LengthsCorpus
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
-from vanilla_transformer.data.micro_batch import BatchShape
+from vanilla_transformer.data.batches import BatchShape
 from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)

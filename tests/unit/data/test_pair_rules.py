@@ -6,9 +6,9 @@ import datasets
 import numpy as np
 import pytest
 
-from vanilla_transformer.data.arguments import DataArguments, check_data_arguments, cleaning_rules
-from vanilla_transformer.data.cleaning import CleaningReport, CleaningRules, PairRules, find_broken
-from vanilla_transformer.data.cleaning.histograms import LENGTH_EDGES, RATIO_EDGES
+from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES, CleaningReport, find_broken
+from vanilla_transformer.data.cleaning_rules import CleaningRules, PairRules
+from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, cleaning_rules
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.streaming import StreamedTexts

@@ -7,7 +7,7 @@ import datasets
 import pytest
 
 from vanilla_transformer.data import prepare_data as preparation
-from vanilla_transformer.data.arguments import DataArguments
+from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.readers import SentencePair, read_text_files
 from vanilla_transformer.data.tokenized_corpus import encode_pairs

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.cleaning import CleaningRules
+from vanilla_transformer.data.cleaning_rules import CleaningRules
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair
 from vanilla_transformer.data.streaming import EndlessPairs, StreamedCorpus, StreamedTexts, split_window
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences

@@ -7,7 +7,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from tests.m2m_100_models import build_nllb_tokenizer
 from tests.tiny import TINY_SENTENCES
-from vanilla_transformer.data.tokenizer_extension import extend_tokenizer
+from vanilla_transformer.data.tokenizer_training import extend_tokenizer
 from vanilla_transformer.text.languages import (
     Direction,
     DirectionTokens,

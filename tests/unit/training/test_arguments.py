@@ -8,7 +8,7 @@ from transformers import PreTrainedConfig
 
 from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
-from vanilla_transformer.data.arguments import DataArguments, corpus_specs
+from vanilla_transformer.data.data_arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
 from vanilla_transformer.training.architecture_arguments import LongArguments, ModelArguments
 from vanilla_transformer.training.arguments import SECTIONS, check_same_run, flatten, parse_recipe

@@ -1,23 +1,22 @@
-"""Readers of parallel text: text files, TSV, JSONL, TMX, XLIFF and Parquet files, archives of OPUS, and datasets.
-
-Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
-`drop_invalid_unicode` has to survive.
-"""
+"""Readers of parallel text: text files, TSV, JSONL, TMX, XLIFF and Parquet files, archives of OPUS, and datasets."""
 
 from collections.abc import Callable, Iterator
 
+from .corpora import MIN_ROWS_PER_PROCESS, ROWS_PER_BATCH, OpenCorpus, content_key, load_splits, open_corpus
 from .corpus_spec import CorpusSpec, SentencePair, file_format
-from .datasets_library import load_splits
-from .invalid_unicode import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error
-from .jsonl import parse_jsonl
-from .lines import read_lines, stream_lines
-from .moses_zip import parse_moses_zip
-from .open_corpora import OpenCorpus, content_key, open_corpus
-from .parallel_text import blank_side_error, parse_parallel_lines, read_text_files, stream_text_files
-from .tables import parse_dataset, parse_parquet
-from .tmx import parse_tmx
-from .tsv import parse_tsv
-from .xliff import parse_xliff
+from .line_formats import (
+    blank_side_error,
+    parse_dataset,
+    parse_jsonl,
+    parse_moses_zip,
+    parse_parallel_lines,
+    parse_parquet,
+    parse_tsv,
+    read_text_files,
+    stream_text_files,
+)
+from .lines import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
+from .xml_formats import parse_tmx, parse_xliff
 
 # Parsers by the suffix of `file`.
 _PARSERS: dict[str, Callable[[OpenCorpus], Iterator[SentencePair]]] = {
@@ -52,6 +51,7 @@ def _parse(corpus: OpenCorpus) -> Iterator[SentencePair]:
     return _PARSERS[file_format(corpus.files[0].name)](corpus)
 
 
-__all__ = ["CorpusSpec", "OpenCorpus", "SentencePair", "blank_side_error", "content_key", "escape_invalid_unicode"]
+__all__ = ["MIN_ROWS_PER_PROCESS", "ROWS_PER_BATCH"]
+__all__ += ["CorpusSpec", "OpenCorpus", "SentencePair", "blank_side_error", "content_key", "escape_invalid_unicode"]
 __all__ += ["has_invalid_unicode", "invalid_unicode_error", "load_splits", "open_corpus", "read_lines", "read_pairs"]
 __all__ += ["read_text_files", "stream_lines", "stream_text_files"]

@@ -1,8 +1,55 @@
-"""The largest numbers that recipes, flags, requests and configurations may have, declared once by name."""
+"""Check what users write: names, YAML and numbers."""
 
+import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import yaml
+
+
+def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what: str, exactly: bool = False) -> None:
+    """
+    Raise a `ValueError` for the first unknown name, with the nearest known one.
+
+    Unless names must match `exactly`, spellings that the parser accepts are allowed: dashes, and --no_x for a switch
+    that is on by default.
+    """
+    for name in names:
+        spellings = {name.replace("-", "_").removeprefix("no_"), name.replace("-", "_")}
+        if not (name in known if exactly else spellings & known):
+            nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
+            raise ValueError(f"There is no {what} {name!r}.{hint}")
+
+
+def load_yaml(text: str) -> Any:
+    """Parse YAML of plain values.
+
+    Raises:
+        ValueError: the text is not YAML, has a key twice in a mapping, or has an alias.
+    """
+    try:
+        return yaml.load(text, _StrictLoader)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Refuse keys that a mapping has twice, of which PyYAML would use the last, and aliases, which may recurse."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.composer.ComposerError(problem=f"aliases are not supported{self.peek_event().start_mark}")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
+        twice = next((key for number, key in enumerate(keys) if key in keys[:number]), None)
+        if twice is not None:
+            raise yaml.constructor.ConstructorError(problem=f"the key {twice!r} is there twice{node.start_mark}")
+        return super().construct_mapping(node, deep)
+
 
 # Larger numbers would fill the memory or take hours before the first result. No use of them is known.
 LIMITS = {

@@ -3,11 +3,10 @@
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from vanilla_transformer.yaml_utils import load_yaml
+from vanilla_transformer.user_input import check_names, load_yaml
 
+from .augmentation import PERTURBATIONS
 from .cleaning_rules import CleaningRules
-from .names import check_names
-from .perturbations import PERTURBATIONS
 from .readers import CorpusSpec
 from .stages import ONE_STAGE, Stages, read_stages
 

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from vanilla_transformer.data.batch_plan import BatchPlan, plan_batches
 from vanilla_transformer.data.batch_sampler import PairLengths, TokenBudgetBatchSampler
+from vanilla_transformer.data.batches import BatchPlan, plan_batches
 
 # 15 pairs at least: one for each batch of the largest update below.
 LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=15, max_size=200)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from vanilla_transformer.data.arguments import DataArguments, check_data_arguments, cleaning_rules
 from vanilla_transformer.data.cleaning_rules import ScoreRule
+from vanilla_transformer.data.data_arguments import DataArguments, check_data_arguments, cleaning_rules
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.text.languages import Direction
 

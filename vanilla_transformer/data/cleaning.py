@@ -1,0 +1,343 @@
+"""
+Apply the cleaning rules to a corpus, and report the dropped pairs, the lengths of all pairs, and wrong languages.
+
+The result is the same for any number of processes.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import partial
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow.compute as pc
+
+from vanilla_transformer.device_utils import usable_cores
+
+from .cleaning_rules import (
+    REPETITIONS,
+    RULES,
+    CleaningRules,
+    PairRules,
+    find_duplicates,
+    hash_repetition,
+    identify,
+    is_clearly_another,
+    language_code,
+    load_identifier,
+)
+from .readers import (
+    MIN_ROWS_PER_PROCESS,
+    ROWS_PER_BATCH,
+    CorpusSpec,
+    SentencePair,
+    blank_side_error,
+    escape_invalid_unicode,
+    has_invalid_unicode,
+    invalid_unicode_error,
+)
+
+logger = logging.getLogger(__name__)
+
+# {"source", "target" or "ratio": {"kept" or "dropped": counts}}
+Histograms = dict[str, dict[str, list[int]]]
+
+LENGTH_EDGES = np.arange(0, 510, 10)  # characters; longer texts count for the last bin
+RATIO_EDGES = np.linspace(-3, 3, 49)  # log2 of the characters of the target divided by the ones of the source
+
+
+def count_lengths(texts: datasets.Dataset, kept: np.ndarray) -> Histograms:
+    """
+    Count the lengths of both sides in characters, and the logarithm of their ratio to base 2.
+
+    Args:
+        texts: Columns `source` and `target`, without empty texts.
+        kept: A mask of shape `(pairs,)` of the pairs that cleaning kept.
+    """
+    sources, targets = (pc.utf8_length(texts.data.column(side)).to_numpy() for side in ("source", "target"))
+    ratios = np.log2(targets / sources)
+    values = {"source": (sources, LENGTH_EDGES), "target": (targets, LENGTH_EDGES), "ratio": (ratios, RATIO_EDGES)}
+    return {
+        name: {
+            label: np.histogram(np.clip(each[mask], edges[0], edges[-1]), edges)[0].tolist()
+            for label, mask in (("kept", kept), ("dropped", ~kept))
+        }
+        for name, (each, edges) in values.items()
+    }
+
+
+def add_histograms(first: Histograms, second: Histograms) -> Histograms:
+    """Return the sums of two histograms; the first one may be empty."""
+    return {
+        name: {
+            label: (np.array(first[name][label]) + counts).tolist() if first else counts
+            for label, counts in labels.items()
+        }
+        for name, labels in second.items()
+    }
+
+
+def move_to_dropped(before: Histograms, after: Histograms) -> Histograms:
+    """Return the histograms after a further rule, given the counts of the pairs that were kept before it."""
+    return {
+        name: {"kept": labels["kept"], "dropped": (np.array(before[name]["dropped"]) + labels["dropped"]).tolist()}
+        for name, labels in after.items()
+    }
+
+
+EXAMPLES = 3
+_EXAMPLE_CHARACTERS = 100
+
+
+@dataclass
+class CleaningReport:
+    """
+    Numbers of pairs read and dropped by each rule, with the first few examples.
+
+    `warnings` are the results of `find_language_mistakes`. `histograms` counts the lengths of the pairs with text on
+    both sides, see `count_lengths`.
+    """
+
+    read: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, list[list[str]]] = field(default_factory=dict)
+    histograms: Histograms = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def add(self, rule: str, pairs: Sequence[SentencePair], count: int | None = None) -> None:
+        """Count `count` pairs (by default `len(pairs)`) that a rule dropped; `pairs` holds the first of them."""
+        self.dropped[rule] = self.dropped.get(rule, 0) + (len(pairs) if count is None else count)
+        examples = self.examples.setdefault(rule, [])
+        examples += [[abbreviate(side) for side in pair] for pair in pairs[: EXAMPLES - len(examples)]]
+
+    def warn(self, warnings: Sequence[str]) -> None:
+        """Log warnings, and keep them."""
+        for warning in warnings:
+            logger.warning(warning)
+        self.warnings += warnings
+
+    def add_histograms(self, counts: Histograms) -> None:
+        """Add the results of `count_lengths` for more pairs."""
+        self.histograms = add_histograms(self.histograms, counts)
+
+    @property
+    def kept(self) -> int:
+        """Return the number of pairs that no rule dropped."""
+        return self.read - sum(self.dropped.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return asdict(self) | {"kept": self.kept}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "CleaningReport":
+        """Build a report from the result of `to_dict`."""
+        return cls(**{item.name: values[item.name] for item in fields(cls)})
+
+    def __str__(self) -> str:
+        lines = [f"{self.kept:,} of {self.read:,} pairs kept.", *self.warnings]
+        for rule in RULES:
+            if self.dropped.get(rule):
+                share = 100 * self.dropped[rule] / self.read
+                lines.append(f"  {self.dropped[rule]:,} dropped ({share:.2g} %): {RULES[rule]}, such as")
+                lines += [f"    {source} | {target}" for source, target in self.examples[rule]]
+        return "\n".join(lines)
+
+
+def nothing_left_error(report: CleaningReport) -> ValueError:
+    """Return the error for rules that drop every pair."""
+    return ValueError(f"Cleaning must leave some pairs of the training text, got none. {report}")
+
+
+def abbreviate(text: str) -> str:
+    """Shorten text to one line for a report, with escape sequences for invalid Unicode."""
+    text = " ".join(text.split())
+    text = text if len(text) <= _EXAMPLE_CHARACTERS else text[:_EXAMPLE_CHARACTERS] + " …"
+    return escape_invalid_unicode(text)
+
+
+def is_invalid_unicode(pair: SentencePair) -> bool:
+    """Return whether UTF-8 cannot encode a side."""
+    return has_invalid_unicode(pair.source) or has_invalid_unicode(pair.target)
+
+
+def is_empty(pair: SentencePair) -> bool:
+    """Return whether a side has no text."""
+    return not (pair.source and pair.target)
+
+
+def is_identical(pair: SentencePair) -> bool:
+    """Return whether the translation equals the source."""
+    return pair.source == pair.target
+
+
+def clean_text(
+    spec: CorpusSpec, pairs: Iterable[tuple[int, SentencePair]], rules: CleaningRules, report: CleaningReport
+) -> Iterator[SentencePair]:
+    """
+    Yield the pairs that the rules on single pairs keep, from pairs with their line numbers.
+
+    Lines blank on both sides are always dropped. So are pairs without text on a side where they are no lines that a
+    user can edit, as in a dataset or an archive.
+
+    Raises:
+        ValueError: a pair has no text on one side or is not valid Unicode, and no rule drops it.
+    """
+    for number, pair in pairs:
+        report.read += 1
+        rule = _broken_rule(pair, rules)
+        if rule is None:
+            yield pair
+            continue
+        if rule == "invalid_unicode" and not rules.drop_invalid_unicode:
+            side = 0 if has_invalid_unicode(pair.source) else 1
+            raise invalid_unicode_error(number, spec.location(side), pair[side])
+        if rule == "empty" and any(pair) and spec.is_editable and not rules.drop_empty:
+            raise blank_side_error(number, spec.location(0 if not pair.source else 1))
+        report.add(rule, [pair])
+
+
+def _broken_rule(pair: SentencePair, rules: CleaningRules) -> str | None:
+    """Return the first rule on text that a pair breaks."""
+    if is_invalid_unicode(pair):
+        return "invalid_unicode"
+    if is_empty(pair):
+        return "empty"
+    return "identical" if rules.drop_identical and is_identical(pair) else None
+
+
+_NAMES = list(RULES)
+_KEPT = -1
+
+
+def find_broken(
+    texts: datasets.Dataset, pair_rules: Sequence[PairRules], report: CleaningReport, num_proc: int | None = None
+) -> np.ndarray:
+    """
+    Return a mask of shape `(pairs,)` that is True for pairs that break a rule, and count them in `report`.
+
+    Args:
+        texts: Columns `source`, `target` and `corpus`, the number of the pair's corpus.
+        pair_rules: The rules of each corpus.
+        num_proc (`int`): Number of processes. By default all cores, if the text is long enough.
+    """
+    repetitions = [name for name in REPETITIONS if any(_drops(each, name) for each in pair_rules)]
+    enabled = [each.enabled() for each in pair_rules]
+    broken = np.full(len(texts), _KEPT, np.int8)
+    if repetitions or any(enabled):
+        results = _map(texts, partial(_check_batch, pair_rules=pair_rules, repetitions=repetitions), num_proc)
+        broken = results.data.column("rule").to_numpy().copy()
+        corpora = texts.data.column("corpus").to_numpy()
+        for name in repetitions:
+            drops = np.array([_drops(each, name) for each in pair_rules])
+            rows = np.flatnonzero(broken == _KEPT)  # pairs that earlier rules drop are no repetitions
+            hashes = results.data.column(name).take(rows).combine_chunks()
+            repeated = find_duplicates(b"".join(hashes.to_pylist())) & drops[corpora[rows]]
+            broken[rows[repeated]] = _NAMES.index(name)
+    _report_broken(texts, broken, report)
+    return broken != _KEPT
+
+
+def _drops(pair_rules: PairRules, name: str) -> bool:
+    return getattr(pair_rules.rules, f"drop_{name}")
+
+
+def _map(texts: datasets.Dataset, function: Any, num_proc: int | None) -> datasets.Dataset:
+    """Return the results of a function of batches, in memory."""
+    processes = num_proc or min(usable_cores(), len(texts) // MIN_ROWS_PER_PROCESS)
+    names = function.keywords["repetitions"]
+    features = {"rule": datasets.Value("int8")} | dict.fromkeys(names, datasets.Value("binary"))
+    return texts.map(
+        function,
+        batched=True,
+        remove_columns=texts.column_names,
+        features=datasets.Features(features),
+        num_proc=processes if processes > 1 else None,
+        writer_batch_size=ROWS_PER_BATCH,
+        keep_in_memory=True,
+        load_from_cache_file=False,
+        new_fingerprint="cleaning",  # without it `datasets` would hash the function
+        desc="Cleaning",
+    )
+
+
+def _check_batch(
+    batch: dict[str, list[Any]], pair_rules: Sequence[PairRules], repetitions: Sequence[str]
+) -> dict[str, list[Any]]:
+    rules = [each.enabled() for each in pair_rules]
+    pairs = list(map(SentencePair, batch["source"], batch["target"]))
+    broken = [
+        next((_NAMES.index(name) for name, is_broken in rules[corpus].items() if is_broken(pair)), _KEPT)
+        for pair, corpus in zip(pairs, batch["corpus"], strict=True)
+    ]
+    directions = [pair_rules[corpus].direction for corpus in batch["corpus"]]
+    hashes = {name: [*map(partial(hash_repetition, name), pairs, directions)] for name in repetitions}
+    return {"rule": broken} | hashes
+
+
+def _report_broken(texts: datasets.Dataset, broken: np.ndarray, report: CleaningReport) -> None:
+    for number, name in enumerate(_NAMES):
+        rows = np.flatnonzero(broken == number)
+        if len(rows):
+            examples = texts[rows[:EXAMPLES].tolist()]
+            report.add(name, list(map(SentencePair, examples["source"], examples["target"])), len(rows))
+    if len(texts):
+        report.add_histograms(count_lengths(texts, broken == _KEPT))
+
+
+_SAMPLE = 300  # pairs of each corpus, evenly spaced
+_SUSPICIOUS = 0.2  # share of the sample, from which on a corpus is reported
+
+
+def find_language_mistakes(texts: datasets.Dataset, specs: Sequence[CorpusSpec]) -> list[str]:
+    """
+    Return a warning, with examples, for each corpus of which a fifth is in another direction or language.
+
+    Corpora without `source_language` and `target_language`, or with names of languages that are no codes, are not
+    checked.
+
+    Args:
+        texts: Columns `source`, `target` and `corpus`, the number of the pair's corpus.
+    """
+    if not any(spec.source_language and spec.target_language for spec in specs):
+        return []
+    try:
+        load_identifier()
+    except OSError as error:
+        logger.info("The languages of the corpora are not checked. %s", error)
+        return []
+    corpora = texts.data.column("corpus").to_numpy()
+    found = []
+    for number, spec in enumerate(specs):
+        rows = np.flatnonzero(corpora == number)
+        sample = texts[rows[:: max(1, len(rows) // _SAMPLE)][:_SAMPLE].tolist()]
+        found.append(_check_languages(spec, list(map(SentencePair, sample["source"], sample["target"]))))
+    return [warning for warning in found if warning]
+
+
+def _check_languages(spec: CorpusSpec, sample: Sequence[SentencePair]) -> str | None:
+    source, target = map(language_code, spec.direction)
+    if source is None or target is None or source == target:
+        return None
+    swapped = [pair for pair in sample if (identify(pair.source), identify(pair.target)) == (target, source)]
+    if len(swapped) > _SUSPICIOUS * len(sample):
+        mistake = f"has its sides swapped in {_share(swapped, sample)}. Exchange its source and target"
+        return _describe(spec, mistake, swapped)
+    for side, code in enumerate((source, target)):
+        others = [pair for pair in sample if is_clearly_another(pair[side], code)]
+        if len(others) > _SUSPICIOUS * len(sample):
+            name = ("source", "target")[side]
+            mistake = f"has a {name} in another language than {code} in {_share(others, sample)}"
+            return _describe(spec, f"{mistake}. Check it, or set `drop_other_languages`", others)
+    return None
+
+
+def _share(found: Sequence[SentencePair], sample: Sequence[SentencePair]) -> str:
+    return f"{len(found)} of {len(sample)} pairs"
+
+
+def _describe(spec: CorpusSpec, mistake: str, pairs: Sequence[SentencePair]) -> str:
+    examples = [f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}" for pair in pairs[:EXAMPLES]]
+    return "\n".join([f"The corpus {spec.name} {mistake}. Examples:", *examples])

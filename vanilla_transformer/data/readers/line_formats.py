@@ -1,0 +1,219 @@
+"""
+Formats with a pair in each line or row: two text files, TSV, JSONL, archives of OPUS, Parquet files and datasets.
+
+Own code reads TSV and JSONL because `datasets` names no line in its errors and stops at the first invalid byte, which
+`drop_invalid_unicode` has to survive. `pyarrow` reads Parquet from the open file, without another copy on disk.
+"""
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .corpora import ROWS_PER_BATCH, OpenCorpus, open_corpus
+from .corpus_spec import CorpusSpec, SentencePair
+from .lines import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines, read_lines
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def read_text_files(source_file: str | Path, target_file: str | Path) -> list[SentencePair]:
+    """
+    Read two parallel UTF-8 files: line n of the target file is the translation of line n of the source file.
+
+    Raises:
+        OSError: a file is missing or cannot be read.
+        ValueError: a file is empty or not UTF-8 (with the line), the numbers of lines differ, or a line is blank on
+            one side only (with the line).
+    """
+    sources, targets = read_lines(source_file), read_lines(target_file)
+    if len(sources) != len(targets):
+        raise _different_line_counts(source_file, len(sources), target_file, len(targets))
+    for number, (source, target) in enumerate(zip(sources, targets, strict=True), start=1):
+        if bool(source) != bool(target):
+            raise blank_side_error(number, source_file if not source else target_file)
+    return [SentencePair(source, target) for source, target in zip(sources, targets, strict=True) if source]
+
+
+def blank_side_error(number: int, location: str | Path) -> ValueError:
+    """Return the error for a line or row without text on one side."""
+    return ValueError(
+        f"Line {number} of {location} is blank, but its translation is not. Mend or delete both, or leave such pairs "
+        "out by `drop_empty`."
+    )
+
+
+def stream_text_files(source_file: str | Path, target_file: str | Path) -> Iterator[SentencePair]:
+    """
+    Yield the pairs of two parallel UTF-8 files one by one, without white space at the ends. A side may be blank.
+
+    Raises:
+        OSError: a file is missing or cannot be read.
+        ValueError: a file is empty or not UTF-8 (with the line), or the numbers of lines differ.
+    """
+    with open_corpus(CorpusSpec(source=str(source_file), target=str(target_file))) as corpus:
+        for number, pair in enumerate(parse_parallel_lines(corpus), start=1):
+            for path, text in zip((source_file, target_file), pair, strict=True):
+                if has_invalid_unicode(text):
+                    raise invalid_unicode_error(number, path, text)
+            yield pair
+
+
+def parse_parallel_lines(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """Pair the lines of two files."""
+    source_file, target_file = corpus.files
+    names = [source_file.name, target_file.name]
+    return pair_lines(read_file_lines(source_file), read_file_lines(target_file), names)
+
+
+def pair_lines(sources: Iterator[str], targets: Iterator[str], names: Sequence[str]) -> Iterator[SentencePair]:
+    """Pair lines, without white space at their ends.
+
+    Raises:
+        ValueError: the numbers of lines differ; the message gives the `names` of both files.
+    """
+    for number, (source, target) in enumerate(zip_longest(sources, targets)):
+        if source is None or target is None:
+            rest = 1 + sum(1 for _ in chain(sources, targets))
+            counts = [number, number + rest] if source is None else [number + rest, number]
+            raise _different_line_counts(names[0], counts[0], names[1], counts[1])
+        yield SentencePair(source.strip(), target.strip())
+
+
+def _different_line_counts(source_file: Any, sources: int, target_file: Any, targets: int) -> ValueError:
+    return ValueError(
+        f"Both sides must have the same number of lines, got {sources} in {source_file} and {targets} in "
+        f"{target_file}."
+    )
+
+
+def parse_tsv(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """Parse source TAB target. Quotation marks are part of the sentences."""
+    for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
+        columns = line.split("\t") if line.strip() else ["", ""]
+        if len(columns) != 2:
+            location = f"Line {number} of {corpus.files[0].name}"
+            raise ValueError(f"{location} must have two columns, source TAB target, it has {len(columns)}.")
+        yield SentencePair(columns[0].strip(), columns[1].strip())
+
+
+def parse_jsonl(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """Parse objects with both languages, maybe in a `translation`."""
+    for number, line in enumerate(read_file_lines(corpus.files[0]), start=1):
+        location = f"Line {number} of {corpus.files[0].name}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{location} must be JSON: {error}.") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{location} must be a JSON object, got {type(row).__name__}.")
+        texts = row.get("translation", row)
+        if not isinstance(texts, dict):
+            raise ValueError(f"{location} must have sentences by language in its `translation`, got {texts!r}.")
+        source, target = find_columns(texts, "translation" in row, corpus.spec, location)
+        yield SentencePair(_json_text(texts[source], location), _json_text(texts[target], location))
+
+
+def _json_text(value: Any, location: str) -> str:
+    """Return a sentence of a row; null is a missing sentence."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"{location} must hold sentences, got {value!r}.")
+    return value.strip()
+
+
+def parse_moses_zip(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """
+    Pair the lines of the two files in an archive whose names end with the languages, as in `Books.de-en.de`.
+
+    Raises:
+        ValueError: the languages are not given, the archive is corrupt or lacks one of the files, or their numbers of
+            lines differ.
+    """
+    languages, name = corpus.spec.require_languages(), corpus.files[0].name
+    try:
+        with zipfile.ZipFile(corpus.files[0]) as archive:
+            members = [_find_member(archive, language, name) for language in languages]
+            with _open(archive, members[0]) as sources, _open(archive, members[1]) as targets:
+                names = [f"{member} in {name}" for member in members]
+                yield from pair_lines(decode_lines(sources, names[0]), decode_lines(targets, names[1]), names)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise ValueError(f"Cannot read {name}: the .zip file is truncated or corrupt ({error}).") from error
+    except RuntimeError as error:  # an encrypted member
+        raise ValueError(f"Cannot read {name}: {error}.") from error
+
+
+def _open(archive: zipfile.ZipFile, member: str) -> BufferedReader:
+    raw: Any = archive.open(member)
+    return BufferedReader(raw)  # reads bounded lines fast
+
+
+def _find_member(archive: zipfile.ZipFile, language: str, name: str) -> str:
+    found = [member for member in archive.namelist() if member.endswith(f".{language}")]
+    if len(found) == 1:
+        return found[0]
+    listing = ", ".join(found or archive.namelist()) or "none"
+    raise ValueError(f"{name} must have one file whose name ends with .{language}, got {listing}.")
+
+
+def parse_parquet(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(corpus.files[0]) as file:
+            for batch in file.iter_batches(ROWS_PER_BATCH):
+                yield from _parse_table(pa.Table.from_batches([batch]), corpus.spec)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"Cannot read {corpus.files[0].name}: it must be a Parquet file ({error}).") from error
+
+
+def parse_dataset(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    for table in corpus.rows.with_format("arrow").iter(ROWS_PER_BATCH):
+        yield from _parse_table(table, corpus.spec)
+
+
+def _parse_table(table: "pa.Table", spec: CorpusSpec) -> Iterator[SentencePair]:
+    import pyarrow as pa
+
+    nested = "translation" in table.column_names and pa.types.is_struct(table["translation"].type)
+    if nested:
+        table = pa.Table.from_struct_array(table["translation"])
+    location = spec.name if spec.dataset is None else f"The dataset {spec.name}"
+    columns = [_column_texts(table[name], spec) for name in find_columns(table.column_names, nested, spec, location)]
+    return map(SentencePair, *columns)
+
+
+def _column_texts(column: "pa.ChunkedArray", spec: CorpusSpec) -> list[str]:
+    """Return the sentences of a column, decoded from bytes because Parquet files may hold text that is not UTF-8."""
+    import pyarrow as pa
+
+    if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        raise ValueError(f"{spec.name} must hold sentences, but it has a column of type {column.type}.")
+    values = column.cast(pa.large_binary()).to_pylist()
+    return ["" if value is None else value.decode("utf-8", errors="surrogateescape").strip() for value in values]
+
+
+def find_columns(names: Iterable[str], nested: bool, spec: CorpusSpec, location: str) -> tuple[str, str]:
+    """Return which columns, or which languages of a `translation`, are source and target."""
+    names = list(names)
+    languages = [language for language in (spec.source_language, spec.target_language) if language is not None]
+    for sides in (languages, ["source", "target"]):
+        if len(sides) == 2 and set(sides) <= set(names):
+            return sides[0], sides[1]
+    found = ", ".join(map(repr, sorted(names) if nested else names))
+    if nested and len(languages) < 2:
+        raise ValueError(f"{location} needs `source_language` and `target_language`, two of {found}.")
+    if nested:
+        missing = next(language for language in languages if language not in names)
+        raise ValueError(f"{location} has no language {missing!r}, it has {found}.")
+    raise ValueError(
+        f"{location} must have a column 'translation', it has {found}. Columns named as the two languages, or "
+        "'source' and 'target', will do as well."
+    )

@@ -1,0 +1,143 @@
+"""TMX, the exchange format of translation memories, and XLIFF 1.2 and 2, in files of any size."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from vanilla_transformer.text.xml_tree import LANG, is_of_language, iterate_elements, local_name
+
+from .corpora import OpenCorpus
+from .corpus_spec import SentencePair
+from .lines import decompress
+
+
+def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """
+    Parse the units that have both languages. The first variant of a language is taken; `en` includes `en-US`.
+
+    Raises:
+        ValueError: the languages are not given or not in the file, or a unit is malformed (with its line).
+    """
+    languages, name = corpus.spec.require_languages(), corpus.files[0].name
+    codes, found = set[str](), False
+    for unit in iterate_units(corpus, ["tu"], "TMX"):
+        variants = [(_code(variant, name), variant) for variant in unit if local_name(variant) == "tuv"]
+        codes.update(code for code, _ in variants)
+        sides = [_first_of(variants, language) for language in languages]
+        if None not in sides:
+            found = True
+            yield SentencePair(*(_variant_text(side, name) for side in sides))
+    if not found:
+        raise nothing_found_error(corpus, "TMX", codes)
+
+
+def _code(variant: Any, name: str) -> str:
+    code = variant.get(LANG) or variant.get("lang")  # up to version 1.2
+    if not code:
+        raise ValueError(
+            f"Each <tuv> of {name} must have the attribute xml:lang, got none in line {variant.sourceline}."
+        )
+    return code
+
+
+def _first_of(variants: Sequence[tuple[str, Any]], language: str) -> Any:
+    return next((variant for code, variant in variants if is_of_language(code, language)), None)
+
+
+def _variant_text(variant: Any, name: str) -> str:
+    segment = next((child for child in variant if local_name(child) == "seg"), None)
+    if segment is None:
+        raise ValueError(f"Each <tuv> of {name} must have a <seg>, got none in line {variant.sourceline}.")
+    return segment_text(segment, name)
+
+
+_SOURCE_CODES, _TARGET_CODES = ("source-language", "srcLang"), ("target-language", "trgLang")
+
+
+def parse_xliff(corpus: OpenCorpus) -> Iterator[SentencePair]:
+    """
+    Parse the segments that have a target. A file from the target to the source language is reversed.
+
+    Raises:
+        ValueError: the languages are not given or not in the file, or it has no such segment.
+    """
+    languages, name = corpus.spec.require_languages(), corpus.files[0].name
+    codes, found = set[str](), False
+    for unit in iterate_units(corpus, ["trans-unit", "segment"], "XLIFF"):
+        sides = [next((child for child in unit if local_name(child) == side), None) for side in ("source", "target")]
+        if None in sides:
+            continue
+        ends = [_inherited(unit, attributes) for attributes in (_SOURCE_CODES, _TARGET_CODES)]
+        codes.update(code for code in ends if code)
+        order = next((order for order in (1, -1) if _matches(ends[::order], languages)), None)
+        if order is not None:
+            found = True
+            yield SentencePair(*(segment_text(side, name) for side in sides[::order]))
+    if not found:
+        raise nothing_found_error(corpus, "XLIFF", codes)
+
+
+def _inherited(unit: Any, attributes: tuple[str, str]) -> str:
+    """Return the value of an attribute in the nearest ancestor that has one of its two names."""
+    values = (ancestor.get(attribute) for ancestor in unit.iterancestors() for attribute in attributes)
+    return next((value for value in values if value), "")
+
+
+def _matches(codes: list[str], languages: tuple[str, str]) -> bool:
+    return all(is_of_language(code, language) for code, language in zip(codes, languages, strict=True))
+
+
+# Elements that hold code of the original document instead of text.
+_CODES = {"bpt", "bx", "cp", "ec", "ept", "ex", "it", "ph", "sc", "sub", "ut", "x"}
+_LINE_BREAK = re.compile(r"\s*[\n\r\t]\s*")
+
+
+def iterate_units(corpus: OpenCorpus, names: Sequence[str], form: str) -> Iterator[Any]:
+    """
+    Yield the elements of some names from the file of a corpus, one by one.
+
+    Args:
+        form: The name of the format, for messages.
+
+    Raises:
+        ValueError: the file is corrupt or not well-formed XML.
+    """
+    file = corpus.files[0]
+    with decompress(file) as stream:
+        try:
+            yield from iterate_elements(stream, names)
+        except ValueError as error:
+            raise ValueError(f"{file.name} must be {form}. {error}") from None
+
+
+def segment_text(segment: Any, name: str) -> str:
+    """
+    Return the text of a segment on one line, without the codes in it.
+
+    Raises:
+        ValueError: it has an entity, which is not expanded; the message gives the `name` of the file and the line.
+    """
+    return _LINE_BREAK.sub(" ", "".join(_pieces(segment, name))).strip()
+
+
+def _pieces(element: Any, name: str) -> Iterator[str]:
+    if element.text and local_name(element) not in _CODES:
+        yield element.text
+    for child in element:
+        if local_name(child):
+            if local_name(child) not in _CODES:
+                yield from _pieces(child, name)
+        elif (child.text or "").startswith("&"):
+            rule = f"Line {element.sourceline} of {name} must have text instead of the entity {child.text}"
+            raise ValueError(f"{rule}, which is not read. Replace it.")
+        yield child.tail or ""
+
+
+def nothing_found_error(corpus: OpenCorpus, form: str, codes: set[str]) -> ValueError:
+    """Return the error for a file without a pair in the languages of the corpus."""
+    spec = corpus.spec
+    found = f"has {', '.join(sorted(codes))}" if codes else "has no translation units"
+    return ValueError(
+        f"{corpus.files[0].name} must be {form} with pairs in the languages {spec.source_language} and "
+        f"{spec.target_language}, but it {found}."
+    )

@@ -8,7 +8,7 @@ line registers the models once its flags are right, so that `--help` and mistake
 
 from typing import TYPE_CHECKING
 
-from .import_utils import is_command_line, lazy_names
+from .import_utils import is_command_line, lazy_names, limit_spinning
 
 if TYPE_CHECKING:
     from .configuration_vanilla_transformer import VanillaTransformerConfig
@@ -74,6 +74,7 @@ else:
 
 __version__ = "0.2.0"
 
+limit_spinning()  # in workers, too, and before torch is imported
 if not is_command_line():
     from . import registration  # noqa: F401  # imports torch and transformers
 

@@ -41,6 +41,19 @@ def usable_cores() -> int:
     return max(1, min([cores, *map(int, _quotas())]))
 
 
+def check_threads(threads: int) -> int:
+    """Return a number of threads that may compute.
+
+    Raises:
+        ValueError: It is below 1, or above the number of cores that this process may use.
+    """
+    cores = usable_cores()
+    if not 1 <= threads <= cores:
+        rule = f"from 1 to {cores}, the number of cores that this process may use"
+        raise ValueError(f"`threads` must be {rule}, got {threads}.")
+    return threads
+
+
 def multiplies(precision: str, device: torch.device) -> bool:
     """Return whether a device has instructions that multiply `"bfloat16"` or `"int8"`; it has for other types.
 
@@ -205,6 +218,7 @@ def without_cudnn_attention() -> Iterator[None]:
 
 
 __all__ = [
+    "check_threads",
     "HostCopy",
     "additive_mask",
     "copy_to_device",

@@ -1,12 +1,54 @@
-"""Imports: faster ones of large packages, and one error message for a missing extra."""
+"""Imports: faster and quieter ones of large packages, and one error message for a missing extra."""
 
+import atexit
 import gc
 import importlib
+import logging
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+# How often a thread of OpenMP looks for work before it sleeps. By libgomp's default, 300,000 times, threads take the
+# cores of those that they wait for if other processes take cores, too; `benchmarks.bench_waiting` compares numbers.
+_SPIN_COUNT = "1000"
+# What other packages log about themselves when they are imported, by the names of their loggers.
+_OWN_MATTERS = {
+    "torchao": ("Failed to load ", "Skipping import of cpp extensions"),
+    "torch.utils._pytree": ("register_constant() on Enum subclasses is deprecated",),
+}
+
+
+def limit_spinning() -> None:
+    """Let the threads of OpenMP sleep soon while they wait, unless the environment says how they wait.
+
+    This must precede the import of torch, and holds for its libgomp, which wheels for Linux have.
+    """
+    if "torch" not in sys.modules and not {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & os.environ.keys():
+        os.environ["GOMP_SPINCOUNT"] = _SPIN_COUNT
+
+
+def hide_own_matters_of_packages() -> None:
+    """Hide what other packages log about themselves when they are imported, which users can do nothing about."""
+    for name in _OWN_MATTERS:
+        logging.getLogger(name).addFilter(_concerns_users)
+
+
+def _concerns_users(record: logging.LogRecord) -> bool:
+    return not any(words in record.getMessage() for words in _OWN_MATTERS[record.name])
+
+
+def freeze_modules() -> None:
+    """Leave all objects that exist out of garbage collections: modules are never garbage.
+
+    This saves a quarter of the start and the collection at exit. If there is triton, whose bindings print about 25
+    lines about each of their objects that is left then, it is collected at exit.
+    """
+    if not gc.get_freeze_count():
+        gc.freeze()
+        atexit.register(lambda: gc.unfreeze() if "triton" in sys.modules else None)
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

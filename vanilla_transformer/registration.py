@@ -1,8 +1,12 @@
 """Register the models with transformers: with its Auto classes, its tasks of pipelines, and `generate()`."""
 
+from multiprocessing import parent_process
 from typing import Any
 
-from .import_utils import LazyClass, collection_paused
+from .import_utils import LazyClass, collection_paused, hide_own_matters_of_packages
+
+if parent_process() is not None:  # a worker, whose parent has shown them unless it hides them
+    hide_own_matters_of_packages()
 
 with collection_paused():
     from . import decoding, modeling_vanilla_transformer  # noqa: F401  # imports torch and transformers

@@ -10,6 +10,8 @@ import sys
 import textwrap
 from collections.abc import Callable, Sequence
 
+from vanilla_transformer.import_utils import hide_own_matters_of_packages
+
 _LONGEST_MESSAGE = 900  # characters
 GROUPS = {
     "train": {
@@ -71,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status: 0, 2 for a user's mistake, 3 for a diverged loss, 130 for Ctrl-C."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    hide_own_matters_of_packages()
     try:
         _check_encoding(arguments)
         command(arguments)

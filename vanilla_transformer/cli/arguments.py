@@ -1,12 +1,11 @@
 """Argument parsing shared by all commands."""
 
-import gc
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from vanilla_transformer.import_utils import collection_paused
+from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.user_input import check_numbers
 
@@ -49,8 +48,7 @@ def register_models() -> None:
     """Import torch and transformers, and register the models, which a command needs once its flags are right."""
     with collection_paused():
         from vanilla_transformer import registration  # noqa: F401
-    if not gc.get_freeze_count():
-        gc.freeze()  # modules are never garbage: collections need not look at them, which saves a quarter of the start
+    freeze_modules()
 
 
 def parse_workers(text: str) -> int | str:

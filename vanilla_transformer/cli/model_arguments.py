@@ -87,12 +87,9 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
 def _set_threads(threads: int, backend: str | None) -> None:
     import torch
 
-    from vanilla_transformer.device_utils import usable_cores
+    from vanilla_transformer.device_utils import check_threads
 
-    cores = usable_cores()
-    if not 1 <= threads <= cores:
-        rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise ValueError(f"`threads` must be {rule}, got {threads}.")
+    check_threads(threads)
     if backend is not None:
         hint = f"Set OMP_NUM_THREADS={threads} in the environment."
         raise ValueError(f"`threads` is for PyTorch, but `backend` is {backend!r}. {hint}")

@@ -42,7 +42,7 @@ _SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein
 # The environment of the checks in a new process. All other variables may be secrets.
 _KEPT_VARIABLES = {"PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "VIRTUAL_ENV", "LD_LIBRARY_PATH"}
 _KEPT_VARIABLES |= {"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "CUDA_VISIBLE_DEVICES"}
-_KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "MKL_NUM_THREADS"}
+_KEPT_VARIABLES |= {"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS"}
 # Metadata of the card that the Hub needs to list the model.
 _METADATA = ("language", "license", "library_name", "pipeline_tag")
 # Access tokens of the Hub, GitHub, AWS and OpenAI, and private keys.

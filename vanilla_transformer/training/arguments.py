@@ -159,6 +159,7 @@ _MAY_CHANGE |= {
     "packing",
     "attn_implementation",
     "dataloader_num_workers",
+    "threads",
     "fsdp",
     "sharded_checkpoints",
 }

@@ -106,6 +106,13 @@ class OptimizationArguments:
             "GPU; 0 on a CPU, where all cores train."
         },
     )
+    threads: int | None = field(
+        default=None,
+        metadata={
+            "help": "Threads that compute, in each process of the run. Default: one for each core. Fewer are faster "
+            "where other programs use some of the cores."
+        },
+    )
     seed: int = field(default=0, metadata={"help": "Seed of parameters, dropout and batch order."})
     early_stopping_patience: int | None = field(
         default=None, metadata={"help": "Stop after this many validations without a new best. Not in the paper."}

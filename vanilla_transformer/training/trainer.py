@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from vanilla_transformer.data.batch_sampler import TokenBudgetBatchSampler
 from vanilla_transformer.data.batches import MicroBatch
 from vanilla_transformer.data.data_arguments import stages
@@ -14,7 +16,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_w
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
 from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
-from vanilla_transformer.device_utils import limit_onednn_cache, without_cudnn_attention
+from vanilla_transformer.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
 from .arguments import Recipe
@@ -59,6 +61,8 @@ def train(recipe: Recipe, evaluate: Evaluator = loss_only, load_model: ModelLoad
         ConnectionError: another process of the run was killed or has failed.
         FloatingPointError: the loss is not finite; the text names the step, its sentences and the last checkpoint.
     """
+    if recipe.optimization.threads is not None:
+        torch.set_num_threads(check_threads(recipe.optimization.threads))
     with lock_output_dir(recipe.output.output_dir), report_lost_processes(), without_cudnn_attention():
         run = RunFolder(recipe)
         if run.finished:

@@ -18,7 +18,7 @@ from tests.tiny_runs import (
     no_scores,
     wait_for_metrics,
 )
-from vanilla_transformer import VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerForConditionalGeneration, device_utils
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
@@ -37,6 +37,17 @@ def test_train_learns_and_saves_model_folder(corpus, tmp_path):
     assert names >= {"model.safetensors", "config.json", "generation_config.json", "tokenizer.json", "recipe.json"}
     assert json.loads((folder / "recipe.json").read_text())["d_model"] == 16
     assert [name for name in names if name.startswith(".")] == [".lock"]
+
+
+def test_train_computes_with_as_many_threads_as_the_recipe_says(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    train(parse_recipe(flags(corpus, tmp_path / "out", max_steps=1, threads=3)), evaluate=no_scores)
+    assert used == [3]
+    with pytest.raises(ValueError, match="`threads` must be from 1 to 3, .*, got 4."):
+        train(parse_recipe(flags(corpus, tmp_path / "more", threads=4)))
+    assert not (tmp_path / "more").exists()
 
 
 def test_train_validates_greedily_and_finally_as_paper(corpus, tmp_path):

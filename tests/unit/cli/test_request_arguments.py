@@ -13,7 +13,9 @@ from vanilla_transformer.decoding.options import declared_options
 
 
 def test_request_settings_leave_the_checkpoint_to_decide():
-    assert request_settings(SearchArguments()) == request_settings(TranslateArguments()) == {}
+    assert request_settings(SearchArguments()) == {}
+    assert request_settings(TranslateArguments()) == {"protect": True}
+    assert request_settings(TranslateArguments(protect=False)) == {}
 
 
 def test_request_settings_sample_with_one_beam_unless_another_number_is_given():
@@ -26,7 +28,7 @@ def test_request_settings_have_the_terms_of_a_glossary(tmp_path):
     options = TranslateArguments(glossary=str(tmp_path / "terms.tsv"), term_mode="exact", num_beams=3)
     settings = request_settings(options)
     assert len(settings["glossary"]) == 1 and settings["term_mode"] == "exact"
-    assert without_terms(settings) == {"num_beams": 3}
+    assert without_terms(settings) == {"num_beams": 3, "protect": True}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""No command prints what other packages say about themselves, and waiting threads sleep; by stand-ins for packages."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks.harness import ROOT
+
+TORCHAO = """
+import logging
+logging.getLogger(__name__).warning("Failed to load /lib/_C_mxfp8.abi3.so: no CUDA")
+logging.getLogger(__name__).warning("Skipping import of cpp extensions due to incompatible torch version.")
+logging.getLogger("torch.utils._pytree").warning("%s: register_constant() on Enum subclasses is deprecated", "A")
+logging.getLogger(__name__).warning("Something for users")
+"""
+# Like bindings by nanobind, it says at exit which of its objects are left; the garbage collector frees cycles.
+TRITON = """
+import os
+class Type:
+    def __init__(self):
+        self.me = self
+    def __del__(self, write=os.write):
+        write(2, b"freed\\n")
+leaked = Type()
+"""
+COMMAND = """
+import sys
+sys.path.append(sys.argv[1])
+import triton
+sys.path.pop()
+stand_in = sys.modules.pop("triton")  # which torch could not use
+from vanilla_transformer.cli import main
+status = main(["check-model", "nowhere"])
+sys.modules["triton"] = stand_in
+sys.path.append(sys.argv[1])
+import torchao
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def run():
+    def call(*words, **variables):
+        paths = {"PYTHONPATH": str(ROOT)}
+        kept = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+        command = [sys.executable, *words]
+        return subprocess.run(command, env=kept | paths | variables, capture_output=True, text=True)
+
+    return call
+
+
+def test_a_command_prints_nothing_of_other_packages_about_themselves(run, tmp_path):
+    for name, text in (("torchao", TORCHAO), ("triton", TRITON)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text(text)
+    ended = run("-c", COMMAND, str(tmp_path))
+    error, *said = ended.stderr.splitlines()
+    assert ended.returncode == 2 and error.startswith("error: ") and ended.stdout == ""
+    assert said == ["Something for users", "freed"]  # nothing is left of triton at exit
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, "1000 None"),
+        ({"GOMP_SPINCOUNT": "7"}, "7 None"),
+        ({"OMP_WAIT_POLICY": "active"}, "None active"),
+    ],
+)
+def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(run, given, expected):
+    variables = "os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY')"
+    for line in ("import vanilla_transformer", "from vanilla_transformer.cli import main"):
+        assert run("-c", f"{line}\nimport os\nprint({variables})", **given).stdout.split() == expected.split()
+
+
+def test_waiting_threads_of_a_program_that_has_imported_torch_stay_as_they_are(run):
+    code = "import torch, vanilla_transformer, os\nprint(os.environ.get('GOMP_SPINCOUNT'))"
+    assert run("-c", code).stdout.split() == ["None"]

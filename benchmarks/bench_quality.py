@@ -30,7 +30,7 @@ from benchmarks.peers import InstallationFailed, Peer
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
 from vanilla_transformer.evaluation.report import build_report
-from vanilla_transformer.training.arguments import Recipe, flatten, parse_recipe
+from vanilla_transformer.training.recipe import Recipe, flatten, parse_recipe
 
 _BASELINE = "the recipe"
 _WARMUP_STEPS = 800  # of other systems, if the recipe leaves them to be derived

@@ -51,7 +51,7 @@ from vanilla_transformer.data.data_loader import MicroBatchLoader
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.file_utils import HASHES_FILE
 from vanilla_transformer.training import checkpoint_writer, trainer
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.run_folder import RunFolder
 from vanilla_transformer.training.trainer import train
 

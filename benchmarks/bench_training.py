@@ -59,7 +59,7 @@ class OurLoop(Peer):
         self.name, self.bf16 = f"ours, {'bf16' if bf16 else 'float32'}", bf16
 
     def train(self, folder: Path, options: Mapping[str, Any], meter: ThroughputMeter) -> None:
-        from vanilla_transformer.training.arguments import parse_recipe
+        from vanilla_transformer.training.recipe import parse_recipe
         from vanilla_transformer.training.trainer import train
 
         watch(meter, VanillaTransformerModel)

@@ -49,7 +49,7 @@ from benchmarks.liger_loss import loss_of_liger_kernel
 from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.data.batches import IGNORED_LABEL, MicroBatch, TokenCounts, plan_batches, round_up
 from vanilla_transformer.data.packing import pack_sentences, packed_shape, plan_packed_batches
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.train_step import compile_step, train_step

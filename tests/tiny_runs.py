@@ -17,9 +17,8 @@ from safetensors.torch import load_file
 from tests.launchers import torchrun
 from tests.tiny import TINY_SIZES
 from vanilla_transformer.training import trainer
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import list_checkpoints
-from vanilla_transformer.training.recipe import read_recipe
+from vanilla_transformer.training.recipe import parse_recipe, read_recipe
 from vanilla_transformer.training.trainer import train
 
 ROOT = Path(__file__).parents[1]

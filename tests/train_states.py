@@ -13,7 +13,7 @@ from tests.host_reads import GPU
 from tests.tiny import tiny_model
 from vanilla_transformer.data.batches import MicroBatch, TokenCounts
 from vanilla_transformer.data.packing import pack_sentences
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 
 EOS = 2

@@ -24,7 +24,7 @@ from tests import tiny
 from tests.launchers import torchrun
 from tests.tiny_runs import ROOT, entries, flags, kill_at_step, launch, no_scores, read_without_corpus
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
 from vanilla_transformer.training.trainer import train
 

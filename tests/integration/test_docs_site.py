@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from tests.docs_pages import ROOT
-from vanilla_transformer.training.arguments import SECTIONS
+from vanilla_transformer.training.recipe import SECTIONS
 
 
 @pytest.fixture(scope="module")

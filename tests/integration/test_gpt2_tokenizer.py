@@ -7,7 +7,7 @@ from transformers import AutoTokenizer, GPT2Tokenizer, pipeline
 
 from tests.tiny import tiny_decoder_config
 from vanilla_transformer import VanillaTransformerForCausalLM
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 SOURCES = ["A man is sleeping.", "Two dogs run across the green grass."]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 from .arguments import register_models
 from .train import draw_lengths, draw_pictures, show_progress
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _MAIN)
     register_models()
     from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
-    from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
+    from vanilla_transformer.decoding.forced_decoding import dual_scores
 
     show_progress()
     texts = load_texts(recipe.data, score=dual_scores)

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str]) -> None:
     words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
     require_no_words(words)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
-    from vanilla_transformer.training.arguments import parse_recipe
+    from vanilla_transformer.training.recipe import parse_recipe
     from vanilla_transformer.training.run_folder import check_output_dir
     from vanilla_transformer.training.trainer import train
 

@@ -116,7 +116,7 @@ class ShardScorer:
 
     def describe(self, texts: Iterable, pairs: Iterable, total: int) -> Iterator[str]:
         """Yield the score of each pair; `texts` are the same pairs, read once more."""
-        from vanilla_transformer.decoding.token_texts import token_entries
+        from vanilla_transformer.decoding.alignments import token_entries
         from vanilla_transformer.evaluation.pair_scores import score_pairs
 
         scored = score_pairs(self._model, self._tokenizer, pairs, self._options.max_tokens, total, self._direction)

@@ -19,7 +19,7 @@ from ctranslate2.converters.transformers import (
 from ctranslate2.specs import TransformerSpec
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from vanilla_transformer.decoding.ctranslate2 import CONVERTED_CONFIG
+from vanilla_transformer.decoding.ctranslate2_runtime import CONVERTED_CONFIG
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import (

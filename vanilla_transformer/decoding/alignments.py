@@ -1,5 +1,5 @@
 """
-From the attention between tokens to the alignment of words.
+The text of each token of a sentence, and the alignment of words that follows from the attention between tokens.
 
 A unit is a run of letters and digits, one Chinese or Japanese character, or one punctuation mark. The attention of a
 unit is the mean over its tokens, summed over the tokens of each unit of the source. A unit of the translation is
@@ -10,7 +10,7 @@ Letters in shapes: T target tokens, S source tokens.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -20,7 +20,50 @@ from torch import Tensor
 from vanilla_transformer.text.units import Span, split_units
 
 from .engine.search_state import Hypothesis
-from .token_texts import token_texts
+
+_INCOMPLETE = "\N{REPLACEMENT CHARACTER}"  # stands for bytes that the next token may complete
+
+
+def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+    """
+    Return the text of each token. Without the names of special tokens, they join to the text of the sentence.
+
+    A character whose bytes are in several tokens is part of the last one.
+    """
+    special = {*tokenizer.all_special_ids}
+    texts = _texts(tokenizer, [token for token in ids if token not in special])
+    return [tokenizer.convert_ids_to_tokens(token) if token in special else next(texts) for token in ids]
+
+
+def _texts(tokenizer: Any, ids: Sequence[int]) -> Iterator[str]:
+    """Yield what each token adds to the text of the tokens before it.
+
+    The text of a few tokens is enough to find this: they begin before the last token that ends with a whole character.
+    """
+    start, whole, done = 0, 0, 0  # places in `ids`, and how many characters of the text from `start` are known
+    for end in range(1, len(ids) + 1):
+        longer = tokenizer.decode(ids[start:end], skip_special_tokens=True)
+        kept = longer if end == len(ids) else longer.rstrip(_INCOMPLETE)
+        yield kept[done:]
+        done = max(done, len(kept))
+        if kept == longer:
+            start, whole = whole, end
+            done = len(tokenizer.decode(ids[start:end], skip_special_tokens=True))
+
+
+def next_token_text(tokenizer: Any, before: Sequence[int], token: int) -> str:
+    """Return the text that a token adds to the tokens before it: empty if it has only a part of a character."""
+    if token in tokenizer.all_special_ids:
+        return tokenizer.convert_ids_to_tokens(token)
+    shorter, longer = (tokenizer.decode(ids, skip_special_tokens=True) for ids in (before, [*before, token]))
+    return longer.rstrip("\N{REPLACEMENT CHARACTER}")[len(shorter.rstrip("\N{REPLACEMENT CHARACTER}")) :]
+
+
+def token_entries(tokenizer: Any, ids: Sequence[int], log_probabilities: Sequence[float]) -> list[dict[str, Any]]:
+    """Return `{"text": …, "log_probability": …}` for each token."""
+    rows = zip(token_texts(tokenizer, ids), log_probabilities, strict=True)
+    return [{"text": text, "log_probability": value} for text, value in rows]
+
 
 _LEAST_WEIGHT = 0.2  # of a link; the attention of words without a counterpart is spread, or goes to EOS
 _SHARE_OF_BEST = 0.5
@@ -155,7 +198,3 @@ def _words_of_units(text: str) -> dict[int, int]:
         spoken = [start for start, unit in units if re.search(r"\w", unit)]
         found |= dict.fromkeys(spoken or [start for start, _ in units], number)
     return found
-
-
-__all__ = ["Link", "align", "format_pairs", "link_units", "linked_words", "moses_pairs", "token_spans"]
-__all__ += ["words_of_tokens"]

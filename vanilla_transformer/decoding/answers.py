@@ -7,12 +7,11 @@ from vanilla_transformer.pipeline_vanilla_transformer import join_translations
 from vanilla_transformer.text.inline_terms import AnnotatedText
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
-from .alignments import Link, align, token_spans
+from .alignments import Link, align, token_entries, token_spans
 from .confidence import Calibration, measure_features
 from .engine.search_state import Hypothesis
 from .options import TranslationOptions
 from .segments import Sentence
-from .token_texts import token_entries
 
 
 class Translation(NamedTuple):

@@ -8,8 +8,11 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from accelerate import PartialState
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 from transformers.modeling_outputs import BaseModelOutput
 
 from vanilla_transformer.device_utils import HostCopy, to_device
@@ -19,6 +22,7 @@ from vanilla_transformer.text.languages import NO_DIRECTION, Direction, Directio
 from .engine.ensemble import members_of, weights_of
 from .engine.prefill import reads_padding
 from .options import OptionError
+from .pretrained import load_seq2seq, load_tokenizer
 
 _MOST_TOKENS = 4096  # in a batch of prefixes
 
@@ -214,4 +218,42 @@ def _pad(rows: Sequence[Sequence[int]]) -> Tensor:
     return nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True)
 
 
-__all__ = ["cross_attentions", "decoder_logits", "encode_as_trained", "next_tokens", "plan_batches", "score_tokens"]
+_WINDOW = 8192  # pairs that are sorted by length and scored at a time
+
+
+def dual_scores(forward: str, backward: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+    """
+    Return a score in (0, 1] for each pair, which is high if both models find it about equally probable.
+
+    With the cross-entropies for each token `f` by the forward and `b` by the backward model, it is
+    exp(-(|f - b| + (f + b) / 2)).
+
+    Args:
+        forward, backward: A model of the direction, and one of the opposite direction; folders or names on the Hub.
+
+    Raises:
+        OSError: there is no such model.
+        ValueError: a model cannot translate in its direction, or a text is too long for it.
+    """
+    reverse = Direction(direction.target, direction.source)
+    forth = cross_entropies(forward, pairs, direction)
+    back = cross_entropies(backward, [(target, source) for source, target in pairs], reverse)
+    return np.exp(-(np.abs(forth - back) + (forth + back) / 2))
+
+
+def cross_entropies(name: str, pairs: Sequence[tuple[str, str]], direction: Direction) -> np.ndarray:
+    """Return the negative log-probability of each translation, given its source, for each of its tokens, in nats."""
+    model = load_seq2seq(name, "scores translations").to(PartialState().device)
+    tokenizer = load_tokenizer(name)
+    direction = NO_DIRECTION if find_languages(tokenizer) is None else direction
+    results = list[float]()
+    for window in tqdm(list(_windows(pairs)), f"Scoring by {name}", delay=1):
+        sources, targets = zip(*window, strict=True)
+        ids, labels = encode_as_trained(model, tokenizer, sources, targets, direction)
+        with torch.inference_mode():
+            results += [-sum(row) / len(row) for row in score_tokens(model, ids, labels)]
+    return np.array(results)
+
+
+def _windows(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    return (pairs[start : start + _WINDOW] for start in range(0, len(pairs), _WINDOW))

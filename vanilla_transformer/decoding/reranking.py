@@ -54,7 +54,7 @@ def check_not_reranked(options: TranslationOptions) -> None:
             raise OptionError(f"`{name}` needs `rerank_reverse`, a model of the other direction.")
 
 
-class Candidate(NamedTuple):
+class ScoredCandidate(NamedTuple):
     """A translation to rerank: its text, its log-probability, and its number of tokens, EOS included."""
 
     text: str
@@ -94,7 +94,7 @@ class Reranker:
     def features(
         self,
         sentences: Sequence[str],
-        candidates: Sequence[Sequence[Candidate]],
+        candidates: Sequence[Sequence[ScoredCandidate]],
         direction: Direction = NO_DIRECTION,
     ) -> list[list[Features]]:
         """Return the features of the candidates of each sentence.
@@ -128,7 +128,8 @@ class Reranker:
         is_multilingual = find_languages(self.tokenizer) is not None
         direction = Direction(options.tgt_lang, options.src_lang) if is_multilingual else NO_DIRECTION
         plain = [
-            [Candidate(each.text, each.log_probability, len(each.tokens)) for each in some] for some in candidates
+            [ScoredCandidate(each.text, each.log_probability, len(each.tokens)) for each in some]
+            for some in candidates
         ]
         ranked = []
         for some, features in zip(candidates, self.features(sentences, plain, direction), strict=True):
@@ -144,4 +145,4 @@ def combine(features: Features, weights: tuple[float, float]) -> float:
     return features.log_probability + reverse * features.reverse_log_probability + length * features.length
 
 
-__all__ = ["Candidate", "Features", "Reranker", "check_not_reranked", "combine", "rerank_candidates"]
+__all__ = ["ScoredCandidate", "Features", "Reranker", "check_not_reranked", "combine", "rerank_candidates"]

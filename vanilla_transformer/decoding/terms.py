@@ -16,7 +16,7 @@ from typing import Any
 
 from vanilla_transformer.text.glossary import Glossary, Match
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate, knows_inline_terms
-from vanilla_transformer.text.term_forms import count_forms
+from vanilla_transformer.text.units import count_forms
 
 from .answers import Translation
 from .constraints import tokenize_phrase

@@ -15,7 +15,7 @@ from vanilla_transformer.text.languages import Direction
 
 from .answers import Translation, build_answer, needs_alignments, to_translations
 from .constraints import room_for_phrases, word_continuations
-from .ctranslate2 import load_ctranslate2
+from .ctranslate2_runtime import load_ctranslate2
 from .engine.engine import Engine
 from .engine.engine_pool import EnginePool
 from .engine.search_state import Hypothesis
@@ -150,12 +150,12 @@ class TranslationPipeline(CarriedTranslationPipeline):
         """Whether a reverse model reranks the n-best list of each sentence."""
         return self._reranker is not None
 
-    def begin(self, options: dict[str, Any], count: int | None) -> "TranslationRequest":
+    def begin(self, options: dict[str, Any], count: int | None) -> "TranslationCall":
         """Return the request of a call, with its options resolved and checked."""
         resolved = TranslationOptions.resolve(options, self.default_options, self.model.generation_config)
         if resolved.alternatives is not None and (self._reranker is not None or self._ensemble is not None):
             raise OptionError("`alternatives` are of one model without reranking. Leave the other models out.")
-        return TranslationRequest(self, resolved, count)
+        return TranslationCall(self, resolved, count)
 
     def encode(self, texts: list[str], options: TranslationOptions) -> list[list[int]]:
         """Return the token ids of sources, with the tokens of their languages."""
@@ -266,7 +266,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
         return self._engines.find(self.decoded_model, options, required_by or options.search, **own)
 
 
-class TranslationRequest:
+class TranslationCall:
     """
     One call of the package's pipeline: its options, and the three steps that depend on them, see [`Request`].
 
@@ -355,4 +355,4 @@ def decode_alternatives(
     return [best[start : start + count] for start in range(0, len(best), count)]
 
 
-__all__ = ["TranslationPipeline", "TranslationRequest"]
+__all__ = ["TranslationPipeline", "TranslationCall"]

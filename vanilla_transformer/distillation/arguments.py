@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vanilla_transformer.data.data_arguments import AGREEMENT
-from vanilla_transformer.training.arguments import Recipe, parse_recipe_with
+from vanilla_transformer.training.recipe import Recipe, parse_recipe_with
 from vanilla_transformer.training.run_arguments import as_list
 
 BEAM, N_BEST, INTERPOLATED = "beam", "n_best", "interpolated"

@@ -19,15 +19,15 @@ from vanilla_transformer.data.prepare_data import CachedTexts, Texts, load_texts
 from vanilla_transformer.data.readers import ROWS_PER_BATCH, SentencePair
 from vanilla_transformer.data.tokenized_corpus import hash_json
 from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
-from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
 from vanilla_transformer.decoding.engine.precision import check_precision
+from vanilla_transformer.decoding.forced_decoding import dual_scores
 from vanilla_transformer.decoding.pretrained import hash_model, load_config, load_seq2seq, load_tokenizer
 from vanilla_transformer.evaluation.decoding import process_state
 from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.languages import find_languages
 from vanilla_transformer.text.translation_warnings import WarningLimits
-from vanilla_transformer.training.arguments import Recipe
 from vanilla_transformer.training.initialization import ModelLoader, load_own_model
+from vanilla_transformer.training.recipe import Recipe
 from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only

@@ -6,8 +6,7 @@ from typing import Any
 
 from vanilla_transformer.import_utils import requires_extra
 
-from .blocks import Block
-from .tree import Item, Markup, build_block, content, fill, has_text, render_block, runs
+from .blocks import Block, Item, Markup, build_block, content, fill, has_text, render_block, runs
 
 _PAGE = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 _FIRST_TAG = re.compile(r"\s*(?:<!--.*?-->\s*)*<(\w+)", re.DOTALL)

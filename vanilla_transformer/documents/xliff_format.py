@@ -6,8 +6,7 @@ from typing import Any
 
 from vanilla_transformer.text.xml_tree import LANG, local_name, parse_xml
 
-from .blocks import Block
-from .tree import Markup, build_block, content, fill, has_text, render_block
+from .blocks import Block, Markup, build_block, content, fill, has_text, render_block
 from .xml_format import is_untranslatable, write_xml
 
 _INLINE = {"g", "mrk", "pc"}  # all other elements of a segment are code

@@ -6,8 +6,7 @@ from typing import Any
 
 from vanilla_transformer.text.xml_tree import DECLARATION, parse_xml
 
-from .blocks import Block
-from .tree import Markup, build_block, content, fill, has_text, render_block
+from .blocks import Block, Markup, build_block, content, fill, has_text, render_block
 
 _ENCODING = re.compile(r"(encoding\s*=\s*[\"'])[^\"']*([\"'])")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"

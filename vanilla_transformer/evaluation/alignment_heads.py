@@ -9,7 +9,7 @@ from transformers.utils import CONFIG_NAME
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, align_lexically, grow_diagonally
 from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
-from vanilla_transformer.decoding.engine.alignment_heads import alignment_heads_of, check_cross_attention
+from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
 from vanilla_transformer.decoding.forced_decoding import cross_attentions, encode_as_trained
 from vanilla_transformer.file_utils import update_json
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vanilla_transformer.decoding.reranking import Candidate, Features, Reranker
+from vanilla_transformer.decoding.reranking import Features, Reranker, ScoredCandidate
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .bleu_counts import corpus_bleu, count_ngrams
@@ -49,7 +49,7 @@ def tune_reranking(
     options |= {"src_lang": direction.source, "tgt_lang": direction.target}
     answers = translate(list(sources), return_scores=True, return_tokens=True, **options)
     candidates = [
-        [Candidate(each["translation_text"], each["log_probability"], len(each["tokens"])) for each in some]
+        [ScoredCandidate(each["translation_text"], each["log_probability"], len(each["tokens"])) for each in some]
         for some in answers
     ]
     texts = [[each.text for each in some] for some in candidates]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vanilla_transformer.text.glossary import Glossary
-from vanilla_transformer.text.term_forms import count_forms
+from vanilla_transformer.text.units import count_forms
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Split texts into units: words, Chinese and Japanese characters, and punctuation marks."""
+"""Units of a text: words, Chinese and Japanese characters, and punctuation marks; and forms of one word."""
 
 import re
 import unicodedata
@@ -20,4 +20,25 @@ def split_words(text: str) -> list[str]:
     return [unit for unit in units if any(map(str.isalnum, unit))]
 
 
-__all__ = ["Span", "split_units", "split_words"]
+_LONGEST_ENDING = 3  # letters by which a form is longer than the wanted one
+_LONGEST_CHANGE = 1  # letters of the wanted form that another form lacks, unless it is short
+_SHORT = 4  # letters
+
+
+def count_forms(wanted: str, text: str, exactly: bool = False) -> int:
+    """Return how often a text has a phrase, in any case; unless `exactly`, its words may have other endings."""
+    phrase, words = _folded_units(wanted), _folded_units(text)
+    windows = (words[first : first + len(phrase)] for first in range(len(words) - len(phrase) + 1))
+    if exactly:
+        return sum(window == phrase for window in windows)
+    return sum(all(map(is_form, window, phrase)) for window in windows)
+
+
+def is_form(word: str, wanted: str) -> bool:
+    """Return whether a word differs from the wanted one by its ending only, as far as letters tell."""
+    kept = len(wanted) - (_LONGEST_CHANGE if len(wanted) > _SHORT else 0)
+    return word.startswith(wanted[:kept]) and len(word) <= len(wanted) + _LONGEST_ENDING
+
+
+def _folded_units(text: str) -> list[str]:
+    return [text[start:end].casefold() for start, end in split_units(text)]

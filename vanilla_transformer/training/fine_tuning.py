@@ -1,13 +1,18 @@
-"""Change a model for fine-tuning: the recipe's dropout, and parts that stay as they are."""
+"""Change a model for fine-tuning: the recipe's dropout, parts that stay as they are, and low-rank adapters."""
 
 import copy
 import re
 from collections.abc import Sequence
+from typing import Any
 
+from torch import nn
+
+from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .architecture_arguments import DROPOUTS
-from .arguments import Recipe, given_architecture
+from .checkpoint import StateDict
+from .recipe import Recipe, given_architecture
+from .run_arguments import DROPOUTS
 
 # The parameters of each part that `freeze` may name, by expressions over their names.
 _FROZEN = {
@@ -50,3 +55,48 @@ def freeze(model: VanillaTransformerForConditionalGeneration, parts: Sequence[st
     for name, parameter in model.named_parameters():
         if any(_FROZEN[part].match(name) for part in parts):
             parameter.requires_grad_(False)
+
+
+# All projections of attention and feed-forward layers. peft merges no adapters of tied weights.
+_TARGETS = ["q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"]
+
+
+class LoraAdapters:
+    """The adapters of a model. Creating them puts them into its layers and freezes everything else.
+
+    Args:
+        rank: Of each adapter; its output is scaled by 2, as if `lora_alpha` were twice the rank.
+
+    Raises:
+        OSError: peft is not installed.
+    """
+
+    def __init__(self, model: VanillaTransformerForConditionalGeneration, rank: int):
+        with requires_extra("peft", "`lora_rank`"):
+            from peft import LoraConfig, get_peft_model
+        self._model = get_peft_model(model, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=_TARGETS))
+
+    def state_dict(self) -> StateDict:
+        """Return the tensors of the adapters by their names in the model."""
+        return {name: each.detach() for name, each in self.parameters().items()}
+
+    def load_state_dict(self, state: StateDict) -> None:
+        """Copy the tensors of [`state_dict`] into the adapters."""
+        for name, parameter in self.parameters().items():
+            parameter.data.copy_(state[name])
+
+    def merge(self, state: StateDict | None = None) -> VanillaTransformerForConditionalGeneration:
+        """Return a copy of the model with the adapters added to its weights, which loads without peft.
+
+        Args:
+            state: The tensors of other adapters, such as of their moving average.
+        """
+        model = copy.deepcopy(self._model)
+        if state is not None:
+            model.load_state_dict(state, strict=False)
+        merged: Any = model.merge_and_unload()
+        return merged
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Return the parameters of the adapters by their names in the model."""
+        return {name: each for name, each in self._model.named_parameters() if each.requires_grad}

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .arguments import Recipe
+from .recipe import Recipe
 
 HEAD = 0  # of the layer that is trained
 

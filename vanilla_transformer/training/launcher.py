@@ -20,8 +20,8 @@ from accelerate.utils import (
 
 from vanilla_transformer.data.data_arguments import DataArguments
 
-from .arguments import Recipe
 from .mixed_precision import AUTO
+from .recipe import Recipe
 
 # Tokens: kernels for GPUs read eight values of two bytes at a time.
 _UNIT_COMPILED = 8

@@ -1,33 +1,36 @@
-"""Read YAML recipes; every mistake is a `ValueError` that names it."""
+"""
+The recipe of a training run: dataclasses that a YAML file and flags fill in.
+
+Every mistake is a `ValueError` that names it.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.user_input import load_yaml
+from vanilla_transformer.data.data_arguments import DataArguments
+from vanilla_transformer.data.stages import UNTIL_SHARE
+from vanilla_transformer.resources import describe_recipes, find_recipe
+from vanilla_transformer.user_input import check_names, load_yaml
 
-# Old names of flags and recipe keys, and what they are called now.
-RENAMED = {
-    "attention": "layer_types",
-    "cross_attention": "cross_attention_type",
-    "lsh_rounds": "num_hashes",
-    "lsh_buckets": "num_buckets",
-    "lsh_chunk": "lsh_attn_chunk_length",
-    "memory_length": "mem_len",
-    "feed_forward_chunk": "chunk_size_feed_forward",
-    "torch_compile": "compile",
-}
-# Former flags and recipe keys: the value that training has used since, which was the default, and what to do.
-_CONFIGURATION = "It remains a field of the configuration, for converted models. Leave it out"
-REMOVED: dict[str, tuple[Any, str]] = {
-    "hash_seed": (0, "Set `seed` for other runs"),
-    "lsh_seed": (0, "Set `seed` for other runs"),
-    "lm_head_bias": (False, _CONFIGURATION),
-    "scale_embedding": (True, _CONFIGURATION),
-    "sinusoid_layout": ("interleaved", _CONFIGURATION),
-    "source_eos": (True, _CONFIGURATION),
-}
+from .lr_scheduler import NEED_MAX_STEPS, Schedule
+from .parser import Parser, format_table
+from .recipe_checks import check_recipe
+from .run_arguments import (
+    DROPOUTS,
+    REMOVED,
+    RENAMED,
+    FineTuningArguments,
+    LongArguments,
+    ModelArguments,
+    OptimizationArguments,
+    OutputArguments,
+)
+
+logger = logging.getLogger(__name__)
 
 
 def read_recipe(path: str | Path) -> dict[str, Any]:
@@ -111,3 +114,208 @@ def _as_word(name: str, value: Any) -> str:
         return json.dumps(value)
     except TypeError as error:
         raise ValueError(f"`{name}` must hold text, numbers, lists and mappings only: {error}.") from error
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that one run needs, as [`parse_recipe`] resolves it from YAML, flags and launcher.
+
+    Nothing replaces it afterwards: what follows from the corpus is the [`Schedule`]. No two parts share a field name,
+    so that a recipe may be one flat file.
+
+    Raises:
+        ValueError: a value cannot work; the text names the field, the value and the rule.
+    """
+
+    data: DataArguments
+    model: Any  # ModelArguments
+    long: Any  # LongArguments
+    optimization: OptimizationArguments
+    output: OutputArguments
+    fine_tuning: FineTuningArguments = field(default_factory=FineTuningArguments)
+
+    def __post_init__(self) -> None:
+        check_recipe(self)
+
+
+# The keys of a recipe by its sections, in which they may stand.
+SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "data": (DataArguments,),
+    "model": (ModelArguments, LongArguments),
+    "optimization": (OptimizationArguments,),
+    "output": (OutputArguments,),
+    "fine_tuning": (FineTuningArguments,),
+}
+RECIPE_PARTS = tuple(part for parts in SECTIONS.values() for part in parts)
+# The keys that `--help` shows; `--help_all` shows all.
+MAIN_KEYS = [
+    "train_source",
+    "train_target",
+    "validation_source",
+    "validation_target",
+    "dataset",
+    "vocab_size",
+    "max_tokens",
+    "d_model",
+    "dropout",
+    "max_steps",
+    "max_minutes",
+    "mixed_precision",
+    "output_dir",
+    "dry_run",
+    "init_from",
+]
+RECIPE = {"RECIPE": "Name of a recipe below, or a YAML file. Its keys are these flags, which override them."}
+
+
+def parse_recipe(arguments: Sequence[str], program: str | None = None, main: Sequence[str] = MAIN_KEYS) -> Recipe:
+    """Parse `[recipe] [--flag value …]`, and resolve it with the settings of the launcher.
+
+    The recipe is a YAML file or the name of a packaged one, such as `small`. Flags override it. The launcher, such as
+    `accelerate launch` with its file, gives the number of processes and what flags and recipe leave out; the defaults
+    give the rest.
+
+    Raises:
+        ValueError: an unknown flag or key (the text names the nearest known one, or its new name), or values that
+            cannot work together, or not with the launcher's.
+        OSError: the recipe cannot be read.
+    """
+    return parse_recipe_with({}, arguments, program, main)[0]
+
+
+def parse_recipe_with(
+    further: Mapping[str, type[Any]], arguments: Sequence[str], program: str | None, main: Sequence[str]
+) -> tuple[Recipe, Any]:
+    """Parse a recipe that may also have the fields of a dataclass, in a section of this name. See [`parse_recipe`].
+
+    Args:
+        further: The dataclass, by the name of the section; or nothing.
+        main: Keys that `--help` shows.
+    """
+    sections = {name: (part,) for name, part in further.items()} | SECTIONS
+    titles = {part: name for name, parts in sections.items() for part in parts}
+    section_of = {item.name: name for part, name in titles.items() for item in fields(part)}
+    notes = f"recipes:\n{format_table(describe_recipes())}"
+    usage = f"{program or 'parse_recipe'} [RECIPE] [--flag value ...]"
+    parser = Parser([*titles], usage, RECIPE, main, titles, notes)
+    flags = [word[2:].split("=")[0] for word in arguments if word.startswith("--")]
+    check_renamed(flags, "flag")
+    words = parser.find_words(arguments)
+    if len(words) > 1:
+        raise ValueError(f"Name one recipe, and give each value after its flag, got {' '.join(words[:3])!r}.")
+    recipe = flatten_sections(read_recipe(find_recipe(words[0])), section_of) if words else {}
+    check_renamed(recipe, "recipe key")
+    check_names(recipe, {*section_of}, "recipe key")
+    _choose_batch_size(recipe, flags)
+    # A recipe is parsed as flags, so that both obey the same rules. Later flags override earlier ones.
+    _, parsed = parser.parse([*as_flags(recipe), *arguments])
+    from .launcher import apply_launcher  # with torch, which `--help` does not need
+
+    by_part = dict(zip(titles, parsed, strict=True))
+    return apply_launcher(Recipe(*(by_part[part] for part in RECIPE_PARTS))), parsed[0]
+
+
+def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:
+    """Drop the recipe's `tokens_per_step` if the flags have `max_tokens`, and vice versa.
+
+    Raises:
+        ValueError: both are in the recipe, or both among the flags.
+    """
+    in_recipe = [name for name in BATCH_SIZES if recipe.get(name) is not None]
+    in_flags = [name for name in BATCH_SIZES if name in {flag.replace("-", "_") for flag in flags}]
+    for given, place in ((in_recipe, "in the recipe"), (in_flags, "as flags")):
+        if len(given) > 1:
+            raise ValueError(
+                f"Give either `tokens_per_step`, for all processes, or `max_tokens`, for a batch, got both {place}."
+            )
+    for name in in_recipe:
+        if in_flags and name not in in_flags:
+            del recipe[name]
+
+
+def flatten(recipe: Recipe) -> dict[str, Any]:
+    """Return all values of a recipe by name."""
+    return {name: value for part in asdict(recipe).values() for name, value in part.items()}
+
+
+def given_architecture(recipe: Recipe) -> dict[str, Any]:
+    """Return the values of a recipe that describe the architecture and are not the defaults."""
+    parts = ((recipe.model, ModelArguments()), (recipe.long, LongArguments()))
+    values = {name: value for part, default in parts for name, value in asdict(part).items() - asdict(default).items()}
+    return {name: values[name] for name in sorted(values.keys() - set(DROPOUTS))}
+
+
+# Arguments that decide how long a run lasts, what it records and where it computes, but not what it computes. The
+# batches of a step are processes × accumulation, which `RunFolder.restore` reports when they change.
+_MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_steps", "save_steps", "save_minutes"}
+_MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
+_MAY_CHANGE |= {
+    "early_stopping_patience",
+    "compile",
+    "packing",
+    "attn_implementation",
+    "dataloader_num_workers",
+    "threads",
+    "fsdp",
+    "sharded_checkpoints",
+}
+_MAY_CHANGE |= {
+    "fsdp_reshard_after_forward",
+    "gradient_accumulation_steps",
+    "max_steps",
+    "num_train_epochs",
+    "dry_run",
+    "allow_changed_data",
+}
+# The size of a step, and of a batch, which follows from the former and the number of processes where it is given.
+BATCH_SIZES = ("tokens_per_step", "max_tokens")
+# Arguments that are derived where a recipe does not give them.
+DERIVED = tuple(item.name for item in fields(Schedule))
+# Arguments that end a run.
+LIMITS = ("max_steps", "num_train_epochs", "max_minutes", "early_stopping_patience")
+
+
+def check_same_run(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Check that a run with the flat recipe `now` can resume one with `before`, and log all changes.
+
+    A name that `before` lacks, because it is newer than the run, had its default. A removed one may have the
+    value that training uses since.
+
+    Raises:
+        ValueError: a change would make it a different run; the text names each value before and now.
+    """
+    before = {item.name: item.default for part in RECIPE_PARTS for item in fields(part)} | {
+        name: value for name, value in before.items() if name not in REMOVED or value != REMOVED[name][0]
+    }
+    names = sorted(name for name in before.keys() | now.keys() if not _is_same(name, before, now))
+    needs_max_steps = now.get("lr_scheduler") in NEED_MAX_STEPS or any(
+        UNTIL_SHARE in stage for stage in now.get("stages") or ()
+    )
+    allowed = _MAY_CHANGE - ({"max_steps", "num_train_epochs"} if needs_max_steps else set())
+    if before["max_tokens"] == now["max_tokens"]:
+        allowed |= {"tokens_per_step"}
+    elif now["tokens_per_step"] is not None and before["tokens_per_step"] == now["tokens_per_step"]:
+        allowed |= {"max_tokens"}  # of another number of processes
+    refused = [name for name in names if name not in allowed]
+    if refused:
+        raise ValueError(
+            f"The run in {now['output_dir']} cannot resume with different values of "
+            f"{_list_changes(refused, before, now)}. Restore them, choose another --output_dir, or start over with "
+            "--overwrite_output_dir."
+        )
+    if names:
+        logger.info("Changed since the run began: %s.", _list_changes(names, before, now))
+
+
+def has_same_limits(before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether a run with the flat recipe `now` ends as one with `before`."""
+    return all(_is_same(name, before, now) for name in LIMITS)
+
+
+def _is_same(name: str, before: dict[str, Any], now: dict[str, Any]) -> bool:
+    """Return whether a value is the same, or is derived and has been derived before."""
+    return before.get(name) == now.get(name) or (name in DERIVED and now.get(name) is None)
+
+
+def _list_changes(names: list[str], before: dict[str, Any], now: dict[str, Any]) -> str:
+    return ", ".join(f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in names)

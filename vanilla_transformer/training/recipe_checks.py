@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 from vanilla_transformer.data.data_arguments import TOKEN_AUGMENTATIONS, augmentations, check_data_arguments, stages
 from vanilla_transformer.user_input import check_numbers
 
-from .architecture_arguments import LongArguments
 from .lr_scheduler import NOAM, PAPER_MAX_STEPS
-from .run_arguments import FROZEN_PARTS, KEEP, REPLACE, OptimizationArguments
+from .run_arguments import FROZEN_PARTS, KEEP, REPLACE, LongArguments, OptimizationArguments
 
 if TYPE_CHECKING:
-    from .arguments import Recipe
+    from .recipe import Recipe
 
 
 def check_recipe(recipe: "Recipe") -> None:

@@ -32,7 +32,6 @@ from vanilla_transformer.file_utils import (
     write_text_atomically,
 )
 
-from .arguments import Recipe, check_same_run, flatten, has_same_limits
 from .checkpoint import (
     checkpoint_folder,
     delete_folder,
@@ -47,6 +46,7 @@ from .checkpoint import (
 from .checkpoint_writer import CheckpointWriter
 from .distributed import broadcast_decision, wait_for_processes
 from .metrics import truncate_metrics
+from .recipe import Recipe, check_same_run, flatten, has_same_limits
 from .train_state import TrainState
 
 logger = logging.getLogger(__name__)

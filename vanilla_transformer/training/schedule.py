@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 from vanilla_transformer.data.data_loader import MicroBatchLoader
 
-from .arguments import DERIVED, Recipe
 from .distributed import sum_over_processes
 from .lr_scheduler import NEED_MAX_STEPS, NOAM, PAPER_MAX_STEPS, PAPER_WARMUP_STEPS, Schedule
+from .recipe import DERIVED, Recipe
 from .run_arguments import OptimizationArguments
 from .train_state import TrainState
 from .train_step import compute_gradient

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.utils import DistributedDataParallelKwargs, patch_environment, set_seed
+from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
@@ -16,15 +17,14 @@ from vanilla_transformer.device_utils import total_memory
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.user_input import least_parameters
 
-from .architecture_arguments import LongArguments
-from .arguments import Recipe
 from .averaging import load_weights
 from .checkpoint import load_model_weights
 from .compilation import check_compiler
-from .dropout import replace_dropout
 from .fine_tuning import freeze, prepare_initial_model
 from .mixed_precision import check_fp8, resolve_mixed_precision
 from .process_group import connect_processes
+from .recipe import Recipe
+from .run_arguments import LongArguments
 from .varlen_attention import VARLEN, check_varlen
 
 BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
@@ -181,3 +181,29 @@ def _create_model(fields: dict[str, Any], long: Any) -> VanillaTransformerForCon
     from vanilla_transformer.modeling_vanilla_transformer_long import VanillaTransformerLongForConditionalGeneration
 
     return VanillaTransformerLongForConditionalGeneration(VanillaTransformerLongConfig(**fields))
+
+
+class CPUDropout(nn.Dropout):
+    """
+    Dropout (section 5.4 of "Attention Is All You Need") with 16 random bits for each feature.
+
+    `nn.Dropout` draws one random number for each feature, one after another. With it a training step of a small model
+    takes 11 % longer in float32 and 31 % longer in bf16. Here each draw of 64 bits decides about four features. The
+    probability is rounded to a multiple of 2⁻¹⁶, and the features that are kept are scaled accordingly.
+    """
+
+    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        if not (self.training and self.p) or hidden_states.device.type != "cpu" or torch.compiler.is_compiling():
+            return super().forward(hidden_states)
+        features, dropped = hidden_states.numel(), min(round(self.p * 2**16), 2**16 - 1)
+        draws = torch.empty(-(-features // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+        kept = draws[:features].view(hidden_states.shape) >= dropped - 2**15
+        return hidden_states * kept.to(hidden_states.dtype).mul_(2**16 / (2**16 - dropped))
+
+
+def replace_dropout(model: nn.Module) -> None:
+    """Replace every `nn.Dropout` of a model by a `CPUDropout`."""
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if type(child) is nn.Dropout:
+                setattr(parent, name, CPUDropout(child.p).train(child.training))

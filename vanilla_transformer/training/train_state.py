@@ -20,19 +20,19 @@ from transformers import PreTrainedTokenizerBase
 from vanilla_transformer.data.batches import Batch
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import DERIVED, Recipe, flatten
 from .averaging import ExponentialMovingAverage, load_weights
 from .checkpoint import ResumeState, StateDict, list_checkpoints
 from .compilation import compile_regions, should_compile
 from .device_batch import BatchPreparation, to_device
 from .distributed import full_tensor, shard_like, shard_model
+from .fine_tuning import LoraAdapters
 from .guided_alignment import HEAD, create_guided_alignment
-from .lora import LoraAdapters
 from .loss import ModelWithLoss
 from .lr_scheduler import NOAM, Schedule, create_lr_scheduler
 from .metrics import ReadStep, StepMetrics, UnreadStep, peak_memory_gib, read_steps
 from .mixed_precision import convert_linear_layers
 from .packed_attention import should_pack
+from .recipe import DERIVED, Recipe, flatten
 
 _STEPS_BEFORE_ESTIMATE = 20  # the first ones take longer
 

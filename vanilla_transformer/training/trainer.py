@@ -15,11 +15,10 @@ from vanilla_transformer.data.data_arguments import stages
 from vanilla_transformer.data.data_loader import MicroBatchLoader, report_lost_workers
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import hash_data, load_or_train_tokenizer
-from vanilla_transformer.decoding.dual_cross_entropy import dual_scores
+from vanilla_transformer.decoding.forced_decoding import dual_scores
 from vanilla_transformer.device_utils import check_threads, limit_onednn_cache, without_cudnn_attention
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .arguments import Recipe
 from .averaging import average_checkpoints
 from .checkpoint import checkpoint_folder, list_checkpoints, load_progress
 from .compilation import uncompiled
@@ -28,6 +27,7 @@ from .initialization import ModelLoader, load_initial_model, load_own_model
 from .lr_scheduler import PAPER_MAX_STEPS
 from .metrics import MetricsLogger
 from .process_group import report_lost_processes
+from .recipe import Recipe
 from .run_folder import RunFolder, is_main_process, lock_output_dir
 from .schedule import plan_schedule
 from .setup import create_accelerator, create_model

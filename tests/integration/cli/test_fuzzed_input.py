@@ -13,8 +13,7 @@ from vanilla_transformer.data.data_arguments import DataArguments
 from vanilla_transformer.data.prepare_data import load_texts
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.arguments import Recipe, parse_recipe
-from vanilla_transformer.training.recipe import RENAMED
+from vanilla_transformer.training.recipe import RENAMED, Recipe, parse_recipe
 
 MISTAKES = (ValueError, OSError)  # which `cli.run` shows as one line
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.dates()

@@ -5,8 +5,7 @@ import pytest
 import yaml
 
 from tests.tiny_runs import ROOT, entries, no_scores
-from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.recipe import read_recipe
+from vanilla_transformer.training.recipe import parse_recipe, read_recipe
 from vanilla_transformer.training.trainer import train
 
 SIZES = {"d_model": 16, "vocab_size": 280, "tokens_per_step": 200, "max_steps": 2, "eval_steps": 2, "save_steps": 2}

@@ -9,9 +9,9 @@ from tests.service_answers import assert_service_returns_scores_like
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.decoding import engine_workers
+from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.engine_workers import open_pipeline
 from vanilla_transformer.decoding.forced_decoding import score_tokens
-from vanilla_transformer.decoding.token_texts import token_texts
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 

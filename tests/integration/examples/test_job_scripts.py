@@ -17,7 +17,7 @@ from tests.hub_client import run_with_hub
 from vanilla_transformer.cli import run
 from vanilla_transformer.cli.push_to_hub import PushArguments, parse
 from vanilla_transformer.resources import find_recipe
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 ROOT = Path(__file__).parents[3]
 JOB = ROOT / "examples" / "train_on_hf_jobs.py"

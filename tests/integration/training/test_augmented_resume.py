@@ -11,7 +11,7 @@ from vanilla_transformer import VanillaTransformerForConditionalGeneration, Vani
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.inline_terms import knows_inline_terms
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 TOKENS = {"inline_terms": 0.5, "placeholders": 0.5}

@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 
 from tests.tiny_runs import entries, flags, launch, no_scores, wait_for_metrics
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
 from vanilla_transformer.training.dry_run import plan_run
 from vanilla_transformer.training.loss import ModelWithLoss
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 

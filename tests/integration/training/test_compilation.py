@@ -17,8 +17,8 @@ from tests.tiny import TINY_SIZES
 from tests.tiny_runs import assert_similar_weights, flags, no_scores
 from tests.train_states import micro_batches, tiny_train_state
 from vanilla_transformer.training import compilation, loss, trainer
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.loss import cross_entropy_in_graph, projected_cross_entropy
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_step import compile_step, train_step
 from vanilla_transformer.training.trainer import train
 

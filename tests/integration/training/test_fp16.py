@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from tests.half_precision import SCALE, HalfPrecision
 from tests.tiny_runs import entries, flags, no_scores
 from vanilla_transformer.training import setup
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 

@@ -21,8 +21,8 @@ from vanilla_transformer.conversion.loading import load_converted
 from vanilla_transformer.conversion.marian import to_marian
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.file_utils import save_model_folder
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 NO_SIZES = dict.fromkeys(

@@ -11,7 +11,7 @@ from vanilla_transformer.conversion.loading import load_converted
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.text.languages import find_languages
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 NO_FILES = dict.fromkeys(("train_source", "train_target", "validation_source", "validation_target"))

@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.tiny_runs import flags, no_scores
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.loss import ModelWithLoss
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 WITHOUT_VALIDATION = {"validation_source": None, "validation_target": None}

@@ -10,10 +10,10 @@ from tests.tiny import tiny_model
 from tests.tiny_runs import assert_equal_tensors, flags, no_scores
 from vanilla_transformer.data.packing import packed_shape, plan_packed_batches
 from vanilla_transformer.data.tokenized_corpus import EncodedPair, EncodedPairs, TokenTable, to_dataset
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.device_batch import BatchPreparation, to_device
 from vanilla_transformer.training.guided_alignment import GuidedAlignment
 from vanilla_transformer.training.loss import ModelWithLoss
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.train_state import TrainState
 from vanilla_transformer.training.trainer import train
 

@@ -3,7 +3,7 @@
 import sys
 
 from tests.tiny_runs import flags
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 

@@ -6,7 +6,7 @@ import yaml
 
 from tests.tiny_runs import ROOT, flags, no_scores, read_without_corpus
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}

@@ -6,8 +6,8 @@ import pytest
 
 from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, launch, no_scores
 from vanilla_transformer.training import train_step, trainer
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 

@@ -8,8 +8,8 @@ from filelock import FileLock
 from tests.tiny_runs import Killed, assert_same_run, entries, flags, kill_at_step, no_scores
 from vanilla_transformer import file_utils
 from vanilla_transformer.training import train_state, trainer
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import list_checkpoints
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 RUN = {"max_steps": 4, "save_steps": 2, "eval_steps": 2, "ema_decay": 0.9}

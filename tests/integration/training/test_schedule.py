@@ -8,9 +8,9 @@ import pytest
 from tests.tiny_runs import entries, flags, kill_at_step, no_scores
 from tests.train_states import tiny_train_state
 from vanilla_transformer.training import dry_run, schedule
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import load_progress
 from vanilla_transformer.training.dry_run import plan_run
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 UNSET = {"warmup_steps": None, "max_steps": None}

@@ -20,7 +20,7 @@ from tests.tiny_runs import (
 )
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, device_utils
 from vanilla_transformer.training import trainer
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import StopSignal, TrainingInterrupted
 from vanilla_transformer.training.trainer import train
 

@@ -26,7 +26,7 @@ from vanilla_transformer.conversion.transformers_js import to_transformers_js
 from vanilla_transformer.conversion.utils import load_model
 from vanilla_transformer.data.demo_corpus import read_demo_corpus, write_demo_corpus
 from vanilla_transformer.resources import find_recipe
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 EXAMPLE = Path(__file__).parents[3] / "examples/browser"

@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 
 from tests.launchers import torchrun
 from tests.tiny_runs import entries, flags, launch, no_scores
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 

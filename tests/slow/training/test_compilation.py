@@ -9,7 +9,7 @@ import torch
 
 from tests.tiny_runs import entries, flags, no_scores
 from vanilla_transformer.device_utils import find_compiler
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 

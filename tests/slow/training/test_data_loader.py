@@ -7,8 +7,8 @@ import psutil
 
 from tests.tiny_runs import assert_same_run, flags, launch, no_scores, wait_for_metrics
 from tests.waiting import wait_until
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 RUN = {"max_steps": 60, "save_steps": 2, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}

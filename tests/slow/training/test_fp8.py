@@ -16,7 +16,7 @@ import torchao.float8
 from torchao.float8.float8_linear import Float8Linear
 from tests.tiny_runs import entries, no_scores
 from vanilla_transformer.training import setup, trainer
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 setup.check_fp8 = lambda: None
 torchao.float8.Float8LinearConfig = functools.partial(torchao.float8.Float8LinearConfig, emulate=True)

@@ -9,7 +9,7 @@ from vanilla_transformer.data.word_alignments import GoldAlignment
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.evaluation.alignment_heads import align_given
 from vanilla_transformer.evaluation.alignment_scores import score_alignments
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 

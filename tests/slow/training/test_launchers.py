@@ -9,7 +9,7 @@ from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import ROOT, assert_same_run, assert_similar_weights, flags, launch
 from tests.waiting import wait_until
 from vanilla_transformer.cli.train import validation_scores
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 RUN = {"mixed_precision": None, "dropout": 0.2, "gradient_accumulation_steps": None}

@@ -4,7 +4,7 @@ import json
 
 from tests.tiny_runs import flags, no_scores
 from vanilla_transformer.decoding.loading import load_pipeline
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 NO_FILES = dict.fromkeys(("train_source", "train_target", "validation_source", "validation_target"))

@@ -9,9 +9,9 @@ from transformers import AutoModelForSeq2SeqLM
 
 from tests.launchers import torchrun
 from tests.tiny_runs import assert_same_run, flags, launch, no_scores
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.averaging import average_model_folders
 from vanilla_transformer.training.checkpoint import list_checkpoints, load_model_weights, load_progress
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.run_folder import prune_after
 from vanilla_transformer.training.trainer import train
 

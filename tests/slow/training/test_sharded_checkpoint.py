@@ -6,8 +6,8 @@ import pytest
 
 from tests.launchers import torchrun
 from tests.tiny_runs import SLOW_DISK, assert_same_run, assert_similar_weights, flags, launch, no_scores
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.checkpoint import load_progress
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 PLAIN = {"max_steps": 8, "save_steps": 1, "dropout": 0.3, "ema_decay": 0.9}

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.tiny_runs import assert_two_processes_match_one, entries, flags, no_scores
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.metrics import MetricsLogger
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 LONG = {"layer_types": "lsh_attention", "num_buckets": 2, "reversible": True, "normalize_before": True}

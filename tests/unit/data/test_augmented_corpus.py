@@ -6,7 +6,7 @@ from tests.tiny_runs import flags
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 BOTH = '{"inline_terms": 0.3, "placeholders": 0.5}'
 

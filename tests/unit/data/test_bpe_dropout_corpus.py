@@ -5,7 +5,7 @@ import pytest
 from tests.tiny_runs import flags
 from vanilla_transformer.data.prepare_data import load_texts, tokenize
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 
 def opened(corpus, corpus_tokenizer, cache, **changes):

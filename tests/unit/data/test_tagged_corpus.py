@@ -16,7 +16,7 @@ from vanilla_transformer.data.tagged_corpus import TaggedCorpus
 from vanilla_transformer.data.tokenized_corpus import EncodedPairs, TokenTable
 from vanilla_transformer.data.tokenizer_training import load_or_train_tokenizer
 from vanilla_transformer.text.languages import Direction, DirectionTokens, find_languages
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 
 ROWS = {"input_ids": [[5, 6, 2], [2], [7, 2]], "labels": [[5, 2], [6, 2], [7, 7, 2]]}
 TEXTS = {"source": ["a b", "", "c"], "target": ["A", "B", "C C"], "corpus": [0, 1, 1]}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 
 ROOT = Path(__file__).parents[3]

@@ -15,8 +15,8 @@ from torch import nn
 from tests.tiny import tiny_model
 from tests.train_states import tiny_train_state
 from vanilla_transformer.training import mixed_precision, setup, train_state
-from vanilla_transformer.training.arguments import parse_recipe
 from vanilla_transformer.training.mixed_precision import check_fp8, convert_linear_layers, resolve_mixed_precision
+from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.setup import create_accelerator
 
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c"]

@@ -5,8 +5,8 @@ from dataclasses import asdict
 import pytest
 
 from tests.train_states import tiny_train_state
-from vanilla_transformer.training.arguments import check_same_run, flatten, has_same_limits, parse_recipe
 from vanilla_transformer.training.lr_scheduler import Schedule
+from vanilla_transformer.training.recipe import check_same_run, flatten, has_same_limits, parse_recipe
 from vanilla_transformer.training.schedule import (
     derive_schedule,
     describe_schedule,

@@ -1,12 +1,12 @@
-"""The model of a recipe, with the attention and the dropout that are fast on the machine at hand."""
+"""The model of a recipe, and dropout on a CPU."""
 
 import pytest
 import torch
 from torch import nn
 
-from vanilla_transformer.training.arguments import parse_recipe
-from vanilla_transformer.training.dropout import CPUDropout
-from vanilla_transformer.training.setup import create_model
+from tests.tiny import tiny_model
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.setup import CPUDropout, create_model, replace_dropout
 
 FLAGS = ["--train_source", "a", "--train_target", "b", "--output_dir", "c", "--d_model", "16"]
 
@@ -38,3 +38,48 @@ def test_create_model_replaces_dropout_on_a_cpu(monkeypatch, tiny_tokenizer, on_
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: on_gpu)
     layers = [layer for layer in model_of(tiny_tokenizer).modules() if isinstance(layer, nn.Dropout)]
     assert layers and {type(layer) for layer in layers} == {kind}
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_cpu_dropout_zeroes_a_share_p_and_scales_the_rest(p, dtype):
+    torch.manual_seed(0)
+    features = torch.ones(3, 70_001, dtype=dtype, requires_grad=True)  # not a multiple of the four features of a draw
+    dropped = CPUDropout(p)(features)
+    dropped.sum().backward()
+    kept = dropped != 0
+    assert abs(kept.float().mean() - (1 - p)) < 0.01
+    torch.testing.assert_close(dropped[kept].float(), torch.full((int(kept.sum()),), 1 / (1 - p)), rtol=0.005, atol=0)
+    torch.testing.assert_close(features.grad, dropped.detach())
+
+
+def test_cpu_dropout_decides_about_neighbors_independently():
+    torch.manual_seed(0)
+    kept = (CPUDropout(0.5)(torch.ones(100_000, 4)) != 0).float()
+    torch.testing.assert_close(torch.corrcoef(kept.T), torch.eye(4), rtol=0, atol=0.02)
+
+
+def test_cpu_dropout_draws_equal_masks_from_equal_seeds():
+    features = torch.ones(1000)
+    masks = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        masks.append(CPUDropout(0.3)(features))
+    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
+
+
+@pytest.mark.parametrize("layer", [CPUDropout(0.0), CPUDropout(0.5).eval()])
+def test_cpu_dropout_leaves_features_unchanged_without_probability_or_training(layer):
+    features = torch.randn(7)
+    assert torch.equal(layer(features), features)
+
+
+def test_replace_dropout_keeps_probabilities_and_outputs_in_evaluation():
+    model, tokens = tiny_model(dropout=0.2, activation_dropout=0.3).eval(), torch.randint(3, 48, (2, 5))
+    expected = model(tokens, decoder_input_ids=tokens).logits
+    names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Dropout)]
+    replace_dropout(model)
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, nn.Dropout)}
+    assert list(layers) == names and {type(layer) for layer in layers.values()} == {CPUDropout}
+    assert {layer.p for layer in layers.values()} == {0.2, 0.3}
+    assert torch.equal(model(tokens, decoder_input_ids=tokens).logits, expected)

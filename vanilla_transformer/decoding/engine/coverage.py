@@ -17,8 +17,8 @@ from torch import Tensor
 
 from vanilla_transformer.decoding.options import OptionError
 
-from .alignment_heads import alignment_heads_of, attention_weights, check_cross_attention
-from .search_features import SearchFeature
+from .search_options import SearchFeature
+from .source_attention import alignment_heads_of, attention_weights, check_cross_attention
 from .static_decoder import AlignmentHeads, heads_of_layer
 from .top_k import pick
 

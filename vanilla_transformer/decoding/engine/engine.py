@@ -18,7 +18,6 @@ from vanilla_transformer.decoding.weight_packing import packed_copy
 from vanilla_transformer.device_utils import HostCopy, to_device
 from vanilla_transformer.generation_vanilla_transformer import closest_margin
 
-from .alignment_heads import alignment_heads_of, read_attention, with_attention
 from .device_profile import profile_of
 from .ensemble import members_of, weights_of
 from .graphed_steps import steps_for
@@ -26,12 +25,12 @@ from .known_features import features_of, kept_heads
 from .phrase_constraints import NO_CONTINUATIONS, PhraseConstraints, Phrases, WordContinuations, check_complete
 from .precision import INT8, cast, resolve_precision, round_to_int8, warn_if_emulated
 from .prefill import Prefilled, encode_batch, prefill, read_states
-from .requests import Answers, Request, Samples, Seeds
-from .search_features import SearchFeature
-from .search_options import search_options
+from .requests import Answers, Samples, SearchRequest, Seeds
+from .search_options import SearchFeature, search_options
 from .search_state import Hypothesis, read_hypotheses
 from .slot_buffers import SlotBuffers
 from .slot_schedule import SlotSchedule
+from .source_attention import alignment_heads_of, read_attention, with_attention
 from .sources import SourceQueue, SourceRules
 from .static_decoder import StaticDecoder
 from .static_search import SearchStep
@@ -297,7 +296,7 @@ class Engine:
             self.steps.find(self.buffers.arguments)
 
     @torch.inference_mode()
-    def _advance(self, count: int) -> Iterable[tuple[Request, list[Hypothesis]]]:
+    def _advance(self, count: int) -> Iterable[tuple[SearchRequest, list[Hypothesis]]]:
         """Fill free slots, run the steps until the next look, and return the sentences that are done."""
         with self.steps.sharing_cores():
             self._schedule.fill(self._queue, self._look_every)
@@ -310,7 +309,7 @@ class Engine:
         ended = [slot for slot in self._schedule.occupied() if done[slot]]
         return self._take(ended, count) if ended else []
 
-    def _take(self, done: list[int], count: int) -> list[tuple[Request, list[Hypothesis]]]:
+    def _take(self, done: list[int], count: int) -> list[tuple[SearchRequest, list[Hypothesis]]]:
         """Return the requests and hypotheses of slots that are done, and free these slots."""
         slots = to_device(done, self.model.device)
         hypotheses = read_hypotheses(self.buffers.state, slots, count, self.options)

@@ -1,19 +1,58 @@
-"""The features of the engine's search, by the options of a generation config."""
+"""The features of the engine's search, by the options of a generation config; and no n-gram twice in a hypothesis."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import Tensor
 from transformers import GenerationConfig
 
 from vanilla_transformer.decoding.options import OptionError
 
 from .coverage import CoveragePenalty, coverage_of
 from .phrase_constraints import PhraseConstraints, WordContinuations, continuation_penalties
-from .repeated_ngrams import NoRepeatedNgrams
-from .search_features import SearchFeature
-from .search_options import search_options
+from .search_options import SearchFeature, search_options
 from .static_decoder import AlignmentHeads
 from .target_prefix import BiasedPrefix, ForcedBos, TargetPrefix
+
+
+@dataclass(frozen=True)
+class NoRepeatedNgrams(SearchFeature):
+    """
+    Forbid tokens that complete an n-gram that the hypothesis already has; the start symbol is its first token.
+
+    As in the library, scores stay the model's log-probabilities, which are not renormalized. A token that another
+    feature forces, such as a prefix's, may repeat an n-gram.
+
+    Args:
+        size: n.
+    """
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if type(self.size) is not int or self.size < 1:
+            raise OptionError(f"`no_repeat_ngram_size` must be an integer of 0 or more, got {self.size!r}.")
+
+    def change_logits(self, logits: Tensor, log_norms: Tensor, state: Any, memory: tuple[()]) -> Tensor:
+        history, now = _histories(state), state.time[:, None, None]  # (B, N, R), (B, 1, 1)
+        places = torch.arange(history.shape[2], device=history.device)
+        # An n-gram of the history ends at each place. Its last token is forbidden if its others are the latest ones.
+        repeats = (places >= self.size - 1) & (places <= now)
+        for back in range(1, self.size):
+            latest = (now + 1 - back).clamp(min=0).expand(-1, history.shape[1], -1)
+            repeats = repeats & (history[:, :, (places - back).clamp(min=0)] == history.gather(2, latest))
+        is_forced = logits.isfinite().sum(dim=2, keepdim=True) <= 1  # (B, N, 1)
+        penalties = torch.where(repeats & ~is_forced, -torch.inf, 0.0)
+        return logits.scatter_add(2, history, penalties.to(logits.dtype))
+
+
+def _histories(state: Any) -> Tensor:
+    """Return the tokens of the running hypotheses, `(B, N, R)`; those after `state.time` mean nothing."""
+    written = state.tokens.gather(2, state.ancestors.transpose(1, 2)).transpose(1, 2)
+    is_now = torch.arange(written.shape[2], device=written.device) == state.time[:, None, None]
+    return torch.where(is_now, state.last_tokens[..., None], written)  # each beam descends from itself now
 
 
 def features_of(
@@ -60,6 +99,3 @@ def features_of(
 def kept_heads(features: Sequence[SearchFeature]) -> AlignmentHeads:
     """Return the heads of cross-attention whose queries some features need."""
     return [head for feature in features if isinstance(feature, CoveragePenalty) for head in feature.heads]
-
-
-__all__ = ["features_of", "kept_heads"]

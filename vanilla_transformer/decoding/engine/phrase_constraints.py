@@ -27,7 +27,7 @@ from torch import Tensor
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.device_utils import to_device
 
-from .search_features import SearchFeature
+from .search_options import SearchFeature
 from .search_state import Hypothesis
 from .top_k import UNLIKELY, Candidates, argmax, pick
 
@@ -218,7 +218,7 @@ class PhraseMemory(NamedTuple):
 @dataclass(frozen=True)
 class PhraseConstraints(SearchFeature):
     """
-    Require the phrases of [`Request.phrases`].
+    Require the phrases of [`SearchRequest.phrases`].
 
     Attributes:
         room: Tokens that the phrases of a sentence may have.

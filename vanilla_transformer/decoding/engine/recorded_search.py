@@ -15,14 +15,13 @@ from vanilla_transformer.generation_vanilla_transformer import length_penalty
 
 from .engine import Engine
 from .engine_pool import engine_options, find_problem
-from .search_features import SearchFeature
-from .search_options import SearchOptions, search_options
+from .search_options import SearchFeature, SearchOptions, search_options
 from .top_k import UNLIKELY, top_continuations
 
 _NEVER = UNLIKELY / 2  # the scores of hypotheses that must not be chosen are lower
 
 
-class Candidate(NamedTuple):
+class RecordedHypothesis(NamedTuple):
     """
     A hypothesis that was compared with others in one step of the search.
 
@@ -49,8 +48,8 @@ class RecordedSearch(NamedTuple):
         best: The finished candidates that the search returns, best first.
     """
 
-    steps: list[list[Candidate]]
-    best: list[Candidate]
+    steps: list[list[RecordedHypothesis]]
+    best: list[RecordedHypothesis]
 
 
 def record_search(model: Any, source: Sequence[int], **options: Any) -> RecordedSearch:
@@ -89,7 +88,7 @@ class _Recorder(SearchFeature):
     """
 
     def __init__(self, options: SearchOptions):
-        self.steps: list[list[Candidate]] = []
+        self.steps: list[list[RecordedHypothesis]] = []
         self._options, self._is_done = options, False
         self._running: list[tuple[int, ...]] = [()] * options.num_beams
         self._compared: list[tuple[float, int, int]] = []  # score, beam and token
@@ -116,9 +115,9 @@ class _Recorder(SearchFeature):
             elif hypothesis in kept:
                 state_of = "unfinished" if self._is_done else "kept"
             divisor = length_penalty(len(hypothesis), self._options.length_penalty, self._options.length_penalty_type)
-            step.append(Candidate(hypothesis, score, state_of, score / divisor))
+            step.append(RecordedHypothesis(hypothesis, score, state_of, score / divisor))
         self.steps.append(step)
         self._running = kept
 
 
-__all__ = ["Candidate", "RecordedSearch", "record_search"]
+__all__ = ["RecordedHypothesis", "RecordedSearch", "record_search"]

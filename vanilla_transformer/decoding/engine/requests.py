@@ -14,7 +14,7 @@ from .search_state import Hypothesis
 Seeds = int | Iterable[int] | None  # of a request, of each of its sentences, or neither
 
 
-class Request(NamedTuple):
+class SearchRequest(NamedTuple):
     """
     What one slot decodes: a search, or one sample of a sentence.
 
@@ -46,11 +46,13 @@ class Answers:
     def __init__(self, count: int):
         self.beams = count
 
-    def request(self, position: int, source: Sequence[int]) -> list[Request]:
+    def request(self, position: int, source: Sequence[int]) -> list[SearchRequest]:
         """Return the one request for a sentence."""
-        return [Request(position, hypotheses=self.beams)]
+        return [SearchRequest(position, hypotheses=self.beams)]
 
-    def gather(self, taken: Iterable[tuple[Request, list[Hypothesis]]]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def gather(
+        self, taken: Iterable[tuple[SearchRequest, list[Hypothesis]]]
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the position and the hypotheses of each sentence."""
         return ((request.position, hypotheses) for request, hypotheses in taken)
 
@@ -105,12 +107,14 @@ class Samples:
         self._seeds = None if self._given is not None else SentenceSeeds(seed)  # type: ignore[arg-type]
         self._found: dict[int, dict[int, Hypothesis]] = {}
 
-    def request(self, position: int, source: Sequence[int]) -> list[Request]:
+    def request(self, position: int, source: Sequence[int]) -> list[SearchRequest]:
         """Return the requests for a sentence, one for each sample."""
         seed = self._seeds(repr(list(source))) if self._seeds is not None else self._next_given(position)
-        return [Request(position, number, _hash(f"{seed} {number}")) for number in range(self._count)]
+        return [SearchRequest(position, number, _hash(f"{seed} {number}")) for number in range(self._count)]
 
-    def gather(self, taken: Iterable[tuple[Request, list[Hypothesis]]]) -> Iterator[tuple[int, list[Hypothesis]]]:
+    def gather(
+        self, taken: Iterable[tuple[SearchRequest, list[Hypothesis]]]
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """Yield the samples of each sentence in the order of their numbers, once the last one is there."""
         for request, (hypothesis,) in taken:
             found = self._found.setdefault(request.position, {})
@@ -150,5 +154,5 @@ def _hash(content: str) -> int:
     return int.from_bytes(digest, "big") & LARGEST_SEED
 
 
-__all__ = ["Answers", "Request", "Samples", "Seeds", "SentenceSeeds", "check_seed"]
+__all__ = ["Answers", "SearchRequest", "Samples", "Seeds", "SentenceSeeds", "check_seed"]
 __all__ += ["share_seed"]

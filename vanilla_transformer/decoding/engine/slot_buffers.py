@@ -13,7 +13,7 @@ from vanilla_transformer.device_utils import to_device
 from .device_profile import spare_memory
 from .ensemble import members_of
 from .prefill import Prefilled
-from .requests import Request
+from .requests import SearchRequest
 from .search_options import SearchOptions
 from .search_state import SearchState
 from .static_decoder import AlignmentHeads, SlotMemory
@@ -106,7 +106,7 @@ class SlotBuffers:
         limits: Tensor,
         counts: Tensor,
         seeds: Tensor,
-        requests: Sequence[Request],
+        requests: Sequence[SearchRequest],
         start_token: int,
     ) -> None:
         """Start the search of new sentences in the given slots."""

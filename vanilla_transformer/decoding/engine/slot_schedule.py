@@ -14,7 +14,7 @@ from vanilla_transformer.device_utils import to_device
 
 from .device_profile import profile_of
 from .prefill import room_for
-from .requests import Request
+from .requests import SearchRequest
 from .search_options import SearchOptions
 from .slot_buffers import SlotBuffers, SlotSize
 from .sources import PrefilledSource, SourceQueue
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     `stays` is True if it was set aside before.
     """
 
-    request: Request
+    request: SearchRequest
     length: int
     entered: int
     stays: bool = False
@@ -197,7 +197,7 @@ class SlotSchedule:
         self._entries = [self._entries[slot] for slot in kept] + [None] * (size.slots - len(kept))
 
 
-def _positions(source_length: int, request: Request) -> int:
+def _positions(source_length: int, request: SearchRequest) -> int:
     """Return the positions for which a slot needs room from the start."""
     return max(source_length, len(request.prefix))
 

@@ -10,7 +10,7 @@ from vanilla_transformer.generation_vanilla_transformer import check_parameters
 
 from .phrase_constraints import ConstraintError, PhraseConstraints, Phrases, check_phrases
 from .prefill import Prefilled, places_by_batch, prefill
-from .requests import Request
+from .requests import SearchRequest
 from .search_options import SearchOptions
 
 
@@ -110,7 +110,7 @@ class PrefilledSource(NamedTuple):
     `limit` is the number of tokens that may be generated.
     """
 
-    request: Request
+    request: SearchRequest
     length: int
     limit: int
     row: int
@@ -129,7 +129,7 @@ class SourceQueue:
 
     def __init__(self, model: Any, rules: SourceRules, together: int):
         self._model, self._rules, self._together = model, rules, together
-        self._unread: deque[tuple[list[Request], Sequence[int]]] = deque()
+        self._unread: deque[tuple[list[SearchRequest], Sequence[int]]] = deque()
         self._prefilled: deque[PrefilledSource] = deque()
 
     def __bool__(self) -> bool:
@@ -144,11 +144,11 @@ class SourceQueue:
         """The number of searches and samples."""
         return sum(len(requests) for requests, _ in self._unread) + len(self._prefilled)
 
-    def add(self, requests: list[Request], source: Sequence[int]) -> None:
+    def add(self, requests: list[SearchRequest], source: Sequence[int]) -> None:
         """Add the requests for a source that the model has not read."""
         self._unread.append((requests, source))
 
-    def add_batch(self, batch: Prefilled, sources: Sequence[tuple[list[Request], int, int]]) -> None:
+    def add_batch(self, batch: Prefilled, sources: Sequence[tuple[list[SearchRequest], int, int]]) -> None:
         """Add the sources of a batch that the model has read, given the requests, the length and the limit of each."""
         for row, (requests, length, limit) in enumerate(sources):
             self._prefilled.extend(PrefilledSource(request, length, limit, row, batch) for request in requests)

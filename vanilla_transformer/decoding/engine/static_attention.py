@@ -1,5 +1,5 @@
 """
-Softmax attention in a decoder step of static shape, and what the static forms of all attentions share.
+The attentions of a decoder step of static shape: softmax, linear and LSH attention.
 
 A static form computes one of the model's attentions for one token of each beam. It takes that attention
 as an argument, for its projections and settings, and keeps two kinds of memory:
@@ -10,8 +10,15 @@ as an argument, for its projections and settings, and keeps two kinds of memory:
 - of the source, the same for all beams: the encoder's output for cross-attention, or the prompt for the
   self-attention of a model without an encoder.
 
+A hypothesis of linear attention remembers sums of `φ(k) vᵀ`, which grow by one product at each step. Since they
+change, each beam takes the sums of its parent, the beam that its hypothesis was in at the step before. A column of
+ones beside the values sums to the denominator. As in the model, sums are computed in float32 or higher precision.
+
+A token of LSH attention attends to all positions that share its bucket in any round, as in a step of the model with a
+cache. The buckets are kept beside the keys.
+
 Letters in shapes: B slots, N beams, R room for positions of the source or the target, W sources in a batch, S their
-positions, D d_model, H heads, K width of a head, d_k of keys and d_v of values.
+positions, D d_model, H heads, K width of a head, d_k of keys and d_v of values, C hashing rounds.
 """
 
 from collections.abc import Sequence
@@ -21,6 +28,8 @@ import torch
 from torch import Tensor, nn
 
 from vanilla_transformer.decoding.weight_packing import PackedLinear, inputs_of
+from vanilla_transformer.linear_attention import feature_map
+from vanilla_transformer.lsh_attention import SELF_SCORE, hash_settings, nearest_buckets, rotations
 
 _UNSEEN = -1.0e9  # added to the scores of positions that must not be seen
 
@@ -198,5 +207,162 @@ def additive(seen: Tensor) -> Tensor:
     return torch.where(seen, 0.0, _UNSEEN)
 
 
-__all__ = ["KeysAndValues", "Moment", "StaticCrossAttention", "StaticSelfAttention", "additive", "attend"]
-__all__ += ["join_heads", "mix", "product", "split_heads", "zeros_like_heads"]
+class Sums(NamedTuple):
+    """Sums of `φ(k) vᵀ` of one layer: over the target, `(B, N, H, K, K + 1)`, or the source, `(B, H, K, K + 1)`."""
+
+    sums: Tensor
+
+
+class StaticLinearAttention(StaticSelfAttention):
+    """The static form of linear self-attention."""
+
+    @staticmethod
+    def own_memory(attention: Any, slots: int, beams: int, room: int) -> Sums:  # type: ignore[override]
+        return _no_sums(attention, slots, beams)
+
+    @staticmethod
+    def prompt_memory(attention: Any, slots: int, room: int) -> Sums:  # type: ignore[override]
+        return _no_sums(attention, slots)
+
+    @staticmethod
+    def read_prompt(cache: Any) -> Sums:  # type: ignore[override]
+        """Return the sums over prompts in the cache of a layer, `(W, H, K, K + 1)`."""
+        return Sums(torch.cat([cache.values, cache.keys[..., None]], dim=-1))
+
+    def forward(  # type: ignore[override]
+        self, attention: Any, states: Tensor, moment: Moment, own: Sums, prompt: Sums | None
+    ) -> Tensor:
+        query, key, value = (
+            attention.split_heads(part, attention.head_dim) for part in self.qkv_proj(states).chunk(3, dim=-1)
+        )
+        new = _features(key)[..., None] * _with_ones(value)[..., None, :]  # (B, H, N, K, K + 1)
+        slots = torch.arange(states.shape[0], device=states.device)
+        before = (moment.time - 1).clamp(min=0)[:, None, None].expand(-1, states.shape[1], 1)
+        parents = moment.ancestors.gather(2, before)[..., 0]  # (B, N)
+        is_first = (moment.time == 0)[:, None, None, None, None]
+        past = torch.where(is_first, 0.0, own.sums[slots[:, None], parents])
+        if prompt is not None:  # which has the token at time 0
+            new = torch.where(is_first, 0.0, new)
+        own.sums.copy_(past + new.transpose(1, 2))
+        query = _features(query)
+        summed = product(query[:, :, :, None], own.sums.transpose(1, 2))[:, :, :, 0]  # (B, H, N, K + 1)
+        if prompt is not None:
+            summed = summed + product(query, prompt.sums)
+        return attention.out_proj(_divide(summed, states))
+
+
+class StaticLinearCrossAttention(nn.Module):
+    """The static form of linear cross-attention."""
+
+    @staticmethod
+    def source_memory(attention: Any, slots: int, room: int) -> Sums:
+        return _no_sums(attention, slots)
+
+    @staticmethod
+    def read_source(attention: Any, states: Tensor, lengths: Tensor) -> Sums:
+        """Return the sums over states `(W, S, D)`, of which attention may see `(W,)`: `(W, H, K, K + 1)`."""
+        keys, values = attention.project(states)
+        seen = torch.arange(states.shape[1], device=states.device) < lengths[:, None]  # (W, S)
+        return Sums((_features(keys) * seen[:, None, :, None]).transpose(-1, -2) @ _with_ones(values))
+
+    def forward(self, attention: Any, states: Tensor, moment: Moment, source: Sums, *_: Any) -> Tensor:
+        """Map `(B, N, D)` to `(B, N, D)`."""
+        query = attention.split_heads(attention.q_proj(states), attention.head_dim)  # (B, H, N, K)
+        return attention.out_proj(_divide(product(_features(query), source.sums), states))
+
+
+def _no_sums(attention: Any, slots: int, *beams: int) -> Sums:
+    weight, width = attention.out_proj.weight, attention.head_dim
+    sizes = slots, *beams, attention.out_proj.in_features // width, width, width + 1
+    return Sums(torch.zeros(sizes, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device))
+
+
+def _features(states: Tensor) -> Tensor:
+    return feature_map(states.to(torch.promote_types(states.dtype, torch.float32)))
+
+
+def _with_ones(values: Tensor) -> Tensor:
+    values = values.to(torch.promote_types(values.dtype, torch.float32))
+    return nn.functional.pad(values, (0, 1), value=1.0)
+
+
+def _divide(summed: Tensor, states: Tensor) -> Tensor:
+    """Divide sums `(B, H, N, K + 1)` by their last column, and join the heads: `(B, N, D)` of the type of `states`."""
+    denominator = summed[..., -1:].clamp(min=torch.finfo(summed.dtype).tiny)
+    return join_heads((summed[..., :-1] / denominator).to(states.dtype))
+
+
+class HashedKeys(NamedTuple):
+    """
+    Keys of unit length, values and buckets of one layer.
+
+    Of the target, `(B, H, R, N, K)` and `(B, H, R, N, C)`, or of the source, `(B, H, R, K)` and `(B, H, R, C)`.
+    """
+
+    keys: Tensor
+    values: Tensor
+    buckets: Tensor
+
+
+class StaticLSHAttention(StaticSelfAttention):
+    """The static form of LSH self-attention."""
+
+    has_batched_products = True  # its rotations; see `kinds_of`
+    rotations: Tensor
+
+    def __init__(self, attention: Any):
+        super().__init__(attention)
+        heads, width = attention.out_proj.in_features // attention.head_dim, attention.head_dim
+        seed, rounds, buckets = hash_settings(attention)
+        drawn = rotations(seed, heads, width, rounds, buckets)
+        self.register_buffer("rotations", drawn)  # in the identity of a compiled step
+
+    @staticmethod
+    def inputs_of(attention: Any) -> list[Any]:
+        """Return the projections that become one product: queries are keys, too."""
+        return [attention.q_proj, attention.v_proj]
+
+    @staticmethod
+    def own_memory(attention: Any, slots: int, beams: int, room: int) -> HashedKeys:  # type: ignore[override]
+        return _no_keys(attention, slots, room, beams)
+
+    @staticmethod
+    def prompt_memory(attention: Any, slots: int, room: int) -> HashedKeys:  # type: ignore[override]
+        return _no_keys(attention, slots, room)
+
+    @staticmethod
+    def read_prompt(cache: Any) -> HashedKeys:  # type: ignore[override]
+        """Return keys, values and buckets of prompts in the cache of a layer: `(W, H, S, K)`, `(W, H, S, C)`."""
+        keys = nn.functional.normalize(cache.keys, dim=-1)
+        return HashedKeys(keys, cache.values, cache.buckets.transpose(-1, -2).int())
+
+    def forward(  # type: ignore[override]
+        self, attention: Any, states: Tensor, moment: Moment, own: HashedKeys, prompt: HashedKeys | None
+    ) -> Tensor:
+        query, value = split_heads(attention, self.qkv_proj(states), "qv")
+        buckets = nearest_buckets(query, self.rotations).transpose(-1, -2).int()  # (B, H, N, C)
+        for memory, entry in zip(own, (nn.functional.normalize(query, dim=-1), value, buckets), strict=True):
+            memory[moment.slots, :, moment.time] = entry
+        keys, values, own_buckets = (memory.flatten(2, 3) for memory in own)  # (B, H, R * N, ·)
+        places = torch.arange(keys.shape[2], device=states.device)
+        beams = torch.arange(query.shape[2], device=states.device)
+        itself = moment.time[:, None] * len(beams) + beams  # (B, N), its place among the keys
+        is_itself = (places == itself[..., None])[:, None]  # (B, 1, N, R * N)
+        scores = torch.where(is_itself, SELF_SCORE, product(query, keys.transpose(-1, -2)).float())
+        scores = scores + moment.past + _if_shared(buckets, own_buckets)
+        if prompt is None:
+            probabilities = scores.softmax(dim=-1).to(values.dtype)
+            return attention.out_proj(join_heads(product(probabilities, values)))
+        of_prompt = product(query, prompt.keys.transpose(-1, -2)).float() + moment.source
+        of_prompt = of_prompt + _if_shared(buckets, prompt.buckets)
+        return attention.out_proj(join_heads(mix(scores, values, of_prompt, prompt.values)))
+
+
+def _no_keys(attention: Any, slots: int, *sizes: int) -> HashedKeys:
+    keys, values = zeros_like_heads(attention, slots, *sizes)
+    return HashedKeys(keys, values, keys.new_zeros(*keys.shape[:-1], attention.config.num_hashes, dtype=torch.int32))
+
+
+def _if_shared(buckets: Tensor, others: Tensor) -> Tensor:
+    """Return a mask `(B, H, N, P)` to add to scores: of buckets `(B, H, N, C)` with others, `(B, H, P, C)`."""
+    return additive((buckets[:, :, :, None] == others[:, :, None]).any(dim=-1))

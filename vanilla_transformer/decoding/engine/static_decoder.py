@@ -35,9 +35,15 @@ from vanilla_transformer.modeling_vanilla_transformer_long import (
 )
 from vanilla_transformer.reversible import ReversibleBranch, apply_storing_activations
 
-from .static_attention import Moment, StaticCrossAttention, StaticSelfAttention, additive
-from .static_linear_attention import StaticLinearAttention, StaticLinearCrossAttention
-from .static_lsh_attention import StaticLSHAttention
+from .static_attention import (
+    Moment,
+    StaticCrossAttention,
+    StaticLinearAttention,
+    StaticLinearCrossAttention,
+    StaticLSHAttention,
+    StaticSelfAttention,
+    additive,
+)
 
 _DECODERS: list[type] = [VanillaTransformerDecoder, VanillaTransformerDecoderModel]
 _DECODERS += [VanillaTransformerLongDecoder, VanillaTransformerLongDecoderModel]

@@ -15,7 +15,7 @@ from torch import Tensor
 from vanilla_transformer.decoding.options import OptionError
 from vanilla_transformer.device_utils import copy_to_device, to_device
 
-from .search_features import SearchFeature
+from .search_options import SearchFeature
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class PrefixMemory(NamedTuple):
 
 @dataclass(frozen=True)
 class TargetPrefix(SearchFeature):
-    """Force the tokens of [`Request.prefix`]. Their log-probabilities are the model's."""
+    """Force the tokens of [`SearchRequest.prefix`]. Their log-probabilities are the model's."""
 
     def allocate(self, slots: int, beams: int, room: int, device: torch.device) -> PrefixMemory:
         tokens = torch.zeros(slots, room, dtype=torch.long, device=device)
@@ -69,7 +69,7 @@ class BiasedPrefixMemory(NamedTuple):
 @dataclass(frozen=True)
 class BiasedPrefix(SearchFeature):
     """
-    Prefer the tokens of [`Request.prefix`] as long as a hypothesis has followed them.
+    Prefer the tokens of [`SearchRequest.prefix`] as long as a hypothesis has followed them.
 
     The next token is chosen by `(1 - bias) p + bias [it is the next token of the prefix]`, where p is the model's
     probability (the biased beam search of Arivazhagan et al., 2020, "Re-translation Strategies for Long Form,

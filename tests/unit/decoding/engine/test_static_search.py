@@ -9,10 +9,9 @@ from torch.utils import _pytree as pytree
 from tests.host_reads import GPU, NoHostReads, gpu_stand_in
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
-from vanilla_transformer.decoding.engine.known_features import kept_heads
+from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams, kept_heads
 from vanilla_transformer.decoding.engine.phrase_constraints import PhraseConstraints
-from vanilla_transformer.decoding.engine.repeated_ngrams import NoRepeatedNgrams
-from vanilla_transformer.decoding.engine.requests import Request
+from vanilla_transformer.decoding.engine.requests import SearchRequest
 from vanilla_transformer.decoding.engine.sampling import SamplingOptions
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.search_state import SearchState
@@ -64,7 +63,7 @@ def started(options, memory, limits=(5, 9, 14)):
     phrases, prefixes = [[(7, 8)], [(9,), (9,)], []], [[7, 9, 11], [], [5]]
     for feature, own in zip(options.features, state.features, strict=True):
         each = zip(phrases, prefixes, strict=True)
-        feature.enter(own, slots, [Request(0, phrases=some, prefix=prefix) for some, prefix in each])
+        feature.enter(own, slots, [SearchRequest(0, phrases=some, prefix=prefix) for some, prefix in each])
     memory[0].source_lengths.copy_(torch.tensor([3, 16, 7]))
     for layer in memory[0].layers:
         layer.source.keys.normal_()

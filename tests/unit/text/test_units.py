@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.text.term_forms import count_forms, is_form
+from vanilla_transformer.text.units import count_forms, is_form
 
 
 def test_count_forms_counts_phrases_by_words():

@@ -7,7 +7,7 @@ from transformers import NoRepeatNGramLogitsProcessor
 
 from tests.tiny import tiny_causal_lm, tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
-from vanilla_transformer.decoding.engine.repeated_ngrams import NoRepeatedNgrams
+from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams
 from vanilla_transformer.decoding.engine.search_options import SearchOptions
 from vanilla_transformer.decoding.engine.search_state import SearchState
 from vanilla_transformer.decoding.engine.slot_buffers import SlotBuffers, SlotSize

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vanilla_transformer.training.advice import advise
-from vanilla_transformer.training.arguments import parse_recipe
+from vanilla_transformer.training.dry_run import advise
+from vanilla_transformer.training.recipe import parse_recipe
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
 TUNING = ["--init_from", "a", "--lr_scheduler", "constant_with_warmup", "--learning_rate", "2e-4"]

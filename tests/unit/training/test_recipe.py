@@ -1,4 +1,4 @@
-"""Recipes and flags: what does not exist or cannot work is named before anything is read."""
+"""The recipe of a run: YAML and flags, their rules and mistakes, and the packaged recipes."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -10,14 +10,27 @@ from vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.configuration_vanilla_transformer_long import VanillaTransformerLongConfig
 from vanilla_transformer.data.data_arguments import DataArguments, corpus_specs
 from vanilla_transformer.data.readers import CorpusSpec
-from vanilla_transformer.training.architecture_arguments import LongArguments, ModelArguments
-from vanilla_transformer.training.arguments import SECTIONS, check_same_run, flatten, parse_recipe
-from vanilla_transformer.training.recipe import REMOVED, RENAMED, flatten_sections, read_recipe
-from vanilla_transformer.training.run_arguments import OptimizationArguments, OutputArguments
+from vanilla_transformer.training.recipe import (
+    REMOVED,
+    RENAMED,
+    SECTIONS,
+    check_same_run,
+    flatten,
+    flatten_sections,
+    parse_recipe,
+    read_recipe,
+)
+from vanilla_transformer.training.run_arguments import (
+    LongArguments,
+    ModelArguments,
+    OptimizationArguments,
+    OutputArguments,
+)
 from vanilla_transformer.training.schedule import derive_schedule
 
 FILES = ["--train_source", "a.en", "--train_target", "a.de", "--output_dir", "out"]
-RECIPES = sorted((Path(__file__).parents[3] / "recipes").glob("*.yaml"))
+RECIPE_FOLDER = Path(__file__).parents[3] / "recipes"
+RECIPES = sorted(RECIPE_FOLDER.glob("*.yaml"))
 
 
 @pytest.fixture
@@ -372,3 +385,25 @@ def test_choices_of_the_device_are_auto_by_default(tmp_path, name, words, expect
 def test_switches_name_their_values(flag, message):
     with pytest.raises(ValueError, match=message):
         parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "c", flag])
+
+
+PAPER_STEPS = {"base": 100_000, "big": 300_000}
+
+
+@pytest.mark.parametrize("name", ["small", "base", "finetune_opus_mt"])
+def test_recipes_to_start_from_leave_their_length_to_the_corpus(name):
+    recipe = read_recipe(RECIPE_FOLDER / f"{name}.yaml")
+    assert not {"max_steps", "warmup_steps", "max_minutes", "train_source"} & recipe.keys()
+
+
+@pytest.mark.parametrize("name", ["small", "base", "student", "finetune_opus_mt", "multilingual"])
+def test_recipes_to_start_from_say_what_to_expect(name):
+    text = (RECIPE_FOLDER / f"{name}.yaml").read_text()
+    header = text[: text.index("\n", text.rindex("\n#") + 1)]
+    assert all(words in header for words in ("What to expect", "pairs", "here"))
+
+
+@pytest.mark.parametrize("path", sorted(RECIPE_FOLDER.glob("wmt14*.yaml")), ids=lambda path: path.stem)
+def test_recipes_of_the_paper_give_its_schedule(path):
+    recipe = read_recipe(path)
+    assert (recipe["warmup_steps"], recipe["max_steps"]) == (4000, PAPER_STEPS[path.stem.rpartition("_")[2]])

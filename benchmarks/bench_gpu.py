@@ -57,7 +57,7 @@ class BenchmarkArguments:
 
 
 def main(arguments: Sequence[str]) -> None:
-    from vanilla_transformer.cli.arguments import parse
+    from vanilla_transformer.cli.flags import parse
 
     names, options = parse(BenchmarkArguments, arguments, "bench_gpu.py [PART ...] [--flags]")
     unknown = [name for name in names if name not in PARTS]

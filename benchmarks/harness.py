@@ -62,7 +62,7 @@ def read_arguments(
     Raises:
         ValueError: there is another number of words, or a flag is unknown or has a wrong value.
     """
-    from vanilla_transformer.cli.arguments import parse
+    from vanilla_transformer.cli.flags import parse
 
     found, options = parse(arguments_class, arguments, f"{usage} [--flags]")
     if len(found) not in words:

@@ -3,7 +3,7 @@
 import sys
 
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.evaluate import main
+from vanilla_transformer.cli.evaluate import evaluate_command
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(evaluate_command))

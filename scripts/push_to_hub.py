@@ -3,7 +3,7 @@
 import sys
 
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.push_to_hub import main
+from vanilla_transformer.cli.publish import push_to_hub_command
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(push_to_hub_command))

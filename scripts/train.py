@@ -3,7 +3,7 @@
 import sys
 
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.train import main
+from vanilla_transformer.cli.train import train_command
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(train_command))

@@ -3,7 +3,7 @@
 import sys
 
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.translate import main
+from vanilla_transformer.cli.translate import translate_command
 
 if __name__ == "__main__":
-    sys.exit(run(main))
+    sys.exit(run(translate_command))

@@ -12,7 +12,7 @@ from torch.distributed.checkpoint import FileSystemWriter
 
 from tests.waiting import wait_until
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.train import main
+from vanilla_transformer.cli.train import train_command
 from vanilla_transformer.training import checkpoint, trainer
 
 LAST_STEP = 8
@@ -48,4 +48,4 @@ def write_last_file(folder):
 
 trainer.train_step, FileSystemWriter.write_data = count_step, write_shards
 checkpoint.write_hashes = write_last_file
-sys.exit(run(main, arguments))
+sys.exit(run(train_command, arguments))

@@ -1,6 +1,5 @@
 """Each run of `bench_quality` is trained once and compared with the recipe."""
 
-import importlib
 import json
 
 import pytest
@@ -9,6 +8,7 @@ import yaml
 from benchmarks import bench_quality
 from benchmarks.bench_training import StockTrainer
 from tests.tiny import TINY_SIZES
+from vanilla_transformer.cli import find_command
 from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
 RECIPE = TINY_SIZES | {"vocab_size": 300, "max_tokens": 256, "warmup_steps": 10, "ema_decay": 0.5}
@@ -22,7 +22,7 @@ def calls(monkeypatch):
 
     def call(command, *arguments):
         found.append(command)
-        importlib.import_module(f"vanilla_transformer.cli.{command}").main(arguments)
+        find_command(command)(arguments)
 
     monkeypatch.setattr(bench_quality, "_call", call)
     return found

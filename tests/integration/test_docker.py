@@ -9,7 +9,7 @@ import sys
 import yaml
 
 from tests.docs_pages import ROOT
-from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.cli.flags import parse
 from vanilla_transformer.cli.serve import ServeArguments
 
 DOCKERFILE = (ROOT / "docker" / "Dockerfile").read_text()

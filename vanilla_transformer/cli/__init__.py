@@ -1,7 +1,8 @@
 """Command line: `vanilla-transformer COMMAND ...`, or the same with `python -m vanilla_transformer`.
 
-Each module parses its arguments, makes one library call and prints the result. A user's mistake ends with one line on
-standard error and status 2. Slow imports are inside functions, so that `--help` and mistakes are answered at once.
+Each group of commands is a module. A command parses its arguments, makes one library call and prints the result. A
+user's mistake ends with one line on standard error and status 2. Slow imports are inside functions, so that `--help`
+and mistakes are answered at once.
 """
 
 import difflib
@@ -66,8 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         sys.stderr.write(f"error: {_unknown_command(name)}\n")
         return 2
-    module = importlib.import_module(f".{name.replace('-', '_')}", __name__)
-    return run(module.main, rest)
+    return run(find_command(name), rest)
+
+
+def find_command(name: str) -> Callable[[Sequence[str]], None]:
+    """Return the function of a command, such as `train.average_checkpoints_command`: a group is a module."""
+    group = next(group for group, commands in GROUPS.items() if name in commands)
+    return getattr(importlib.import_module(f".{group}", __name__), f"{name.replace('-', '_')}_command")
 
 
 def run(command: Callable[[Sequence[str]], None], arguments: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from vanilla_transformer.conversion import LANGUAGES, READERS, WRITERS, Converter
 
-from .arguments import parse
+from .flags import parse
 
 _USAGE = "convert SOURCE OUTPUT --source_format FORMAT, or convert FOLDER OUTPUT --target_format FORMAT"
 _ARGUMENTS = {
@@ -41,7 +41,7 @@ class ConvertArguments:
     )
 
 
-def main(arguments: Sequence[str]) -> None:
+def convert_command(arguments: Sequence[str]) -> None:
     words, options = parse(ConvertArguments, arguments, _USAGE, _ARGUMENTS)
     if len(words) != 2:
         raise ValueError(f"Name the model to convert and the output, got {len(words)} names.")

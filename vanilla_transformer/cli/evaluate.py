@@ -1,24 +1,48 @@
-"""Compute BLEU and chrF of a model, or of a file of translations, on a test set."""
+"""Score translations and alignments, and fit a stored calibration, weights or alignment heads to validation text."""
 
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vanilla_transformer.file_utils import write_text_atomically
 
-from .arguments import MODEL, PRECISION_HELP, WORKERS_HELP, check_record_name, parse, parse_workers, require_one_model
-from .language_arguments import language_settings
-from .model_arguments import FurtherModelArguments, further_models
-from .request_arguments import SearchArguments, TermArguments, request_settings, without_terms
+from .flags import (
+    MODEL,
+    PRECISION_HELP,
+    WORKERS_HELP,
+    EnsembleArguments,
+    FurtherModelArguments,
+    LanguageArguments,
+    RayArguments,
+    SearchArguments,
+    TermArguments,
+    check_engine,
+    check_record_name,
+    further_models,
+    language_settings,
+    parse,
+    parse_workers,
+    request_settings,
+    require_no_words,
+    require_one_model,
+    without_terms,
+)
+from .lines import work_by_ray, write_shards
 
 if TYPE_CHECKING:
+    from vanilla_transformer.decoding.corpus_shards import Shard
     from vanilla_transformer.evaluation.report import Report
 
-_USAGE = "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
+_EVALUATE_USAGE = (
+    "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
+)
 # The flags that `--help` shows.
-_MAIN = [
+_EVALUATE_MAIN = [
     "target",
     "source",
     "hypotheses",
@@ -36,7 +60,7 @@ _MAIN = [
 
 
 @dataclass
-class _TextArguments:
+class _TestSetArguments:
     """Flags of the text, and of the scores. All text files are aligned line by line."""
 
     target: str = field(metadata={"help": "Reference translations, one sentence per line."})
@@ -74,17 +98,17 @@ class _TextArguments:
 
 
 @dataclass
-class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _TextArguments):
+class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _TestSetArguments):
     """Flags of `evaluate`."""
 
 
-def main(arguments: Sequence[str]) -> None:
-    words, options = parse(EvaluateArguments, arguments, _USAGE, MODEL, _MAIN)
+def evaluate_command(arguments: Sequence[str]) -> None:
+    words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.report import add_term_use, build_report
 
-    _check(words, options)
+    _check_evaluate(words, options)
     settings = request_settings(options)
     references = _read_references(options)
     baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
@@ -105,7 +129,7 @@ def main(arguments: Sequence[str]) -> None:
     process_state().destroy_process_group()
 
 
-def _check(words: Sequence[str], options: EvaluateArguments) -> None:
+def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
     """Refuse invalid options before an hour of decoding.
 
     Raises:
@@ -207,3 +231,332 @@ def _save_for_card(
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     write_text_atomically(folder / "evaluations" / f"{options.name.replace(' ', '_')}.json", text)
+
+
+_DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows
+
+
+@dataclass
+class _DirectionArguments:
+    """Flags of the text, and of the scores."""
+
+    text: str = field(
+        metadata={"help": "Start of the names of text files: PREFIX for PREFIX.en, PREFIX.de, …, aligned by line."}
+    )
+    directions: list[str] | None = field(
+        default=None,
+        metadata={"help": "Directions such as en-de de-en. Default: all between languages that have a file."},
+    )
+    json: str | None = field(default=None, metadata={"help": "Write all scores to this file as JSON."})
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+
+
+@dataclass
+class EvaluateDirectionsArguments(SearchArguments, _DirectionArguments):
+    """Flags of `evaluate-directions`."""
+
+
+def evaluate_directions_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        EvaluateDirectionsArguments,
+        arguments,
+        "evaluate-directions MODEL --text PREFIX [--directions en-de ...]",
+        MODEL,
+        _DIRECTIONS_MAIN,
+    )
+    name = require_one_model(words)
+    search = request_settings(options)
+    if options.json is not None and Path(options.json).is_dir():
+        raise ValueError(f"Scores must go to a file, but {options.json} is a folder.")
+    from vanilla_transformer.decoding.engine.precision import check_precision
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.evaluation.decoding import process_state
+    from vanilla_transformer.evaluation.directions import (
+        format_table,
+        parse_directions,
+        read_test_sets,
+        score_directions,
+    )
+    from vanilla_transformer.text.languages import find_languages
+
+    if options.precision is not None:
+        check_precision(options.precision)
+    tokenizer = load_tokenizer(name)
+    languages = find_languages(tokenizer)
+    if languages is None:
+        raise ValueError(f"The model must have several languages, but {name} has none. Use `evaluate` for it.")
+    wanted = None if options.directions is None else parse_directions(options.directions, languages)
+    directions, texts = read_test_sets(options.text, wanted, languages)
+    model = load_seq2seq(name, "translates").to(process_state().device)
+    settings = search | {"precision": options.precision, "progress_bar": True}
+    results = score_directions(model, tokenizer, languages, directions, texts, **settings)
+    if process_state().is_main_process:
+        if options.json is not None:
+            rows = [result.as_dict() for result in results]
+            write_text_atomically(options.json, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        print(format_table(results))
+    process_state().destroy_process_group()
+
+
+@dataclass
+class EvaluateAlignmentsArguments:
+    """Flags of `evaluate-alignments`. All files are aligned line by line; words are what white space separates."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    alignments: str = field(
+        metadata={"help": "Alignments in the format of Moses, such as 0-0 1-2, one line per pair."}
+    )
+    gold_alignments: str = field(metadata={"help": "Known alignments: sure pairs 0-1 and possible pairs 0p1."})
+
+
+def evaluate_alignments_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        EvaluateAlignmentsArguments,
+        arguments,
+        "evaluate-alignments --source FILE --target FILE --alignments FILE --gold_alignments FILE",
+    )
+    require_no_words(words)
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.data.word_alignments import read_alignments, read_gold_alignments
+    from vanilla_transformer.evaluation.alignment_scores import score_alignments
+
+    pairs = [*stream_text_files(options.source, options.target)]
+    found, gold = read_alignments(options.alignments, pairs), read_gold_alignments(options.gold_alignments, pairs)
+    scores = score_alignments(found, gold)
+    print(
+        f"AER {100 * scores.error_rate:.2f}  precision {100 * scores.precision:.2f}  "
+        f"recall {100 * scores.recall:.2f}  ({len(pairs)} sentences, {sum(map(len, found))} links)"
+    )
+
+
+@dataclass
+class _ScoredTextArguments:
+    """Flags of the text, and of the scores."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Translations to score, one per line."})
+    json: bool = field(
+        default=False,
+        metadata={"help": "Write a JSON object per line, with the log-probability of each token of the translation."},
+    )
+    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
+    resume: bool = field(default=False, metadata={"help": "With `--engine ray`: continue an interrupted `--output`."})
+    max_tokens: int = field(default=2048, metadata={"help": "Maximum number of tokens per batch, padding included."})
+
+
+@dataclass
+class ScoreArguments(EnsembleArguments, LanguageArguments, RayArguments, _ScoredTextArguments):
+    """Flags of `score`. The text files are aligned line by line; a blank line is an empty sentence."""
+
+
+def score_command(arguments: Sequence[str]) -> None:
+    words, options = parse(ScoreArguments, arguments, "score MODEL --source FILE --target FILE [--flags]", MODEL)
+    name = require_one_model(words)
+    if options.max_tokens < 1:
+        raise ValueError(f"`max_tokens` must be 1 or more, got {options.max_tokens}.")
+    if options.output is not None and Path(options.output).is_dir():
+        raise ValueError(f"Scores must go to a file, but {options.output} is a folder.")
+    check_engine(options)
+    if options.resume and options.engine is None:
+        raise ValueError("--resume is for --engine ray. Leave it out.")
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.evaluation.decoding import process_state
+
+    total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
+    if options.engine == "ray" and options.output is not None:
+        _write_by_ray(name, options, Path(options.output), total)
+        return
+    lines = _score_lines(name, options, total)
+    if not process_state().is_main_process:
+        deque(lines, maxlen=0)  # takes part in the work
+    elif options.output is not None:
+        write_text_atomically(options.output, lines)
+    else:
+        for line in lines:
+            print(line, end="")
+    process_state().destroy_process_group()
+
+
+def _score_lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
+    from vanilla_transformer.data.readers import stream_text_files
+
+    scorer = ShardScorer(name, options)
+    texts = stream_text_files(options.source, options.target)
+    pairs = stream_text_files(options.source, options.target)
+    yield from (f"{line}\n" for line in scorer.describe(texts, pairs, total))
+
+
+def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) -> None:
+    """Write the scores by the workers of a cluster."""
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.decoding.pretrained import hash_model
+    from vanilla_transformer.evaluation.pair_scores import WINDOW
+    from vanilla_transformer.file_utils import hash_file
+
+    chosen = {name: getattr(options, name) for name in ("json", "max_tokens", "ensemble_weights", "source_language")}
+    models = [hash_model(each) for each in (name, *(options.ensemble or []))]
+    origin = {"input": [hash_file(Path(each)) for each in (options.source, options.target)], "model": models}
+    origin["options"] = chosen | {"target_language": options.target_language}
+    lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
+    work = partial(work_by_ray, build=partial(ShardScorer, name, options), total=total, options=options)
+    write_shards(output, lines, total, origin, WINDOW, options.resume, work)
+
+
+class ShardScorer:
+    """Score pairs of sentences, or shards of lines that have a sentence and its translation in two lines."""
+
+    def __init__(self, name: str, options: ScoreArguments):
+        from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
+        from vanilla_transformer.evaluation.decoding import process_state
+        from vanilla_transformer.text.languages import Direction
+
+        model = load_seq2seq(name, "scores translations").to(process_state().device)
+        self._options, self._tokenizer = options, load_tokenizer(name)
+        self._model = load_ensemble(model, self._tokenizer, options.ensemble, options.ensemble_weights)
+        languages = language_settings(self._tokenizer, options)
+        self._direction = Direction(*map(languages.get, ("src_lang", "tgt_lang")))
+
+    def __call__(self, shard: "Shard") -> list[str]:
+        """Return the score of each pair of a shard."""
+        from vanilla_transformer.data.readers import SentencePair
+
+        pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
+        return [*self.describe(pairs, pairs, len(pairs))]
+
+    def describe(self, texts: Iterable, pairs: Iterable, total: int) -> Iterator[str]:
+        """Yield the score of each pair; `texts` are the same pairs, read once more."""
+        from vanilla_transformer.decoding.alignments import token_entries
+        from vanilla_transformer.evaluation.pair_scores import score_pairs
+
+        scored = score_pairs(self._model, self._tokenizer, pairs, self._options.max_tokens, total, self._direction)
+        for text, pair in zip(texts, scored, strict=True):
+            if not self._options.json:
+                yield f"{pair.log_probability:.6f}"
+                continue
+            tokens = token_entries(self._tokenizer, pair.tokens, pair.token_log_probabilities)
+            entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
+            yield json.dumps(entry, ensure_ascii=False)
+
+
+@dataclass
+class _ValidationTextArguments:
+    """Flags of the text, and of the model's precision."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line: the validation text."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+
+
+@dataclass
+class CalibrateArguments(LanguageArguments, _ValidationTextArguments):
+    """Flags of `calibrate`. The text files are aligned line by line. A fit to training text would be overconfident."""
+
+
+def calibrate_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        CalibrateArguments, arguments, "calibrate MODEL --source FILE --target FILE [--flags]", MODEL
+    )
+    folder = require_one_model(words)
+    if not Path(folder).is_dir():
+        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+    if not os.access(folder, os.W_OK):
+        raise ValueError(f"The model's folder must be writable, to store the calibration in it, but {folder} is not.")
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.evaluation.calibration import calibrate, check_enough, store_calibration
+
+    pairs = read_text_files(options.source, options.target)
+    check_enough(pairs)
+    translate = load_pipeline(folder, precision=options.precision)
+    found = calibrate(translate, pairs, **language_settings(translate.tokenizer, options))
+    store_calibration(folder, found)
+    for name, weight in found.calibration.weights.items():
+        print(f"{name}: weight {weight:.4f}")
+    limits, agreement = found.limits, found.agreement
+    print(f"length ratio: {limits.shortest:.2f} to {limits.longest:.2f}, scripts: {', '.join(limits.scripts)}")
+    print(
+        f"On sentences left out of the fit, the confidence has Spearman's correlation {agreement.correlation:.3f} to "
+        f"chrF and calibration error {agreement.error:.3f}."
+    )
+    print(f"{folder}/config.json has `confidence` and `warning_limits`.")
+
+
+@dataclass
+class _RerankedTextArguments:
+    """Flags of the text, and of the search."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Reference translations, one per line."})
+    rerank_reverse: str = field(metadata={"help": "Model of the other direction."})
+    num_beams: int = field(default=8, metadata={"help": "Beam size, and candidates of each sentence."})
+
+
+@dataclass
+class TuneRerankingArguments(LanguageArguments, _RerankedTextArguments):
+    """Flags of `tune-reranking`. The text files are aligned line by line; use validation text."""
+
+
+def tune_reranking_command(arguments: Sequence[str]) -> None:
+    usage = "tune-reranking MODEL --rerank_reverse MODEL --source FILE --target FILE [--flags]"
+    words, options = parse(TuneRerankingArguments, arguments, usage, MODEL)
+    name = require_one_model(words)
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.decoding.reranking import Reranker
+    from vanilla_transformer.evaluation.rerank_tuning import tune_reranking
+    from vanilla_transformer.text.languages import Direction
+
+    pairs = read_text_files(options.source, options.target)
+    sources, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    translate = load_pipeline(name)
+    reranker = Reranker.load(options.rerank_reverse, translate.model.device)
+    languages = language_settings(translate.tokenizer, options)
+    direction = Direction(languages.get("src_lang"), languages.get("tgt_lang"))
+    found = tune_reranking(translate, reranker, sources, references, options.num_beams, direction)
+    print(f"BLEU {found.bleu:.2f} reranked, {found.beam_search_bleu:.2f} in the order of beam search, with:")
+    print(f"--rerank_reverse_weight {found.reverse:g} --rerank_length_weight {found.length:g}")
+
+
+@dataclass
+class ChooseAlignmentHeadArguments:
+    """Flags of `choose-alignment-head`. The text files are aligned line by line; validation text serves well."""
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    alignments: str | None = field(
+        default=None,
+        metadata={
+            "help": "Known alignments in the format of Moses, such as 0-0 1-2, one line per sentence. By default a "
+            "lexical model aligns the words."
+        },
+    )
+
+
+def choose_alignment_head_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        ChooseAlignmentHeadArguments,
+        arguments,
+        "choose-alignment-head MODEL --source FILE --target FILE [--flags]",
+        MODEL,
+    )
+    folder = require_one_model(words)
+    if not Path(folder).is_dir():
+        raise ValueError(f"The model must be a folder, whose config.json can be changed, got {folder}.")
+    from transformers import AutoModelForSeq2SeqLM
+
+    from vanilla_transformer.data.readers import stream_text_files
+    from vanilla_transformer.data.word_alignments import read_alignments
+    from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
+    from vanilla_transformer.evaluation.alignment_heads import rank_alignment_heads, store_alignment_heads
+
+    pairs = [*stream_text_files(options.source, options.target)]
+    expected = None if options.alignments is None else read_alignments(options.alignments, pairs)
+    model = load_pretrained(AutoModelForSeq2SeqLM, folder)
+    best, *others = rank_alignment_heads(model, load_tokenizer(folder), pairs, expected)
+    store_alignment_heads(folder, best.heads)
+    against = "the given alignments" if options.alignments else "a lexical model"
+    for each in (best, *others[:4]):
+        names = ", ".join(f"{layer}-{head}" for layer, head in each.heads)
+        print(f"layer and head {names}: alignment error rate {each.error:.1%} against {against}")
+    print(f"{folder}/config.json has `alignment_heads` {[[*head] for head in best.heads]}.")

@@ -1,4 +1,4 @@
-"""Serve a model over HTTP."""
+"""Serve one model or several over HTTP."""
 
 import ipaddress
 import sys
@@ -13,9 +13,18 @@ from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.serving.limits import Limits
 from vanilla_transformer.text.languages import Direction, find_languages
 
-from .arguments import MODEL, PRECISION_HELP, parse, read_keys, require_one_model
-from .language_arguments import DEFAULT_LANGUAGE, LanguageArguments, language_settings
-from .model_arguments import FurtherModelArguments, further_models
+from .flags import (
+    DEFAULT_LANGUAGE,
+    MODEL,
+    PRECISION_HELP,
+    FurtherModelArguments,
+    LanguageArguments,
+    further_models,
+    language_settings,
+    parse,
+    read_keys,
+    require_one_model,
+)
 
 if TYPE_CHECKING:
     from vanilla_transformer import TranslationPipeline
@@ -99,7 +108,7 @@ class ServeArguments(FurtherModelArguments, Limits):
     docs: bool = field(default=False, metadata={"help": "Describe the service at /docs and /openapi.json."})
 
 
-def main(arguments: Sequence[str]) -> None:
+def serve_command(arguments: Sequence[str]) -> None:
     words, options = parse(ServeArguments, arguments, "serve MODEL [--flags]", MODEL, _MAIN)
     folders = parse_models(words, options)
     name = None if folders else require_one_model(words)

@@ -1,19 +1,24 @@
-"""Train a model from a recipe."""
+"""Train a model or a student, average checkpoints, and show it all on the demo corpus."""
 
 import logging
 import os
+import shutil
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.distillation.arguments import parse_distillation
+from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 
-from .arguments import register_models
+from .flags import parse, register_models, require_no_words
 
 logger = logging.getLogger(__name__)
 
 
-def main(arguments: Sequence[str]) -> None:
+def train_command(arguments: Sequence[str]) -> None:
     recipe = parse_recipe(arguments, program="vanilla-transformer train")
     register_models()
     from accelerate import PartialState
@@ -92,3 +97,136 @@ def _print_plan(plan: dict[str, Any]) -> None:
         shown = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
         print(f"{name.replace('_', ' '):<26} {shown}")
     print(*advice, "Nothing has been written.", sep="\n")
+
+
+def distill_command(arguments: Sequence[str]) -> None:
+    recipe, options = parse_distillation(arguments, program="vanilla-transformer distill")
+    register_models()
+    if recipe.output.dry_run:
+        raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
+    from vanilla_transformer.conversion.loading import load_converted
+    from vanilla_transformer.distillation.distillation import TABLE_FILE, distill
+
+    show_progress()
+    use_all_cores()
+    distilled = distill(recipe, options, evaluate=validation_scores, load_model=load_converted)
+    print(distilled.table, end="")
+    print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
+
+
+@dataclass
+class AverageArguments:
+    """Flags of `average-checkpoints`."""
+
+    output_dir: str = field(metadata={"help": "Folder of the averaged model."})
+    weights: list[float] | None = field(
+        default=None, metadata={"help": "A positive number for each folder (default: all count the same)."}
+    )
+
+
+def average_checkpoints_command(arguments: Sequence[str]) -> None:
+    folders, options = parse(
+        AverageArguments,
+        arguments,
+        "average-checkpoints FOLDER FOLDER [FOLDER ...] --output_dir FOLDER",
+        {"FOLDER": "Folders of two models or more, of the same architecture."},
+    )
+    if len(folders) < 2:
+        raise ValueError(f"Name at least two model folders, got {len(folders)}.")
+    from vanilla_transformer.training.averaging import average_model_folders
+
+    output = average_model_folders(folders, options.output_dir, options.weights)
+    print(f"The average of {len(folders)} models is in {output}.")
+
+
+_DEMO_SENTENCES = (
+    "The old woman buys a red apple.",
+    "I do not have to read the book today.",
+)
+
+
+@dataclass
+class DemoArguments:
+    """Flags of `demo`."""
+
+    output_dir: str = field(default="runs/demo", metadata={"help": "Folder for the corpus, the model and the plots."})
+    overwrite_output_dir: bool = field(default=False, metadata={"help": "Replace the results of an earlier demo."})
+    max_minutes: float | None = field(
+        default=None, metadata={"help": "Training time in minutes; by default the recipe's."}
+    )
+
+
+def demo_command(arguments: Sequence[str]) -> None:
+    words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
+    require_no_words(words)
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
+    from vanilla_transformer.training.recipe import parse_recipe
+    from vanilla_transformer.training.run_folder import check_output_dir
+    from vanilla_transformer.training.trainer import train
+
+    folder = Path(options.output_dir)
+    check_output_dir(folder)
+    show_progress()
+    corpus = folder / "corpus"
+    recipe = parse_recipe([str(find_recipe("demo")), *_demo_flags(options, corpus)])
+    print("Writing the corpus ...")
+    write_demo_corpus(corpus)
+    train(recipe, evaluate=validation_scores)
+    _print_demo_scores(folder, corpus)
+    draw_pictures(_draw_demo, folder)
+    _print_next_steps(folder)
+
+
+def _demo_flags(options: DemoArguments, corpus: Path) -> list[str]:
+    """Return the flags that depend on the output folder, which the recipe cannot name."""
+    flags = {"output_dir": options.output_dir, "overwrite_output_dir": str(options.overwrite_output_dir)}
+    flags |= {"train_source": f"{corpus}/train.en", "train_target": f"{corpus}/train.de"}
+    flags |= {"validation_source": f"{corpus}/validation.en", "validation_target": f"{corpus}/validation.de"}
+    if options.max_minutes is not None:
+        flags["max_minutes"] = str(options.max_minutes)
+    return [part for name, value in flags.items() for part in (f"--{name}", value)]
+
+
+def _load_demo(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+    return AutoModelForSeq2SeqLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def _print_demo_scores(folder: Path, corpus: Path) -> None:
+    from transformers import pipeline
+
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.evaluation.scores import translate_and_score
+
+    model, tokenizer = _load_demo(folder)
+    test = read_text_files(corpus / "test.en", corpus / "test.de")
+    _, scores = translate_and_score(model, tokenizer, test)
+    print(f"\nTest set: {len(test)} sentences, each with a word combination that is not in the training text")
+    print(f"  BLEU {scores.bleu:.1f}  {scores.bleu_signature}")
+    print(f"  chrF {scores.chrf:.1f}  {scores.chrf_signature}")
+    print('\nTranslations by pipeline("translation"):')
+    translate = pipeline("translation", model=str(folder))
+    for sentence, answer in zip(_DEMO_SENTENCES, translate(list(_DEMO_SENTENCES)), strict=True):
+        print(f"  {sentence}\n    -> {answer['translation_text']}")
+
+
+def _draw_demo(folder: Path) -> None:
+    from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
+    from vanilla_transformer.publishing.training_records import CURVE
+    from vanilla_transformer.training.metrics import METRICS_FILE
+
+    model, tokenizer = _load_demo(folder)
+    curve = plot_learning_curve(folder / METRICS_FILE, folder / CURVE)
+    attention = plot_attention(model, tokenizer, _DEMO_SENTENCES[0], folder / "attention.png")
+    print(f"\nPictures: {curve} and {attention}")
+
+
+def _print_next_steps(folder: Path) -> None:
+    on_path = shutil.which("vanilla-transformer") is not None
+    program = "vanilla-transformer" if on_path else f"{sys.executable} -m vanilla_transformer"
+    print("Next:")
+    print(f"  {program} translate {folder} 'The child sees the dog.'")
+    print(f"  {program} train small --output_dir runs/mine \\")
+    print("      --train_source train.en --train_target train.de \\")
+    print("      --validation_source validation.en --validation_target validation.de")

@@ -1,6 +1,7 @@
-"""Translate sentences given as arguments, a document, a file, or lines of standard input: piped or typed ones."""
+"""Translate sentences, files, documents or piped lines; compile the steps of a model; explain a translation."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -8,26 +9,97 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import MODEL, parse
-from .language_arguments import DEFAULT_LANGUAGE, language_settings
-from .line_reader import Source, file_source, given_source, is_interactive, shard_lines, stdin_source, typed_lines
-from .model_arguments import ModelArguments, model_names, open_model
-from .output import BlockProgress, open_bar, print_until_reader_ends, quiet
-from .ray_arguments import RayArguments, check_engine, work_by_ray
-from .request_arguments import (
+from .flags import (
+    DEFAULT_LANGUAGE,
+    MODEL,
+    PRECISION_HELP,
+    LanguageArguments,
+    ModelArguments,
+    RayArguments,
     SearchArguments,
     SentenceArguments,
     TermArguments,
+    check_engine,
     check_sentences,
+    language_settings,
+    model_names,
+    open_model,
+    parse,
+    parse_workers,
     read_prefixes,
     request_settings,
+    require_one_model,
 )
-from .shard_output import is_distributed, write_shards
-from .translate_document import DocumentArguments, translate_document
-from .translation_lines import answer_lines
+from .lines import (
+    BlockProgress,
+    Source,
+    answer_lines,
+    file_source,
+    given_source,
+    is_distributed,
+    is_interactive,
+    open_bar,
+    print_until_reader_ends,
+    quiet,
+    shard_lines,
+    stdin_source,
+    typed_lines,
+    work_by_ray,
+    write_shards,
+)
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
+
+
+@dataclass
+class DocumentArguments(LanguageArguments):
+    """Flags of documents and their sentences."""
+
+    format: str = field(
+        default="text",
+        metadata={"help": "text (a sentence a line), html, xml, markdown, srt or xliff, whose markup is kept."},
+    )
+    sentence_splitter: str = field(
+        default="abbreviations",
+        metadata={
+            "help": "How documents and, with --split_sentences, lines of text are split: abbreviations (sentencex), "
+            "simple (after each period), or your own function, such as my_module:split."
+        },
+    )
+
+
+def translate_document(
+    model: str,
+    options: DocumentArguments,
+    loading: ModelArguments,
+    files: tuple[str | None, str | None],
+    settings: Mapping[str, Any],
+) -> None:
+    """
+    Translate a document and write it.
+
+    Args:
+        files: Where it is read and written; None for standard input and output.
+        settings: Keyword arguments of the pipeline.
+
+    Raises:
+        ValueError: The format or the splitter is unknown, or the document is malformed.
+    """
+    from vanilla_transformer.decoding.sentence_splitter import find_splitter
+    from vanilla_transformer.documents import parse_document, read_document, translator_by
+    from vanilla_transformer.file_utils import write_text_atomically
+
+    source, output = files
+    splitter = find_splitter(options.sentence_splitter, options.source_language or DEFAULT_LANGUAGE)
+    document = parse_document(read_document(source), options.format)
+    with open_model(model, loading, settings.get("num_beams")) as pipeline:
+        settings = dict(settings) | language_settings(pipeline.tokenizer, options)
+        translated = document.render(translator_by(pipeline, splitter, **settings)(document.blocks))
+    if output is None:
+        sys.stdout.write(translated)
+    else:
+        write_text_atomically(output, translated)
 
 
 _SENTENCES = {"SENTENCE": "Sentences to translate; without any, an `--input` or standard input is translated."}
@@ -89,7 +161,7 @@ class TranslateArguments(
     """Flags of `translate`."""
 
 
-def main(arguments: Sequence[str]) -> None:
+def translate_command(arguments: Sequence[str]) -> None:
     words, options = parse(
         TranslateArguments,
         arguments,
@@ -101,7 +173,7 @@ def main(arguments: Sequence[str]) -> None:
         raise ValueError("Name the folder (or Hub name) of a model first.")
     model, *sentences = words
     decoding = _decoding(options)
-    _check(options, sentences)
+    _check_translate(options, sentences)
     if options.quiet:
         quiet()
     if options.format != "text":
@@ -127,7 +199,7 @@ def main(arguments: Sequence[str]) -> None:
             print_until_reader_ends(_texts(translate, source, options, settings))
 
 
-def _check(options: TranslateArguments, sentences: Sequence[str]) -> None:
+def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> None:
     """Check the flags that no library call checks before work begins."""
     if options.batch_size < 1:
         raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
@@ -376,3 +448,203 @@ def _print_warnings(warned: dict[int, list[str]] | None, start: int, is_alone: b
         print(f"warning: {place}{reasons}.", file=sys.stderr, flush=True)
     if warned is not None:
         warned.clear()
+
+
+@dataclass
+class CompileArguments:
+    """Flags of `compile`."""
+
+    precision: str = field(default="float32", metadata={"help": PRECISION_HELP})
+    workers: str = field(
+        default="1",
+        metadata={
+            "help": "Processes of `translate --workers` for which to compile; auto compares 1, 2, 4, ... by "
+            "translating the source text."
+        },
+    )
+    num_beams: int | None = field(
+        default=None, metadata={"help": "Beam size; by default 1, which is greedy search, and the checkpoint's."}
+    )
+    source: str | None = field(
+        default=None, metadata={"help": "Source text with which `auto` compares precisions or numbers of workers."}
+    )
+    target: str | None = field(
+        default=None, metadata={"help": "Its translation, line by line, to compare precisions."}
+    )
+
+
+def compile_command(arguments: Sequence[str]) -> None:
+    if any(word.split("=")[0] == "--slots" for word in arguments):
+        raise ValueError("`--slots` is gone: compiled steps serve any number of sentences.")
+    words, options = parse(CompileArguments, arguments, "compile MODEL [--flags]", MODEL)
+    name = require_one_model(words)
+    pairs, sentences = _check_compile(options)
+    import torch
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM
+
+    from vanilla_transformer.decoding.engine.compiled_steps import cache_folder
+    from vanilla_transformer.decoding.engine.engine import Engine
+    from vanilla_transformer.decoding.engine.machine_cache import prepare_cache
+    from vanilla_transformer.decoding.engine.precision import AUTO, measurable_precisions
+    from vanilla_transformer.decoding.engine.supported_models import SUPPORTED
+    from vanilla_transformer.decoding.engine_workers import threads_of, worker_counts
+    from vanilla_transformer.decoding.pretrained import load_config, load_pretrained
+    from vanilla_transformer.device_utils import find_compiler, usable_cores
+
+    if find_compiler() is None:
+        raise ValueError("Compiling needs a C++ compiler, and there is none. Install g++, or name one in CXX.")
+    prepare_cache(cache_folder())
+    translates = load_config(name).is_encoder_decoder
+    model = load_pretrained(AutoModelForSeq2SeqLM if translates else AutoModelForCausalLM, name)
+    if not Engine.supports(model):
+        raise ValueError(f"The model must be {SUPPORTED}, got {name}.")
+    if not translates and (sentences or options.workers != "1"):
+        raise ValueError(f"--source, --target and --workers are for translation models, and {name} has no encoder.")
+    beams = options.num_beams or model.generation_config.num_beams or 1
+    searches = [beams] if options.num_beams else [*dict.fromkeys((1, beams))]
+    cores, most = usable_cores(), torch.get_num_threads()
+    workers = parse_workers(options.workers)
+    counts = worker_counts(cores, most) if workers == AUTO else [int(workers)]
+    threads = [*dict.fromkeys(threads_of(count, cores, most) for count in counts)]
+    precisions = measurable_precisions() if pairs else [options.precision]
+    _compile(model, precisions, threads[0], searches)
+    chosen = _choose_precision(name, model, pairs, beams) if pairs else options.precision
+    for number in threads[1:]:
+        _compile(model, [chosen], number, searches)
+    print(f"The compiled steps are in {cache_folder()}.")
+    if workers == AUTO:
+        torch.set_num_threads(most)
+        _choose_workers(name, model, sentences, counts, chosen, beams)
+
+
+def _compile(model: Any, precisions: list[str], threads: int, searches: list[int]) -> None:
+    """Compile the steps of each precision and beam size for a number of threads."""
+    import torch
+
+    from vanilla_transformer.decoding.engine.engine import Engine
+
+    torch.set_num_threads(threads)
+    for precision in precisions:
+        for beams in searches:
+            start = time.perf_counter()
+            search: dict[str, Any] = {"num_beams": beams, "max_new_tokens": 64}  # a limit, on which no step depends
+            Engine(model, slots=1, precision=precision, compile=True, **search).compile_steps()
+            step = f"{precision}, beam size {beams}, {threads} threads"
+            print(f"{step}: ready after {time.perf_counter() - start:.0f} s.", flush=True)
+
+
+def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams: int) -> str:
+    """Compare the precisions, print a table, and store and return the one that `auto` means on this machine."""
+    from vanilla_transformer.decoding.engine.precision import save_choice
+    from vanilla_transformer.decoding.pretrained import load_tokenizer
+    from vanilla_transformer.evaluation.precisions import MOST_BLEU_LOSS, choose_precision, compare_precisions
+
+    results = compare_precisions(model, load_tokenizer(name), pairs, num_beams=beams)
+    print("\n| precision | sentences a second | BLEU | divergence from float32, nats per token |\n|---|---|---|---|")
+    for each in results:
+        print(f"| {each.precision} | {each.sentences_per_second:.1f} | {each.bleu:.2f} | {each.divergence:.2g} |")
+    chosen, exact = choose_precision(results), results[0]
+    reason = f"{chosen.sentences_per_second / exact.sentences_per_second:.2f} times the speed of float32"
+    reason = f"{reason}, BLEU {chosen.bleu - exact.bleu:+.2f}, on {len(pairs)} sentences."
+    save_choice(model, chosen.precision, reason)
+    print(f"\n`auto` is {chosen.precision}, the fastest that loses at most {MOST_BLEU_LOSS} BLEU: {reason}")
+    return chosen.precision
+
+
+def _choose_workers(
+    name: str, model: Any, sentences: list[str], counts: list[int], precision: str, beams: int
+) -> None:
+    """Compare numbers of workers, print a table, and store the one that `auto` means on this machine."""
+    import torch
+
+    from vanilla_transformer.decoding.engine_workers import save_workers, threads_of
+    from vanilla_transformer.device_utils import usable_cores
+    from vanilla_transformer.evaluation.worker_counts import choose_workers, compare_workers
+
+    results = compare_workers(name, sentences, counts, precision, num_beams=beams)
+    print("\n| workers | threads of each | sentences a second |\n|---|---|---|")
+    for each in results:
+        threads = threads_of(each.workers, usable_cores(), torch.get_num_threads())
+        speed = f"{each.sentences_per_second:.1f}" if each.sentences_per_second else "not enough memory"
+        print(f"| {each.workers} | {threads} | {speed} |")
+    chosen, one = choose_workers(results), results[0]
+    reason = f"{chosen.sentences_per_second / one.sentences_per_second:.2f} times the speed of one."
+    save_workers(model, precision, beams, chosen.workers, reason)
+    print(f"\n`--workers auto` is {chosen.workers}: {reason}")
+
+
+def _check_compile(options: CompileArguments) -> tuple[list[tuple[str, str]], list[str]]:
+    """Check the flags, and return the sentence pairs and the sentences that they name."""
+    from vanilla_transformer.data.readers import read_lines, read_text_files
+    from vanilla_transformer.decoding.engine.precision import AUTO, check_precision
+
+    check_precision(options.precision)
+    parse_workers(options.workers)
+    if options.num_beams is not None and options.num_beams < 1:
+        raise ValueError(f"--num_beams must be 1 or more, got {options.num_beams}.")
+    needed = {"source", "target"} if options.precision == AUTO else {"source"} if options.workers == AUTO else set()
+    given = {name for name in ("source", "target") if getattr(options, name) is not None}
+    if given != needed:
+        found = ", ".join([f"--precision {options.precision}", f"--workers {options.workers}"])
+        found = ", ".join([found, *(f"--{name}" for name in sorted(given))])
+        rule = "--precision auto needs --source and --target, --workers auto needs --source"
+        raise ValueError(f"{rule}, and nothing else uses them, got {found}.")
+    if options.source and options.target:
+        pairs = [(pair.source, pair.target) for pair in read_text_files(options.source, options.target)]
+        return pairs, [source for source, _ in pairs]
+    sentences = [line for line in read_lines(options.source) if line] if options.source else []
+    return [], sentences
+
+
+@dataclass
+class _PageArguments:
+    """Flags of the page, and of the search that it shows."""
+
+    output: str = field(metadata={"help": "HTML file to write. It has all of its data and loads nothing."})
+    translation: str | None = field(
+        default=None, metadata={"help": "Explain this translation instead of the one that the search finds."}
+    )
+    num_beams: int | None = field(default=None, metadata={"help": "Beam size; 1 is greedy search."})
+    length_penalty: float | None = field(
+        default=None, metadata={"help": "Exponent of the length by which beam search divides log-probabilities."}
+    )
+    max_new_tokens: int | None = field(default=None, metadata={"help": "Maximum number of tokens of the translation."})
+    device: str | None = field(
+        default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the CPU, which is fast enough."}
+    )
+
+
+@dataclass
+class ExplainArguments(LanguageArguments, _PageArguments):
+    """Flags of `explain`. By default the checkpoint's generation config decides about the search."""
+
+
+def explain_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        ExplainArguments,
+        arguments,
+        "explain MODEL 'A sentence.' --output FILE [--flags]",
+        MODEL | {"SENTENCE": "The sentence, in quotation marks."},
+    )
+    if len(words) != 2:
+        raise ValueError(
+            f"Give the folder (or Hub name) of a model and one sentence in quotes, got {len(words)} words."
+        )
+    if Path(options.output).is_dir():
+        raise ValueError(f"The page must go to a file, but {options.output} is a folder.")
+    name, text = words
+    from vanilla_transformer.decoding.loading import check_device
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.evaluation.explanation import explain, render_page
+    from vanilla_transformer.file_utils import write_text_atomically
+
+    if options.device is not None:
+        check_device(options.device)
+    model = load_seq2seq(name, "can be explained").to(options.device or "cpu")
+    chosen = {each: getattr(options, each) for each in ("num_beams", "length_penalty", "max_new_tokens")}
+    chosen = {each: value for each, value in chosen.items() if value is not None}
+    tokenizer = load_tokenizer(name)
+    chosen |= language_settings(tokenizer, options)
+    explanation = explain(model, tokenizer, text, options.translation, **chosen)
+    write_text_atomically(options.output, render_page(explanation, Path(name).name))
+    print(f"{explanation.translation}\nThe page is {options.output}.")

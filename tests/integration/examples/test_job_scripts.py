@@ -15,7 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from tests.hub_client import run_with_hub
 from vanilla_transformer.cli import run
-from vanilla_transformer.cli.push_to_hub import PushArguments, parse
+from vanilla_transformer.cli.publish import PushArguments, parse
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 

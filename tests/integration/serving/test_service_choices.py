@@ -7,7 +7,7 @@ import pytest
 from tests.service_answers import TEXTS, post
 from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
-from vanilla_transformer.cli.serve import main
+from vanilla_transformer.cli.serve import serve_command
 from vanilla_transformer.documents import DocumentTranslator
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.serving.features import known_options
@@ -59,7 +59,7 @@ def test_serve_loads_further_models(monkeypatch):
     flags = ["--port", "0", "--ensemble", "b", "--ensemble_weights", "2", "1", "--rerank_reverse", "c"]
     further = {"ensemble": ["b"], "ensemble_weights": [2.0, 1.0], "rerank_reverse": "c"}
     with pytest.raises(ValueError, match=re.escape(f"a with {further}")):
-        main(["a", *flags])
+        serve_command(["a", *flags])
 
 
 def test_service_splits_sentences_like_the_pipeline(translate):

@@ -1,13 +1,12 @@
 """Every numeric flag and recipe key with numbers beyond reason: one line or a result, within seconds."""
 
 import dataclasses
-import importlib
 import signal
 import typing
 
 import pytest
 
-from vanilla_transformer.cli import main
+from vanilla_transformer.cli import find_command, main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.recipe import RECIPE_PARTS
@@ -45,12 +44,9 @@ class Hanging(BaseException):
 def numeric_fields(command):
     parts = RECIPE_PARTS
     if command != "train":
-        module = importlib.import_module(f"vanilla_transformer.cli.{command.replace('-', '_')}")
-        parts = [
-            each
-            for each in vars(module).values()
-            if dataclasses.is_dataclass(each) and each.__module__ == module.__name__
-        ]
+        function = find_command(command)
+        used = (function.__globals__.get(name) for name in function.__code__.co_names)
+        parts = [each for each in used if dataclasses.is_dataclass(each)]
     for item in (item for part in parts for item in dataclasses.fields(part)):
         if {int, float} & {item.type, *typing.get_args(item.type)}:
             yield item.name

@@ -8,9 +8,9 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 
 TRANSLATE = """
-from vanilla_transformer.cli import line_reader, main
+from vanilla_transformer.cli import lines, main
 
-line_reader._BATCHES = 2
+lines._BATCHES = 2
 main(words)
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, GROUPS, main, train
-from vanilla_transformer.cli.arguments import parse, register_models
+from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import RECIPE_PARTS, SECTIONS, parse_recipe

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 from transformers import GenerationConfig
 
-from vanilla_transformer.cli.arguments import parse
+from vanilla_transformer.cli.flags import parse
 from vanilla_transformer.decoding.options import (
     OptionError,
     TranslationOptions,

@@ -7,7 +7,7 @@ import pytest
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
-from vanilla_transformer.cli.request_arguments import SearchArguments, TermArguments, request_settings, without_terms
+from vanilla_transformer.cli.flags import SearchArguments, TermArguments, request_settings, without_terms
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import declared_options
 

@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from vanilla_transformer.cli import line_reader
-from vanilla_transformer.cli.line_reader import read_blocks, stdin_source
+from vanilla_transformer.cli import lines as cli_lines
+from vanilla_transformer.cli.lines import read_blocks, stdin_source
 from vanilla_transformer.data.readers import lines
 
 
@@ -51,7 +51,7 @@ def test_read_blocks_ends_a_block_at_a_pause(pipe):
 
 def test_read_blocks_does_not_wait_once_a_batch_is_there(pipe, monkeypatch):
     source, target = pipe
-    monkeypatch.setattr(line_reader, "PAUSE", 1e6)
+    monkeypatch.setattr(cli_lines, "PAUSE", 1e6)
     target.write(b"1\n2\n3\n4\n5\n")
     assert next(read_blocks(source.fileno(), 4, 64)) == [b"1", b"2", b"3", b"4", b"5"]
 

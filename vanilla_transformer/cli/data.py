@@ -1,0 +1,269 @@
+"""Download, write, clean, tokenize, back-translate and align parallel text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
+from vanilla_transformer.file_utils import atomic_folder, write_text_atomically
+from vanilla_transformer.training.recipe import parse_recipe
+
+from .flags import (
+    MODEL,
+    ModelArguments,
+    SearchArguments,
+    model_names,
+    open_model,
+    parse,
+    register_models,
+    request_settings,
+    require_no_words,
+    require_one_model,
+)
+from .lines import print_until_reader_ends, quiet
+from .train import draw_lengths, draw_pictures, show_progress
+
+if TYPE_CHECKING:
+    from vanilla_transformer.data.readers import SentencePair
+    from vanilla_transformer.data.word_alignments import WordPair
+
+
+@dataclass
+class DownloadArguments:
+    """Flags of `download-data`."""
+
+    output_dir: str | None = field(default=None, metadata={"help": "Folder for the files; by default data/CORPUS."})
+    base_url: str | None = field(
+        default=None, metadata={"help": "Mirror that serves the same .gz files; by default the original source."}
+    )
+
+
+def download_data_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        DownloadArguments,
+        arguments,
+        "download-data CORPUS [--flags]",
+        {"CORPUS": "Name of a corpus; a wrong one lists all names."},
+    )
+    from vanilla_transformer.data.download import CORPORA, download_corpus
+
+    if len(words) != 1:
+        raise ValueError(f"Name one corpus of {', '.join(CORPORA)}, got {len(words)} names.")
+    (name,) = words
+    folder = download_corpus(name, Path(options.output_dir or Path("data") / name), options.base_url)
+    print(f"{name} is in {folder}. License: {CORPORA[name].license}.")
+
+
+@dataclass
+class CorpusArguments:
+    """Flags of `write-corpus`."""
+
+    output_dir: str = field(metadata={"help": "Folder for train.en, train.de, train.align and the other splits."})
+    train: int = field(default=30_000, metadata={"help": "Number of training pairs."})
+    validation: int = field(default=500, metadata={"help": "Number of validation pairs."})
+    test: int = field(
+        default=500, metadata={"help": "Number of test pairs; their word combinations are not in the training text."}
+    )
+
+
+def write_corpus_command(arguments: Sequence[str]) -> None:
+    if any(word.split("=")[0] == "--seed" for word in arguments):
+        raise ValueError(
+            "The flag 'seed' was removed, because the demo corpus ships as data. In a source checkout, `python -m "
+            "tools.demo_corpus` generates other sentences."
+        )
+    words, options = parse(CorpusArguments, arguments, "write-corpus --output_dir FOLDER [--flags]")
+    require_no_words(words)
+    from vanilla_transformer.data.demo_corpus import write_demo_corpus
+
+    write_demo_corpus(options.output_dir, train=options.train, validation=options.validation, test=options.test)
+    print(f"The corpus is in {options.output_dir}.")
+
+
+# The keys that `--help` shows.
+_CLEANING_MAIN = [
+    "train_source",
+    "train_target",
+    "dataset",
+    "corpora",
+    "source_language",
+    "target_language",
+    "drop_duplicates",
+]
+_CLEANING_MAIN += [
+    "drop_near_duplicates",
+    "drop_other_numbers",
+    "drop_other_languages",
+    "min_letter_ratio",
+    "max_length",
+]
+_CLEANING_MAIN += ["max_length_ratio", "score", "output_dir"]
+
+
+def clean_corpus_command(arguments: Sequence[str]) -> None:
+    recipe = parse_recipe(arguments, "vanilla-transformer clean-corpus", _CLEANING_MAIN)
+    register_models()
+    from vanilla_transformer.data.prepare_data import load_texts, write_corpus_files
+    from vanilla_transformer.decoding.forced_decoding import dual_scores
+
+    show_progress()
+    texts = load_texts(recipe.data, score=dual_scores)
+    files = write_corpus_files(texts, recipe.output.output_dir)
+    print(texts.training.report)
+    print(f"The text is in {', '.join(map(str, files))}.")
+    draw_pictures(draw_lengths, Path(recipe.output.output_dir))
+
+
+@dataclass
+class TokenizerArguments:
+    """Flags of `train-tokenizer`."""
+
+    output_dir: str = field(metadata={"help": "Folder for tokenizer.json and tokenizer_config.json."})
+    vocab_size: int = field(default=37000, metadata={"help": "Vocabulary size (section 5.1)."})
+    min_frequency: int = field(default=2, metadata={"help": "Minimum frequency of a pair to be merged."})
+    model: str = field(
+        default="bpe",
+        metadata={"help": "Tokenizer model: bpe, unigram or wordpiece.", "choices": list(TOKENIZER_MODELS)},
+    )
+
+
+def train_tokenizer_command(arguments: Sequence[str]) -> None:
+    files, options = parse(
+        TokenizerArguments,
+        arguments,
+        "train-tokenizer FILE [FILE ...] --output_dir FOLDER [--flags]",
+        {"FILE": "Text files, one sentence per line."},
+    )
+    if not files:
+        raise ValueError("Name at least one text file.")
+    folder = Path(options.output_dir)
+    if (folder / "tokenizer.json").exists():
+        raise ValueError(f"{folder} already holds a tokenizer. Choose another --output_dir, or delete it first.")
+    from vanilla_transformer.data.readers import read_lines
+    from vanilla_transformer.data.tokenizer_training import train_tokenizer
+
+    lines = chain.from_iterable(read_lines(file) for file in files)
+    tokenizer = train_tokenizer(
+        lines, options.vocab_size, options.min_frequency, show_progress=True, model=options.model
+    )
+    with atomic_folder(folder) as aside:
+        tokenizer.save_pretrained(aside)
+    print(f"The tokenizer with {len(tokenizer)} entries is in {folder}.")
+
+
+# The flags that `--help` shows.
+_BACK_TRANSLATION_MAIN = [
+    "input",
+    "output",
+    "tag",
+    "keep_warnings",
+    "resume",
+    "batch_size",
+    "num_beams",
+    "do_sample",
+    "seed",
+    "device",
+    "precision",
+]
+
+
+@dataclass
+class _PairArguments:
+    """Flags of the text, and of the pairs."""
+
+    input: str = field(metadata={"help": "Text of the target language, one sentence per line."})
+    output: str = field(
+        metadata={"help": "Write pairs to this .tsv or .jsonl file, a corpus for `corpora:`, once it is complete."}
+    )
+    tag: str | None = field(
+        default=None,
+        metadata={"help": "Word before each source, such as <BT>, by which a model tells them from real ones."},
+    )
+    keep_warnings: bool = field(
+        default=False,
+        metadata={"help": "Keep translations with a warning: copy, repetition, numbers, script or length."},
+    )
+    resume: bool = field(default=False, metadata={"help": "Continue an interrupted run."})
+    batch_size: int = field(default=32, metadata={"help": "Sentences per batch."})
+    quiet: bool = field(default=False, metadata={"help": "Show no progress bar or warning."})
+
+
+@dataclass
+class BackTranslateArguments(SearchArguments, ModelArguments, _PairArguments):
+    """Flags of `back-translate`."""
+
+
+def back_translate_command(arguments: Sequence[str]) -> None:
+    usage = "back-translate MODEL --input FILE --output FILE.tsv [--flags]"
+    words, options = parse(BackTranslateArguments, arguments, usage, MODEL, _BACK_TRANSLATION_MAIN)
+    model = require_one_model(words)
+    if options.batch_size < 1:
+        raise ValueError(f"`batch_size` must be 1 or more, got {options.batch_size}.")
+    search = request_settings(options)
+    if options.quiet:
+        quiet()
+    from vanilla_transformer.decoding.pretrained import hash_model
+    from vanilla_transformer.distillation.back_translation import back_translate, check_output
+
+    text, output = Path(options.input), Path(options.output)
+    check_output(output, text, options.tag)
+    if options.do_sample or (options.mbr is not None and options.num_beams is None):
+        search.setdefault("seed", 0)  # by which a run that continues draws the same samples
+    with open_model(model, options, options.num_beams) as translate:
+        hashes = [*map(hash_model, model_names(model, options)), options.precision, options.dtype, options.backend]
+        kept, resume, size = options.keep_warnings, options.resume, options.batch_size
+        found = back_translate(translate, text, output, hashes, options.tag, kept, resume, size, **search)
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in found.dropped.items()) or "none"
+    print(f"{found.pairs:,} pairs of {found.lines:,} lines are in {output}. Dropped: {dropped}.")
+
+
+@dataclass
+class WriteAlignmentsArguments:
+    """
+    Flags of `write-alignments`.
+
+    Without a model, a lexical model is fitted to the text in both directions. With one, its `alignment_heads` align
+    the words, and with a model of the reverse direction, the heads of both.
+    """
+
+    source: str = field(metadata={"help": "Source text, one sentence per line."})
+    target: str = field(metadata={"help": "Its translations, one per line."})
+    output: str | None = field(default=None, metadata={"help": "Write to this file instead of standard output."})
+
+
+def write_alignments_command(arguments: Sequence[str]) -> None:
+    usage = "write-alignments [MODEL [REVERSE_MODEL]] --source FILE --target FILE [--output FILE]"
+    models, options = parse(
+        WriteAlignmentsArguments, arguments, usage, MODEL | {"REVERSE_MODEL": "A model of the other direction."}
+    )
+    if len(models) > 2:
+        raise ValueError(f"Name at most a model and one of the reverse direction, got {len(models)}.")
+    if options.output is not None and Path(options.output).is_dir():
+        raise ValueError(f"Alignments must go to a file, but {options.output} is a folder.")
+    from vanilla_transformer.data.readers import stream_text_files
+
+    lines = _alignment_lines(models, [*stream_text_files(options.source, options.target)])
+    if options.output is None:
+        print_until_reader_ends(lines)
+    else:
+        write_text_atomically(options.output, lines)
+
+
+def _alignment_lines(models: Sequence[str], pairs: "Sequence[SentencePair]") -> Iterator[str]:
+    from vanilla_transformer.decoding.alignments import format_pairs
+
+    yield from (f"{format_pairs(links)}\n" for links in _align(models, pairs))
+
+
+def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[WordPair]]":
+    from vanilla_transformer.data.word_alignments import align_lexically
+
+    if not models:
+        return align_lexically(pairs)
+    from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+    from vanilla_transformer.evaluation.alignment_heads import align_by_heads
+
+    model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in models)
+    return align_by_heads(*model, pairs, *reverse)

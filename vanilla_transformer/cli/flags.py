@@ -1,0 +1,429 @@
+"""Flags that several commands share, and how a command parses and checks its flags.
+
+The options of a request are declared in `decoding.options`; here they become flags, with the files that give some.
+"""
+
+import gc
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from vanilla_transformer.decoding.options import TranslationOptions, flags_of, given_flags
+from vanilla_transformer.import_utils import collection_paused
+from vanilla_transformer.training.parser import Parser
+from vanilla_transformer.user_input import check_numbers
+
+if TYPE_CHECKING:
+    from vanilla_transformer import TranslationPipeline
+
+Arguments = TypeVar("Arguments")
+MODEL = {"MODEL": "Folder of a model, or its name on the Hugging Face Hub."}
+PRECISION_HELP = (
+    "float32 (exact), bfloat16 (faster where the processor multiplies it), int8 (by torchao), or auto (the fastest "
+    "that `compile --precision auto` measured to lose at most 0.1 BLEU); by default the checkpoint's."
+)
+WORKERS_HELP = (
+    "Processes that divide the cores among them, for long texts on machines with many cores; auto is the number that "
+    "`compile --workers auto` measured to be the fastest."
+)
+
+
+def parse(
+    arguments_class: type[Arguments],
+    words: Sequence[str],
+    usage: str,
+    arguments: Mapping[str, str] | None = None,
+    main: Sequence[str] = (),
+) -> tuple[list[str], Arguments]:
+    """Return the arguments of a command, and its flags, parsed as `arguments_class`.
+
+    Args:
+        arguments: Explanations of the arguments, by name.
+        main: Names of the flags that `--help` shows; by default all.
+
+    Raises:
+        ValueError: a flag does not exist (the message names the nearest one) or its value is invalid.
+    """
+    parser = Parser([arguments_class], f"vanilla-transformer {usage}", arguments, main)
+    found, (parsed,) = parser.parse(words)
+    check_numbers(vars(parsed))
+    register_models()
+    return found, parsed
+
+
+def register_models() -> None:
+    """Import torch and transformers, and register the models, which a command needs once its flags are right."""
+    with collection_paused():
+        from vanilla_transformer import registration  # noqa: F401
+    if not gc.get_freeze_count():
+        gc.freeze()  # modules are never garbage: collections need not look at them, which saves a quarter of the start
+
+
+def parse_workers(text: str) -> int | str:
+    """Return the number of worker processes that a flag names, or "auto".
+
+    Raises:
+        ValueError: it is neither that nor a number from 1 to the number of cores.
+    """
+    from vanilla_transformer.decoding.engine_workers import check_workers
+
+    workers = int(text) if text.isdecimal() else text
+    if workers != "auto":
+        check_workers(workers)
+    return workers
+
+
+def require_one_model(words: Sequence[str]) -> str:
+    """Return the model that `words` names.
+
+    Raises:
+        ValueError: `words` holds no name or more than one.
+    """
+    if len(words) != 1:
+        raise ValueError(f"Name one model (its folder or Hub name), got {len(words)} names.")
+    return words[0]
+
+
+def require_no_words(words: Sequence[str]) -> None:
+    """Check that a command without positional arguments got none.
+
+    Raises:
+        ValueError: it got one.
+    """
+    if words:
+        raise ValueError(f"This command takes flags only, got {words[0]!r}.")
+
+
+def check_record_name(name: str) -> None:
+    """Check a name under which a record is saved in the model's folder for its card.
+
+    Raises:
+        ValueError: it has other characters than a file name and a heading may have.
+    """
+    if not re.fullmatch(r"[\w .-]+", name):
+        raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
+
+
+def read_keys(path: str) -> list[str]:
+    """Read secret keys from a file, one per line; blank lines are skipped. Other users could see flags in `ps`.
+
+    Raises:
+        ValueError: the file has no key, or it is not text.
+        OSError: there is no such file.
+    """
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be a text file with one key per line, but it is not UTF-8.") from error
+    if not lines:
+        raise ValueError(f"{path} must hold a key, but it is empty.")
+    return lines
+
+
+DEFAULT_LANGUAGE = "en"  # of abbreviations and of terms in TBX
+
+
+@dataclass
+class LanguageArguments:
+    """Flags of the languages."""
+
+    source_language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of the language of the text, such as en: for models that translate from several, for its "
+            "abbreviations, and for terms in TBX (default: en)."
+        },
+    )
+    target_language: str | None = field(
+        default=None,
+        metadata={
+            "help": "Code of the language of the translations, such as de: for models that translate into several, "
+            "and for terms in TBX."
+        },
+    )
+
+
+def language_settings(tokenizer: Any, options: Any) -> dict[str, str]:
+    """Return the keyword arguments of the pipeline that the languages of a text give.
+
+    Args:
+        options: Flags, of which `source_language` and `target_language` are read, and `glossary` if it is there.
+
+    Raises:
+        ValueError: A language is missing or unknown; or a target language is given for a model that has only one, and
+            for no glossary.
+    """
+    from vanilla_transformer.decoding.segments import check_languages
+    from vanilla_transformer.text.languages import Direction, find_languages
+
+    if find_languages(tokenizer) is None:
+        if options.target_language is not None and getattr(options, "glossary", None) is None:
+            rule = "is for models that translate into several languages and for `--glossary FILE`, got neither"
+            raise ValueError(f"`target_language` {rule}. Leave it out.")
+        return {}
+    check_languages(tokenizer, Direction(options.source_language, options.target_language))
+    given = {"src_lang": options.source_language, "tgt_lang": options.target_language}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@dataclass
+class EnsembleArguments:
+    """Flags of an ensemble."""
+
+    ensemble: list[str] | None = field(
+        default=None,
+        metadata={"help": "Further models with the same vocabulary: probabilities are the mean of all models'."},
+    )
+    ensemble_weights: list[float] | None = field(
+        default=None, metadata={"help": "With --ensemble: a positive number for each model, the first one included."}
+    )
+
+
+@dataclass
+class FurtherModelArguments(EnsembleArguments):
+    """Flags of reranking."""
+
+    rerank_reverse: str | None = field(
+        default=None,
+        metadata={"help": "Model of the other direction, by which the n-best list of --num_beams is reranked."},
+    )
+
+
+def further_models(options: FurtherModelArguments) -> dict[str, Any]:
+    """Return the arguments of the pipeline that the flags give."""
+    given = {each.name: getattr(options, each.name) for each in fields(FurtherModelArguments)}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def model_names(first: str, options: FurtherModelArguments) -> list[str]:
+    """Return the names of all models that decide about translations."""
+    return [first, *(options.ensemble or []), *filter(None, [options.rerank_reverse])]
+
+
+@dataclass
+class ModelArguments(FurtherModelArguments):
+    """Flags of the model."""
+
+    backend: str | None = field(
+        default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
+    )
+    device: str | None = field(
+        default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."}
+    )
+    dtype: str | None = field(
+        default=None,
+        metadata={"help": "Type of the weights: float32, float16 or bfloat16; by default as saved."},
+    )
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+    workers: str = field(default="1", metadata={"help": WORKERS_HELP})
+    threads: int | None = field(
+        default=None, metadata={"help": "Threads that compute, in each worker at most; by default one per core."}
+    )
+
+
+@contextmanager
+def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Iterator["TranslationPipeline"]:
+    """Yield the pipeline of a model as the flags say.
+
+    Raises:
+        ValueError: a flag has an invalid value, or does not fit another one or the machine.
+        OSError: there is no such model, or it is damaged.
+    """
+    workers = parse_workers(options.workers)
+    if options.threads is not None:
+        _set_threads(options.threads, options.backend)
+    from vanilla_transformer.decoding.engine_workers import open_pipeline
+
+    loading = {name: getattr(options, name) for name in ("backend", "device", "dtype")}
+    with open_pipeline(name, workers, options.precision, num_beams, **loading, **further_models(options)) as translate:
+        yield translate
+
+
+def _set_threads(threads: int, backend: str | None) -> None:
+    import torch
+
+    from vanilla_transformer.device_utils import usable_cores
+
+    cores = usable_cores()
+    if not 1 <= threads <= cores:
+        rule = f"from 1 to {cores}, the number of cores that this process may use"
+        raise ValueError(f"`threads` must be {rule}, got {threads}.")
+    if backend is not None:
+        hint = f"Set OMP_NUM_THREADS={threads} in the environment."
+        raise ValueError(f"`threads` is for PyTorch, but `backend` is {backend!r}. {hint}")
+    torch.set_num_threads(threads)
+
+
+@dataclass
+class RayArguments:
+    """Flags of a Ray cluster."""
+
+    engine: str | None = field(
+        default=None, metadata={"help": "`ray` to work on all machines of a Ray cluster; by default this process."}
+    )
+    ray_workers: int | None = field(
+        default=None,
+        metadata={"help": "With `--engine ray`: processes with a model each; by default one per GPU or thread."},
+    )
+    ray_threads: int = field(default=1, metadata={"help": "With `--engine ray`: threads of each process."})
+
+
+def check_engine(options: Any) -> None:
+    """Check the flags of the cluster.
+
+    Raises:
+        ValueError: a value is out of range, or a flag does not fit another one.
+    """
+    if options.engine not in (None, "ray"):
+        raise ValueError(f"`engine` must be 'ray' or left out, got {options.engine!r}.")
+    if options.engine is None and (options.ray_workers is not None or options.ray_threads != 1):
+        raise ValueError("--ray_workers and --ray_threads are for a cluster. Add --engine ray or leave them out.")
+    for name in ("ray_workers", "ray_threads"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"`{name}` must be 1 or more, got {value}.")
+    if options.engine == "ray" and options.output is None:
+        raise ValueError("--engine ray writes a file, of which finished parts are kept. Give its --output.")
+
+
+_TERMS = ("glossary", "term_mode")
+# Options of what `translate` alone has: its lines, and several translations of each.
+_SENTENCES = (
+    "num_return_sequences",
+    "split_sentences",
+    "protect",
+    "target_prefix",
+    "prefix_bias",
+    "alternatives",
+    "constraints",
+)
+# Flags that are not for documents.
+_NOT_OF_DOCUMENTS = (
+    "target_prefix",
+    "target_prefixes",
+    "prefix_bias",
+    "alternatives",
+    "constraint",
+    "tab_constraints",
+)
+
+_SAMPLING = ("do_sample", "temperature", "top_k", "top_p", "epsilon_cutoff", "seed")
+_CHOICE = ("mbr", "mbr_samples", "rerank_reverse_weight", "rerank_length_weight")
+
+_TermFlags: Any = flags_of(*_TERMS, title="Flags of a glossary.")
+_SentenceFlags: Any = flags_of(*_SENTENCES, title="Flags of single sentences.")
+_SamplingFlags: Any = flags_of(*_SAMPLING, title="Flags of sampling.")
+_ChoiceFlags: Any = flags_of(*_CHOICE, title="Flags of the choice among candidates.")
+_SearchFlags: Any = flags_of(
+    without=(*_TERMS, *_SENTENCES, *_SAMPLING, *_CHOICE), title="Flags of the search. The checkpoint has the defaults."
+)
+
+
+@dataclass
+class SearchArguments(_ChoiceFlags, _SamplingFlags, _SearchFlags):
+    """Flags of the search. By default the checkpoint's generation config decides, which is the paper's decoding."""
+
+    @property
+    def samples(self) -> bool:
+        """Whether random numbers decide about the translations."""
+        return self.do_sample or self.mbr is not None
+
+
+@dataclass
+class TermArguments(LanguageArguments, _TermFlags):
+    """Flags of a glossary."""
+
+    glossary_casefold: bool = field(
+        default=False, metadata={"help": "Find terms with capitals in any case, too, as the ones without."}
+    )
+
+
+@dataclass
+class SentenceArguments(_SentenceFlags):
+    """Flags of single sentences."""
+
+    target_prefixes: str | None = field(
+        default=None, metadata={"help": "File with the prefix of each sentence, line by line; blank for none."}
+    )
+    tab_constraints: bool = field(
+        default=False, metadata={"help": "Each line has its own constraints after the sentence, separated by tabs."}
+    )
+
+
+def request_settings(options: Any) -> dict[str, Any]:
+    """Return the keyword arguments of the pipeline that flags give, after reading the glossary.
+
+    Args:
+        options: Flags of any class of this module, or of several.
+
+    Raises:
+        ValueError: A value is out of range, two flags do not fit each other, or the glossary is malformed.
+        OSError: There is no glossary.
+    """
+    settings = given_flags(options)
+    if options.do_sample:
+        settings = {"num_beams": 1, **settings}
+    if "glossary" in settings:
+        settings["glossary"] = _read_glossary(options)
+    elif getattr(options, "glossary_casefold", False):
+        raise ValueError("`glossary_casefold` must be given with `--glossary FILE`, got it without.")
+    TranslationOptions.resolve(settings)  # checks them before the model is loaded
+    return settings
+
+
+def without_terms(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of the pipeline without the glossary."""
+    return {name: value for name, value in settings.items() if name not in _TERMS}
+
+
+def check_sentences(options: SentenceArguments, format: str) -> None:
+    """Check that flags of sentences are given for text, and each prefix once.
+
+    Raises:
+        ValueError: They are for a document, or given twice.
+    """
+    given = [name for name in _NOT_OF_DOCUMENTS if getattr(options, name)]
+    if format != "text" and given:
+        raise ValueError(f"--{given[0]} is for sentences, but `--format` is {format}.")
+    if options.target_prefix is not None and options.target_prefixes is not None:
+        raise ValueError("Give --target_prefix (for all sentences) or --target_prefixes (a file), not both.")
+
+
+def split_constraints(options: SentenceArguments, lines: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the sentences of lines, and the keyword argument of the pipeline if lines have their own constraints."""
+    if not options.tab_constraints:
+        return list(lines), {}
+    rows = [line.split("\t") for line in lines]
+    shared = options.constraint or []
+    return [row[0] for row in rows], {"constraints": [[*row[1:], *(shared if row[0].strip() else [])] for row in rows]}
+
+
+def read_prefixes(options: SentenceArguments, total: int | None) -> list[str] | None:
+    """Return the prefix of each sentence, or None if there is no file of them.
+
+    Args:
+        total: The number of sentences, if it is known.
+
+    Raises:
+        ValueError: The file has another number of lines.
+        OSError: It cannot be read.
+    """
+    if options.target_prefixes is None:
+        return None
+    from vanilla_transformer.data.readers import read_lines
+
+    lines = read_lines(options.target_prefixes)
+    if total is not None and len(lines) != total:
+        found = f"{len(lines)} in {options.target_prefixes}"
+        raise ValueError(f"There must be a target prefix for each of {total} sentences, got {found}.")
+    return lines
+
+
+def _read_glossary(options: TermArguments) -> Any:
+    from vanilla_transformer.text.glossary import read_glossary
+
+    source = options.source_language or DEFAULT_LANGUAGE
+    return read_glossary(options.glossary, source, options.target_language, options.glossary_casefold)

@@ -1,0 +1,370 @@
+"""Read lines as they are typed, piped or stored, and write the results of each line, with progress and resumption."""
+
+import json
+import os
+import select
+import stat
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import count, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from vanilla_transformer.file_utils import write_text_atomically
+
+from .flags import split_constraints
+
+if TYPE_CHECKING:
+    from vanilla_transformer.decoding.corpus_shards import CorpusShards, Shard
+
+_PATIENCE = 2  # seconds of work before a progress bar is shown
+
+
+def print_until_reader_ends(texts: Iterable[str]) -> None:
+    """Print each text at once. End quietly if the reader of a pipe ends, such as `head`."""
+    try:
+        for text in texts:
+            print(text, end="", flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would fail to flush at its end
+
+
+def open_bar(total: int | None, done: int, hidden: bool) -> Any:
+    """Return a progress bar on standard error that counts sentences, shown on a terminal if work takes seconds."""
+    from transformers.utils import logging
+
+    options = {"unit": "sentence", "desc": "Translating", "delay": _PATIENCE, "dynamic_ncols": True}
+    return logging.tqdm(total=total, initial=done, disable=True if hidden else None, **options)
+
+
+class BlockProgress:
+    """
+    Move a bar that counts the lines of a text while a block of them is translated.
+
+    Args:
+        bar: See [`open_bar`].
+        lines: Of the block. Each has no sentence, one or several.
+    """
+
+    def __init__(self, bar: Any, lines: int):
+        self._bar, self._lines, self._place = bar, lines, 0
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show that so many of all sentences of the block are done."""
+        self._move(self._lines * done // total)
+
+    def finish(self) -> None:
+        """Show that the whole block is done."""
+        self._move(self._lines)
+
+    def _move(self, place: int) -> None:
+        self._bar.update(place - self._place)
+        self._place = place
+
+
+def quiet() -> None:
+    """Turn off the warnings and progress bars of the libraries."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+PAUSE = 0.2  # seconds without a new line after which the lines of a pipe are translated
+_BATCHES = 64  # that are translated at once if the lines are there, sorted by length
+_PIECE = 1 << 16  # bytes, the size of a pipe's buffer on Linux
+
+
+class Source(NamedTuple):
+    """
+    Text to translate.
+
+    Attributes:
+        blocks: Lists of lines, without line feeds.
+        total: The number of lines, or None if it is not known.
+    """
+
+    blocks: Iterator[list[str]]
+    total: int | None
+
+
+def given_source(sentences: Sequence[str], batch_size: int) -> Source:
+    """Return the sentences of a command line."""
+    return Source(_split_blocks(sentences, batch_size), len(sentences))
+
+
+def file_source(path: str | Path, batch_size: int) -> Source:
+    """
+    Return the lines of a UTF-8 file. Its name may end in `.gz` or `.xz`.
+
+    Raises:
+        OSError: There is no such file.
+        ValueError: It is empty, corrupt or not UTF-8 (with the line).
+    """
+    from vanilla_transformer.data.readers import stream_lines
+
+    total = sum(1 for _ in stream_lines(path))  # finds damage before an hour of work
+    return Source(_split_blocks(stream_lines(path), batch_size), total)
+
+
+def shard_lines(batch_size: int) -> int:
+    """Return how many lines of a file are translated at once."""
+    return batch_size * _BATCHES
+
+
+def is_interactive() -> bool:
+    """Tell whether standard input is a terminal."""
+    return hasattr(sys.stdin, "isatty") and sys.stdin.isatty()
+
+
+def stdin_source(batch_size: int) -> Source:
+    """
+    Return the lines of standard input, which need not be a terminal.
+
+    Raises:
+        OSError: Standard input is closed.
+        ValueError: In iteration, a line is not UTF-8.
+    """
+    if sys.stdin is None:
+        raise OSError("Standard input must be open, but it is closed. Give sentences, or a file by --input.")
+    try:
+        descriptor = sys.stdin.fileno()
+    except (AttributeError, OSError):  # replaced by an object of Python
+        return Source(_split_blocks((line.rstrip("\n") for line in sys.stdin), batch_size), None)
+    blocks = read_blocks(descriptor, batch_size, shard_lines(batch_size))
+    return Source(_decoded(blocks), _count_lines(descriptor))
+
+
+def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]:
+    """
+    Yield the lines of an open file in order, without line feeds, in blocks of at most `most`.
+
+    A block ends if no more can be read without waiting and it has `least` lines, or after a pause of `PAUSE` seconds.
+
+    Raises:
+        ValueError: A line is too long.
+    """
+    from vanilla_transformer.data.readers.lines import LONGEST_LINE, long_line_error
+
+    lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
+    number, size = 1, 0  # of that line
+    while True:
+        wait = None if not lines else 0 if len(lines) >= least else PAUSE
+        if len(lines) >= most or not select.select([descriptor], [], [], wait)[0]:
+            yield _take(lines, most)
+            continue
+        piece = os.read(descriptor, _PIECE)
+        if not piece:
+            break
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        size += len(first)
+        for start in others:
+            lines.append(b"".join(begun))
+            begun, size = [start], len(start)
+        number += len(others)
+        if size > LONGEST_LINE:
+            raise long_line_error(number, "standard input")
+    if any(begun):  # the last line has no line feed
+        lines.append(b"".join(begun))
+    while lines:
+        yield _take(lines, most)
+
+
+def typed_lines(prompt: str) -> Iterator[str]:
+    """Yield the lines that are typed in a terminal until Ctrl-D. Arrow keys edit them and bring back earlier ones."""
+    with suppress(ImportError):  # not every build of Python has it
+        import readline  # noqa: F401 (changes `input`)
+    while True:
+        try:
+            yield input(prompt)
+        except EOFError:
+            if prompt:
+                print()
+            return
+        except UnicodeDecodeError as error:
+            print(f"error: A line must be UTF-8: {error}.", file=sys.stderr)
+
+
+def _take(lines: deque[bytes], most: int) -> list[bytes]:
+    return [lines.popleft() for _ in range(min(most, len(lines)))]
+
+
+def _split_blocks(lines: Iterable[str], batch_size: int) -> Iterator[list[str]]:
+    rest = iter(lines)
+    return iter(lambda: list(islice(rest, shard_lines(batch_size))), [])
+
+
+def _decoded(blocks: Iterable[list[bytes]]) -> Iterator[list[str]]:
+    numbers = count(1)
+    for block in blocks:
+        yield [_decode(number, line) for line, number in zip(block, numbers, strict=False)]
+
+
+def _decode(number: int, line: bytes) -> str:
+    try:
+        return line.removesuffix(b"\r").decode()
+    except UnicodeDecodeError as error:
+        found = f"line {number} has the byte 0x{line[error.start]:02x} where none can be"
+        hint = "Convert it, for example with `iconv -f latin1 -t utf-8`."
+        raise ValueError(f"Standard input must be UTF-8, but {found}. {hint}") from error
+
+
+def _count_lines(descriptor: int) -> int | None:
+    """Return the number of lines that are left in a file, or None for a pipe."""
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return None
+    position = os.lseek(descriptor, 0, os.SEEK_CUR)
+    total, last = 0, b"\n"
+    while piece := os.pread(descriptor, _PIECE, position):
+        total, last, position = total + piece.count(b"\n"), piece[-1:], position + len(piece)
+    return total + (last != b"\n")
+
+
+Work = Callable[[Iterator["Shard"], int], Iterable[tuple["Shard", list[str]]]]
+
+
+def write_shards(
+    output: Path,
+    lines: Iterable[str],
+    total: int,
+    origin: dict[str, Any],
+    shard_lines: int,
+    resume: bool,
+    work: Work,
+) -> None:
+    """
+    Write a file with the result of each line, and keep finished shards beside it until it is complete.
+
+    Several processes that a launcher has started divide the shards among them.
+
+    Args:
+        total: The number of lines.
+        origin, shard_lines: See [`CorpusShards`].
+        resume: Continue a run that was killed.
+        work: Yields shards with their results, given those without, and how many lines are finished.
+    """
+    from vanilla_transformer.decoding.corpus_shards import CorpusShards
+
+    shards = CorpusShards.beside(output, origin, shard_lines)
+    if is_distributed():
+        _share_shards(shards, lines, resume, work)
+    else:
+        shards.open(resume)
+        _write_unfinished(shards, shards.unfinished(lines), work)
+    if _is_main_process():
+        write_text_atomically(output, shards.results(total))
+        shards.delete()
+    _end_process_group()
+
+
+def is_distributed() -> bool:
+    """Tell whether a launcher, such as `accelerate launch`, has started several processes."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def _share_shards(shards: "CorpusShards", lines: Iterable[str], resume: bool, work: Work) -> None:
+    """Work on the shards k, k + n, k + 2n, … in process k of n, and wait for the other processes."""
+    from accelerate.utils import broadcast_object_list
+
+    from vanilla_transformer.evaluation.decoding import process_state
+
+    state = process_state()
+    if state.is_main_process:
+        shards.open(resume)
+    (shards.shard_lines,) = broadcast_object_list([shards.shard_lines])
+    own = (each for each in shards.unfinished(lines) if each.number % state.num_processes == state.process_index)
+    _write_unfinished(shards, own, work)
+    state.wait_for_everyone()
+
+
+def _write_unfinished(shards: "CorpusShards", unfinished: Iterator["Shard"], work: Work) -> None:
+    try:
+        for shard, results in work(unfinished, shards.finished_lines):
+            shards.write(shard, results)
+    except KeyboardInterrupt as interruption:
+        done = shards.finished_lines
+        hint = f" after {done:,} sentences. Add --resume to continue." if done else "."
+        raise KeyboardInterrupt(f"Interrupted{hint}") from interruption
+    finally:
+        if not is_distributed():
+            shards.delete_if_empty()
+
+
+def _is_main_process() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _end_process_group() -> None:
+    if is_distributed():
+        from vanilla_transformer.evaluation.decoding import process_state
+
+        process_state().destroy_process_group()
+
+
+def work_by_ray(
+    shards: Iterable["Shard"], done: int, build: Callable, total: int, options: Any, hidden: bool = False
+) -> Iterator[tuple["Shard", list[str]]]:
+    """Yield each shard with its results, and show how many of all lines are done.
+
+    Args:
+        build: See [`map_shards`].
+    """
+    from vanilla_transformer.decoding.ray_shards import map_shards
+
+    with open_bar(total, done, hidden) as bar:
+        for shard, results in map_shards(shards, build, options.ray_workers, options.ray_threads):
+            yield shard, results
+            bar.update(len(shard.lines))
+
+
+def answer_lines(
+    translate: Any,
+    lines: Sequence[str],
+    options: Any,
+    settings: Mapping[str, Any],
+    warned: dict[int, list[str]] | None = None,
+) -> list[str]:
+    """Return the text to write for each of some lines.
+
+    Args:
+        warned: If it is given, it gets the warnings about the best translation of each line that has some.
+    """
+    sources, constraints = split_constraints(options, lines)
+    answers = translate(sources, options.batch_size, False, **{**settings, **constraints})
+    rows = [answer if isinstance(answer, list) else [answer] for answer in answers]
+    if warned is not None:
+        warned |= _find_warnings(sources, [row[0]["translation_text"] for row in rows], translate.model)
+    show: Callable[[str, Any], str] = _as_json if options.json else _as_text
+    return [show(source, row) for source, row in zip(sources, rows, strict=True)]
+
+
+def _find_warnings(sources: Sequence[str], translations: Sequence[str], model: Any) -> dict[int, list[str]]:
+    """Return the warnings about translations by the indices of their sources, where there are some."""
+    from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
+
+    limits = WarningLimits.from_config(getattr(model, "config", None))
+    pairs = enumerate(zip(sources, translations, strict=True))
+    return {index: names for index, pair in pairs if (names := find_warnings(*pair, limits))}
+
+
+def _as_json(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
+    from vanilla_transformer.decoding.answers import rename_text
+
+    translations = [rename_text(answer) for answer in answers]
+    return json.dumps({"source": source, "translations": translations}, ensure_ascii=False)
+
+
+def _as_text(source: str, answers: Sequence[Mapping[str, Any]]) -> str:
+    """Return the translations, one a line, after their scores and before their alignments if these were requested."""
+    from vanilla_transformer.decoding.alignments import moses_pairs
+
+    lines = []
+    for answer in answers:
+        text = answer["translation_text"]
+        score = f"{answer['score']:.4f}\t" if "score" in answer else ""
+        pairs = f" ||| {moses_pairs(source, text, answer['alignment'])}" if "alignment" in answer else ""
+        lines.append(f"{score}{text}{pairs}")
+    return "\n".join(lines)

@@ -1,0 +1,204 @@
+"""Render the card of a model, check its folder, publish it on the Hub, and write a Space to try it."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import vanilla_transformer
+from vanilla_transformer.file_utils import write_text_atomically
+from vanilla_transformer.resources import find_facts, resource_folder
+
+from .flags import (
+    MODEL,
+    PRECISION_HELP,
+    LanguageArguments,
+    check_record_name,
+    language_settings,
+    parse,
+    read_keys,
+    require_one_model,
+)
+
+
+@dataclass
+class CardArguments:
+    """Flags of `render-card`."""
+
+    facts: str = field(metadata={"help": "YAML file of facts, or the name of a packaged one, such as multi30k_en_de."})
+    template: str | None = field(default=None, metadata={"help": "Jinja template; by default the package's own."})
+    repo_id: str | None = field(default=None, metadata={"help": "Hub name to show in the usage examples: user/name."})
+
+
+def render_card_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]", {"FOLDER": "Folder of the model."}
+    )
+    folder = Path(require_one_model(words))
+    from vanilla_transformer.publishing.card import read_facts, render_card
+
+    template = options.template or resource_folder("model_card") / "template.md"
+    facts, version = read_facts(find_facts(options.facts)), vanilla_transformer.__version__
+    card = render_card(folder, facts, template, version, location=options.repo_id)
+    card.save(folder / "README.md")
+    print(f"The card is in {folder / 'README.md'}.")
+
+
+@dataclass
+class CheckArguments(LanguageArguments):
+    """Flags of `check-model`. With a text, it also prints a stress table."""
+
+    trust_remote_code: bool = field(
+        default=False, metadata={"help": "Run the folder's own code even if it differs from this package's."}
+    )
+    source: str | None = field(
+        default=None, metadata={"help": "Source text of a stress test, one sentence per line, with --target."}
+    )
+    target: str | None = field(default=None, metadata={"help": "Its translations, one per line."})
+    max_pairs: int | None = field(default=None, metadata={"help": "Use the first pairs only; by default all."})
+    precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
+    name: str | None = field(
+        default=None,
+        metadata={"help": "Name of the text. The stress table is saved in the model's folder for its card."},
+    )
+
+
+def check_model_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        CheckArguments,
+        arguments,
+        "check-model FOLDER [--source FILE --target FILE] [--flags]",
+        {"FOLDER": "Folder of the model."},
+    )
+    folder = require_one_model(words)
+    _check_stress_flags(options)
+    from vanilla_transformer.data.readers import read_text_files
+    from vanilla_transformer.publishing.checks import check_folder, failed_checks, format_results
+
+    pairs = []
+    if options.source is not None and options.target is not None:
+        pairs = read_text_files(options.source, options.target)[: options.max_pairs]
+    results = check_folder(folder, options.trust_remote_code)
+    print(format_results(results), flush=True)
+    if pairs:
+        _stress(folder, pairs, options)
+    failed = failed_checks(results)
+    if failed:
+        raise SystemExit(f"{folder} cannot be published: {len(failed)} of {len(results)} checks failed.")  # status 1
+
+
+def _check_stress_flags(options: CheckArguments) -> None:
+    if (options.source is None) != (options.target is None):
+        raise ValueError("A stress test needs a text and its translations. Give both --source and --target, or none.")
+    for name in ("name", "max_pairs", "precision", "source_language", "target_language"):
+        if options.source is None and getattr(options, name) is not None:
+            raise ValueError(f"--{name} is for a stress test. Give --source and --target, or leave it out.")
+    if options.max_pairs is not None and options.max_pairs < 1:
+        raise ValueError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
+    if options.name is not None:
+        check_record_name(options.name)
+
+
+def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
+    from vanilla_transformer.decoding.loading import load_pipeline
+    from vanilla_transformer.evaluation.stress import format_header, format_row, measure_stress
+
+    translate = load_pipeline(folder, precision=options.precision)
+    languages = language_settings(translate.tokenizer, options)
+    print(f"\n{format_header()}", flush=True)
+    table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True), **languages)
+    if options.name is not None:
+        record = {"name": options.name, "rows": [row._asdict() for row in table.rows], "groups": table.groups}
+        path = Path(folder) / "stress_tables" / f"{options.name.replace(' ', '_')}.json"
+        write_text_atomically(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+@dataclass
+class PushArguments:
+    """Flags of `push-to-hub`."""
+
+    facts: str | None = field(
+        default=None,
+        metadata={
+            "help": "YAML file of facts to render the card from, or the name of a packaged one; by default the "
+            "folder's own card is used."
+        },
+    )
+    private: bool = field(default=False, metadata={"help": "Create a private repository."})
+    revision: str | None = field(
+        default=None, metadata={"help": "Branch to push to, created if missing; by default main."}
+    )
+    message: str | None = field(default=None, metadata={"help": "Commit message."})
+    token_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "File with the access token; by default the variable HF_TOKEN or the token of `hf auth login`."
+        },
+    )
+    trust_remote_code: bool = field(
+        default=False,
+        metadata={"help": "Run and publish the folder's own code even if it differs from this package's."},
+    )
+
+
+def push_to_hub_command(arguments: Sequence[str]) -> None:
+    words, options = parse(
+        PushArguments,
+        arguments,
+        "push-to-hub FOLDER USER/NAME [--flags]",
+        {"FOLDER": "Folder of the model.", "USER/NAME": "Its place on the Hugging Face Hub."},
+    )
+    if len(words) != 2:
+        raise ValueError(f"Name a model folder and its place on the Hub (user/name), got {len(words)} names.")
+    from vanilla_transformer.publishing.checks import format_results
+    from vanilla_transformer.publishing.push import push_folder
+
+    folder, repo_id = words
+    url = push_folder(
+        folder,
+        repo_id,
+        card=None if options.facts is None else _card_renderer(folder, repo_id, options.facts),
+        private=options.private,
+        revision=options.revision,
+        message=options.message,
+        token=None if options.token_file is None else _read_token(options.token_file),
+        trust_remote_code=options.trust_remote_code,
+        report=lambda results: print(format_results(results)),
+    )
+    print(f"Published: {url}")
+
+
+def _read_token(path: str) -> str:
+    keys = read_keys(path)
+    if len(keys) != 1:
+        raise ValueError(f"{path} must hold one access token, got {len(keys)} lines.")
+    return keys[0]
+
+
+def _card_renderer(run: str, repo_id: str, facts_file: str) -> Callable[[Path], Any]:
+    """Return a function that renders the card of a staged copy from the records of the folder `run`."""
+    from vanilla_transformer.publishing.card import read_facts, render_card
+
+    facts, template = read_facts(find_facts(facts_file)), resource_folder("model_card") / "template.md"
+    return lambda staged: render_card(
+        staged, facts, template, vanilla_transformer.__version__, run=run, location=repo_id
+    )
+
+
+@dataclass
+class SpaceArguments:
+    """Flags of `create-space`."""
+
+    output_dir: str = field(default="space", metadata={"help": "New folder for the files of the Space."})
+    title: str | None = field(default=None, metadata={"help": "Title of the page. Default: the name of the model."})
+    examples: list[str] | None = field(default=None, metadata={"help": "Sentences to click on."})
+
+
+def create_space_command(arguments: Sequence[str]) -> None:
+    words, options = parse(SpaceArguments, arguments, "create-space MODEL [--flags]", MODEL)
+    name = require_one_model(words)
+    from vanilla_transformer.publishing.space import create_space
+
+    folder = create_space(name, options.output_dir, options.title, options.examples)
+    print(f"The Space is in {folder}. Upload it with: hf upload USER/NAME {folder} --repo-type space")

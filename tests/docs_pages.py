@@ -18,9 +18,12 @@ SMALL = TINY_SIZES | {"vocab_size": 300, "max_tokens": 400}
 SMALL |= {"max_steps": 4, "save_steps": 2, "eval_steps": 4, "logging_steps": 2}
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Return the fenced code blocks of `page` in `language`."""
-    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
+def blocks(page: Path, language: str, section: str | None = None) -> list[str]:
+    """Return the fenced code blocks in `language` of a page, or of the section with this heading."""
+    text = page.read_text()
+    if section is not None:
+        (text,) = re.findall(rf"^## {re.escape(section)}$(.*?)(?=^## |\Z)", text, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
 def write_parallel_text(folder: Path) -> None:

@@ -10,7 +10,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 
-PAGE = ROOT / "docs" / "alignments.md"
+PAGE, SECTION = ROOT / "docs" / "alignments.md", "Alignments"
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def _workspace(tiny_tokenizer, tmp_path, monkeypatch):
 
 
 def test_docs_commands_about_alignments_run(_workspace, capsys):
-    commands = [shlex.split(line) for block in blocks(PAGE, "bash") for line in block.splitlines()]
+    commands = [shlex.split(line) for block in blocks(PAGE, "bash", SECTION) for line in block.splitlines()]
     assert [words[1] for words in commands] == [
         "choose-alignment-head",
         "choose-alignment-head",
@@ -44,6 +44,6 @@ def test_docs_commands_about_alignments_run(_workspace, capsys):
 
 
 def test_docs_python_about_alignments_runs(_workspace, capsys):
-    (block,), names = blocks(PAGE, "python"), {}
+    (block,), names = blocks(PAGE, "python", SECTION), {}
     exec(block, names)
     assert len(capsys.readouterr().out.splitlines()) == len(names["answer"]["alignment"])

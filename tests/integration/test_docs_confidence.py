@@ -11,7 +11,7 @@ from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.publishing import checks
 
-PAGE = ROOT / "docs" / "confidence.md"
+PAGE, SECTION = ROOT / "docs" / "scores.md", "Confidence and warnings"
 
 
 @pytest.fixture
@@ -25,14 +25,14 @@ def _workspace(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
 
 
 def test_docs_commands_and_python_about_confidence_run(_workspace, capsys):
-    calibrate, translate, check = (shlex.split(block)[1:] for block in blocks(PAGE, "bash"))
+    calibrate, translate, check = (shlex.split(block)[1:] for block in blocks(PAGE, "bash", SECTION))
     assert main(calibrate) == 0
     assert main(translate) == 0
     (translation,) = json.loads(capsys.readouterr().out.splitlines()[-1])["translations"]
     with pytest.raises(SystemExit, match="cannot be published: 2 of 8 checks failed"):  # there is no card yet
         main(check)
     assert "\nplain " in capsys.readouterr().out and Path("runs/mine/stress_tables/test.json").is_file()
-    (block,), names = blocks(PAGE, "python"), {}
+    (block,), names = blocks(PAGE, "python", SECTION), {}
     exec(block, names)
     assert names["answer"]["confidence"] == pytest.approx(translation["confidence"])
     assert names["answer"]["warnings"] == translation["warnings"]

@@ -7,13 +7,13 @@ from tests.docs_pages import ROOT, blocks
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 
-PAGE = ROOT / "docs" / "explain.md"
+PAGE, SECTION = ROOT / "docs" / "alignments.md", "See how a translation came about"
 
 
 def test_docs_command_and_python_of_explain_write_the_same_page(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
-    (command,), (program,), names = blocks(PAGE, "bash"), blocks(PAGE, "python"), {}
+    (command,), (program,), names = blocks(PAGE, "bash", SECTION), blocks(PAGE, "python", SECTION), {}
     assert main(shlex.split(command)[1:]) == 0
     exec(program, names)
     text, other = names["explanation"].source, "A young boy in a red shirt is jumping over a small fence."

@@ -10,7 +10,7 @@ from tests.docs_pages import ROOT, blocks
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 
-PAGE = ROOT / "docs" / "scores.md"
+PAGE, SECTION = ROOT / "docs" / "scores.md", "Scores of translations"
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def _workspace(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
 
 
 def test_docs_commands_about_scores_run(_workspace, capsys):
-    commands = [shlex.split(line) for block in blocks(PAGE, "bash") for line in block.splitlines()]
+    commands = [shlex.split(line) for block in blocks(PAGE, "bash", SECTION) for line in block.splitlines()]
     assert [words[1] for words in commands] == ["translate", "score", "score"]
     assert [main(words[1:]) for words in commands] == [0, 0, 0]
     translated, *scores = capsys.readouterr().out.splitlines()
@@ -32,6 +32,6 @@ def test_docs_commands_about_scores_run(_workspace, capsys):
 
 
 def test_docs_python_about_scores_runs(_workspace):
-    (block,), names = blocks(PAGE, "python"), {}
+    (block,), names = blocks(PAGE, "python", SECTION), {}
     exec(block, names)
     assert names["least_likely"]["log_probability"] < 0

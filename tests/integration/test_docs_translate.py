@@ -8,7 +8,7 @@ from vanilla_transformer.file_utils import save_model_folder
 def test_docs_python_about_paragraphs_runs(tiny_tokenizer, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     save_model_folder(tiny_model(), tiny_tokenizer, tmp_path / "runs" / "mine")
-    (block,) = blocks(ROOT / "docs" / "translate.md", "python")
+    (block,) = blocks(ROOT / "docs" / "translate.md", "python", "Paragraphs")
     exec(block, {})
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 3 and len({*printed}) == 1

@@ -17,7 +17,7 @@ def workspace(tmp_path, monkeypatch):
 def test_docs_multi_gpu_command_runs_with_two_processes(workspace):
     (line,) = [
         line
-        for block in blocks(ROOT / "docs" / "multi_gpu_training.md", "bash")
+        for block in blocks(ROOT / "docs" / "scaling.md", "bash")
         for line in block.splitlines()
         if line.startswith("torchrun --standalone --nproc_per_node 2")
     ]

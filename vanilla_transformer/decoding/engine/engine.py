@@ -74,7 +74,7 @@ class Engine:
             by default, and `num_beams` is 1. `num_beam_groups` and `diversity_penalty` search in groups of beams,
             `coverage_penalty` asks for attention to every source token, `prefix_bias` prefers prefixes instead of
             forcing them, `forced_bos_token_id` begins every target, and `no_repeat_ngram_size` forbids repeated
-            n-grams; see `docs/searches.md`.
+            n-grams; see `docs/translate.md`.
 
     Raises:
         ValueError: The model or an option is not supported, or there is no limit for the length.

@@ -159,10 +159,21 @@ def test_load_pretrained_accepts_a_bias_that_bans_a_token(folder):
 
 
 def test_load_pretrained_names_a_missing_folder():
-    with pytest.raises(
-        FileNotFoundError, match="There is no model folder runs/of/mine, and the Hub has no such names"
-    ):
-        load_pretrained(AutoModelForSeq2SeqLM, "runs/of/mine")
+    with pytest.raises(FileNotFoundError, match="There is no model folder a/b/c, and the Hub has no such names"):
+        load_pretrained(AutoModelForSeq2SeqLM, "a/b/c")
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("runs/demo", "vanilla-transformer demo"), ("runs/x", "vanilla-transformer train RECIPE --output_dir runs/x")],
+)
+def test_a_missing_run_is_not_asked_for_on_the_hub(name, command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        pretrained.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("no request is expected")
+    )
+    assert main(["translate", name, "A man."]) == 2
+    assert capsys.readouterr().err == f"error: There is no model folder {name}. Make it by `{command}`.\n"
 
 
 def test_load_model_refuses_another_type(folder):

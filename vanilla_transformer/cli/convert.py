@@ -1,7 +1,9 @@
 """Convert models from and to the formats of other toolkits."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from vanilla_transformer.conversion import LANGUAGES, READERS, WRITERS, Converter
 
@@ -35,8 +37,8 @@ class ConvertArguments:
     sentences: str | None = field(
         default=None,
         metadata={
-            "help": "Text file to compare both models on, one sentence per line; by default 200 sentences of the demo "
-            "corpus."
+            "help": "Text file to compare both models on, one sentence per line; by default 200 sentences of the "
+            "validation text of the model's recipe, or of the demo corpus."
         },
     )
 
@@ -47,7 +49,7 @@ def convert_command(arguments: Sequence[str]) -> None:
         raise ValueError(f"Name the model to convert and the output, got {len(words)} names.")
     source, output = words
     convert = _select_converter(options)
-    comparison = convert(source, output, _read_sentences(options.sentences), **_select_languages(options))
+    comparison = convert(source, output, _read_sentences(options.sentences, source), **_select_languages(options))
     print(f"{output}: {comparison or 'not compared, because the original cannot run here'}")
 
 
@@ -66,13 +68,24 @@ def _select_languages(options: ConvertArguments) -> dict[str, list[str]]:
     return {"languages": options.languages}
 
 
-def _read_sentences(path: str | None) -> list[str]:
+def _read_sentences(path: str | None, folder: str) -> list[str]:
     from vanilla_transformer.data.demo_corpus import read_demo_corpus
     from vanilla_transformer.data.readers import read_lines
 
     if path is not None:
         return read_lines(path)
+    if (validation := _validation_text(folder)) is not None:
+        return read_lines(validation)[:_SENTENCES]
     return [pair.source for pair in read_demo_corpus("test", _SENTENCES)]
+
+
+def _validation_text(folder: str) -> str | None:
+    """Return the file with the validation text of the recipe in a folder, or None if it names none that is there."""
+    try:
+        path = json.loads((Path(folder) / "recipe.json").read_text(encoding="utf-8"))["validation_source"]
+        return path if Path(path).is_file() else None
+    except (OSError, ValueError, KeyError, TypeError):  # also a model of another toolkit
+        return None
 
 
 def _select_converter(options: ConvertArguments) -> Converter:

@@ -208,7 +208,8 @@ class ModelArguments(FurtherModelArguments):
     """Flags of the model."""
 
     backend: str | None = field(
-        default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
+        default=None,
+        metadata={"help": "ctranslate2 or onnx for a model converted to it; by default what its folder was made for."},
     )
     device: str | None = field(
         default=None, metadata={"help": "cpu, cuda, cuda:1, …; by default the first accelerator, or the CPU."}

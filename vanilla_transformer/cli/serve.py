@@ -81,7 +81,8 @@ class ServeArguments(FurtherModelArguments, Limits):
     host: str = field(default="127.0.0.1", metadata={"help": "Address to listen on; 0.0.0.0 for all interfaces."})
     port: int = field(default=8000, metadata={"help": "Port to listen on."})
     backend: str | None = field(
-        default=None, metadata={"help": "`ctranslate2` for a model converted to CTranslate2; by default PyTorch."}
+        default=None,
+        metadata={"help": "ctranslate2 or onnx for a model converted to it; by default what its folder was made for."},
     )
     precision: str | None = field(default=None, metadata={"help": PRECISION_HELP})
     api_key_file: str | None = field(

@@ -24,17 +24,21 @@ class Comparison(NamedTuple):
         num_identical: Sentences with the same token ids.
         max_logit_difference: The largest absolute difference, or None if a runtime does not return logits.
         speedup: Decoding time of the original divided by the time of the converted model.
+        chrf: chrF of the converted model's translations, with the original's as the references.
     """
 
     num_sentences: int
     num_identical: int
     max_logit_difference: float | None
     speedup: float
+    chrf: float | None = None
 
     def __str__(self) -> str:
         difference = self.max_logit_difference
         logits = "" if difference is None else f", largest logit difference {difference:.1e}"
-        return f"{self.num_identical} of {self.num_sentences} outputs identical{logits}, speedup {self.speedup:.2f}"
+        chrf = "" if self.chrf is None else f", chrF between both {self.chrf:.1f}"
+        same = f"{self.num_identical} of {self.num_sentences} outputs identical"
+        return f"{same}{chrf}{logits}, speedup {self.speedup:.2f}"
 
 
 def compare_models(
@@ -49,7 +53,7 @@ def compare_models(
         ValueError: there are no sentences, or the outputs differ, see [`require_same`].
     """
     comparison = compare_translators(
-        greedy_translator(original, tokenizer), greedy_translator(converted, tokenizer), sentences
+        greedy_translator(original, tokenizer), greedy_translator(converted, tokenizer), sentences, tokenizer
     )
     difference = max_logit_difference(original, converted, tokenizer, sentences)
     return require_same(comparison._replace(max_logit_difference=difference))
@@ -74,22 +78,29 @@ def require_same(comparison: Comparison) -> Comparison:
     return comparison
 
 
-def compare_translators(original: Translator, converted: Translator, sentences: Sequence[str]) -> Comparison:
-    """Compare token ids, without special tokens, and time.
+def compare_translators(
+    original: Translator, converted: Translator, sentences: Sequence[str], tokenizer: PreTrainedTokenizerBase
+) -> Comparison:
+    """Compare token ids, without special tokens, their texts, and the time after a batch that both translate first.
 
     Raises:
         ValueError: there are no sentences.
     """
+    import sacrebleu  # which a machine with a GPU may lack that runs benchmarks
+
     if not sentences:
         raise ValueError("A comparison needs at least one sentence, got none.")
     outputs, seconds = [], []
     for translate in (original, converted):
-        translate(sentences[:1])  # warm up
+        translate(sentences[:BATCH_SIZE])
+    for translate in (original, converted):
         start = time.perf_counter()
         outputs.append(translate(sentences))
         seconds.append(time.perf_counter() - start)
     num_identical = sum(first == second for first, second in zip(*outputs, strict=True))
-    return Comparison(len(sentences), num_identical, None, seconds[0] / seconds[1])
+    before, after = (tokenizer.batch_decode(rows, skip_special_tokens=True) for rows in outputs)
+    chrf = sacrebleu.corpus_chrf(after, [before]).score
+    return Comparison(len(sentences), num_identical, None, seconds[0] / seconds[1], chrf)
 
 
 def tokenized_batches(

@@ -149,7 +149,7 @@ def to_ctranslate2(
         model.config.to_json_file(temporary / CONVERTED_CONFIG)
         translator = ctranslate2.Translator(str(temporary))
         theirs = ctranslate2_greedy_translator(translator, tokenizer)
-        comparison = compare_translators(greedy_translator(model, tokenizer), theirs, sentences)
+        comparison = compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer)
         return require_same(comparison) if quantization == "float32" else comparison
 
 

@@ -82,7 +82,7 @@ def from_marian_npz(folder: str | Path, output_dir: str | Path, sentences: Seque
             reference = _ctranslate2_translator(files, tokenizer, Path(temporary))
             comparison = None
             if reference is not None:
-                comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences)
+                comparison = compare_translators(reference, greedy_translator(model, tokenizer), sentences, tokenizer)
                 require_same(comparison)
         save_model_folder(model, tokenizer, output_dir)
     return comparison

@@ -15,6 +15,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 from transformers.exporters import ExportedModel, OnnxConfig, OnnxExporter
 
+from vanilla_transformer.decoding.onnx_runtime import DECODER, DECODER_WITH_PAST, ENCODER, OnnxModel
 from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -26,11 +27,9 @@ from .comparison import (
     compare_translators,
     greedy_translator,
     require_same,
-    tokenized_batches,
 )
 from .utils import SOURCES_WITHOUT_EOS, check_output_dir_is_empty, check_supported, load_model
 
-ENCODER, DECODER, DECODER_WITH_PAST = "encoder_model", "decoder_model", "decoder_with_past_model"
 # Maps the newest tokens and the cache (None in the first step) to logits and the cache of the next step.
 Step = Callable[[torch.Tensor, Any], tuple[torch.Tensor, Any]]
 
@@ -38,7 +37,7 @@ Step = Callable[[torch.Tensor, Any], tuple[torch.Tensor, Any]]
 def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]) -> Comparison:
     """Write a model folder of this package as three ONNX graphs in float32, with its configurations and tokenizer.
 
-    `transformers.exporters.ExportedModel.from_pretrained(output_dir)` loads the graphs for ONNX Runtime.
+    `TranslationPipeline(output_dir, backend="onnx")` translates by ONNX Runtime, and so does the command `translate`.
 
     Raises:
         ValueError: the graphs cannot represent the model, or their outputs differ.
@@ -52,7 +51,7 @@ def to_onnx(folder: str | Path, output_dir: str | Path, sentences: Sequence[str]
         export_graphs(model).save_pretrained(temporary)
         tokenizer.save_pretrained(temporary)
         theirs = onnx_greedy_translator(temporary, tokenizer)
-        return require_same(compare_translators(greedy_translator(model, tokenizer), theirs, sentences))
+        return require_same(compare_translators(greedy_translator(model, tokenizer), theirs, sentences, tokenizer))
 
 
 def export_graphs(model: VanillaTransformerForConditionalGeneration) -> ExportedModel:
@@ -106,31 +105,7 @@ def onnx_greedy_translator(folder: str | Path, tokenizer: PreTrainedTokenizerBas
     Raises:
         OSError: a graph is missing.
     """
-    graphs = ExportedModel.from_pretrained(folder, device="cpu").runners
-    generation_config = GenerationConfig.from_pretrained(folder)
-
-    def translate(sentences: Sequence[str]) -> list[list[int]]:
-        rows: list[list[int]] = []
-        for batch in tokenized_batches(tokenizer, sentences):
-            rows += greedy_search(_step(graphs, batch), len(batch["input_ids"]), generation_config)
-        return rows
-
-    return translate
-
-
-def _step(graphs: dict[str, Any], source: dict[str, torch.Tensor]) -> Step:
-    """Encode a batch, and return the decoder as one step of `greedy_search`."""
-    encoder_outputs = graphs[ENCODER](**source)
-    inputs = {"encoder_outputs": encoder_outputs, "attention_mask": source["attention_mask"]}
-
-    def step(tokens: torch.Tensor, cache: Any) -> tuple[torch.Tensor, Any]:
-        if cache is None:
-            outputs = graphs[DECODER](**inputs, decoder_input_ids=tokens)
-        else:
-            outputs = graphs[DECODER_WITH_PAST](**inputs, decoder_input_ids=tokens, past_key_values=cache)
-        return outputs.logits, outputs.past_key_values
-
-    return step
+    return greedy_translator(OnnxModel(folder), tokenizer)
 
 
 def greedy_search(step: Step, batch_size: int, generation_config: GenerationConfig) -> list[list[int]]:

@@ -147,7 +147,7 @@ def _compare(
     ours = greedy_translator(model, tokenizer)
     return Comparisons(
         {
-            dtype: compare_translators(ours, merged_greedy_translator(folder, tokenizer, dtype), sentences)
+            dtype: compare_translators(ours, merged_greedy_translator(folder, tokenizer, dtype), sentences, tokenizer)
             for dtype in DTYPES
         }
     )

@@ -28,7 +28,7 @@ from .answers import Translation
 from .engine import compiled_steps
 from .engine.machine_cache import identity_of, load_choice, store_choice, values_of
 from .engine.precision import AUTO, precision_of, resolve_precision
-from .loading import load_pipeline
+from .loading import find_backend, load_pipeline
 from .options import TranslationOptions
 from .segments import Sentence
 from .translation_pipeline import Report, TranslationPipeline
@@ -133,8 +133,9 @@ def open_pipeline(
     """
     if workers != AUTO:
         check_workers(workers)
+    backend = loading["backend"] = loading.get("backend") or find_backend(name)
     translate = load_pipeline(name, precision=precision, **loading)
-    model, backend = translate.model, loading.get("backend")
+    model = translate.model
     precision = None if precision is None else resolve_precision(model, precision)
     on_cpu = model.device.type == "cpu"
     if workers == AUTO:

@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 
+from .ctranslate2_runtime import CONVERTED_CONFIG
 from .engine.precision import check_precision
+from .onnx_runtime import ENCODER
 from .pretrained import load_seq2seq, load_tokenizer
 from .translation_pipeline import TranslationPipeline
 
@@ -23,7 +25,7 @@ def load_pipeline(
     """Load the translation pipeline of a folder or of a name on the Hub, as [`load_pretrained`] does.
 
     Args:
-        backend, precision: See [`TranslationPipeline`].
+        backend, precision: See [`TranslationPipeline`]. A folder that was converted for another runtime is run by it.
         device: See [`check_device`]; by default the accelerator if there is one.
         dtype: See [`check_dtype`]; by default the checkpoint's.
         further_models: `ensemble`, `ensemble_weights` and `rerank_reverse`, see [`TranslationPipeline`].
@@ -31,6 +33,7 @@ def load_pipeline(
     Raises:
         ValueError: A name is unknown, or the model cannot decode with the precision.
     """
+    backend = backend or find_backend(name)
     if precision is not None:
         check_precision(precision)
     if device is not None:
@@ -46,6 +49,12 @@ def load_pipeline(
     if precision is not None:
         translate([])  # fails now, not at the first text, if the model cannot decode with this precision
     return translate
+
+
+def find_backend(name: str | Path) -> str | None:
+    """Return the runtime for which a folder was converted, or None for PyTorch."""
+    files = {"ctranslate2": CONVERTED_CONFIG, "onnx": f"{ENCODER}.onnx"}
+    return next((backend for backend, file in files.items() if (Path(name) / file).is_file()), None)
 
 
 def check_device(device: str) -> None:

@@ -21,6 +21,7 @@ from .engine.engine_pool import EnginePool
 from .engine.search_state import Hypothesis
 from .forced_decoding import next_tokens
 from .minimum_bayes_risk import choose_by_risk, risk_candidates
+from .onnx_runtime import load_onnx
 from .options import OptionError, TranslationOptions
 from .pretrained import load_ensemble
 from .protection import ProtectedSearch
@@ -92,7 +93,8 @@ class TranslationPipeline(CarriedTranslationPipeline):
     [`TranslationOptions`] lists all options of a call.
 
     Args:
-        backend (`str`, *optional*): `"ctranslate2"` if `model` is a folder that was converted for CTranslate2.
+        backend (`str`, *optional*): `"ctranslate2"` or `"onnx"` if `model` is a folder that was converted for
+            CTranslate2 or ONNX Runtime. [`load_pipeline`] recognizes such folders.
         precision (`str`, *optional*): `"float32"` (exact), `"bfloat16"` (faster where the processor multiplies it),
             `"int8"` (by torchao) or `"auto"` (the fastest that was measured to be accurate enough), see [`Engine`].
             Requests that the engine does not decode, such as a repetition penalty, raise a `ValueError`.
@@ -108,7 +110,7 @@ class TranslationPipeline(CarriedTranslationPipeline):
     """
 
     # Each takes (folder, tokenizer, device) and returns (model, tokenizer).
-    backends: dict[str, Callable[..., tuple[Any, Any]]] = {"ctranslate2": load_ctranslate2}
+    backends: dict[str, Callable[..., tuple[Any, Any]]] = {"ctranslate2": load_ctranslate2, "onnx": load_onnx}
 
     def __init__(
         self,

@@ -108,6 +108,16 @@ def test_pipeline_with_ctranslate2_answers_as_with_torch(converted, tiny_model, 
     assert fast("Two dogs.", do_sample=True, top_k=5)[0].keys() == {"translation_text"}
 
 
+def test_translate_runs_a_folder_for_ctranslate2_by_its_runtime(converted, capsys):
+    texts = ["A man is sleeping.", "Two dogs run."]
+    assert main(["translate", str(converted), *texts, "--backend", "ctranslate2", "--quiet"]) == 0
+    expected = capsys.readouterr().out
+    assert main(["translate", str(converted), *texts, "--workers", "auto", "--quiet"]) == 0
+    assert capsys.readouterr().out == expected
+    assert main(["translate", str(converted), *texts, "--workers", "2", "--quiet"]) == 2
+    assert "Workers translate with PyTorch, but `backend` is 'ctranslate2'" in capsys.readouterr().err
+
+
 def test_ctranslate2_model_ranks_hypotheses_by_the_requested_length_penalty(converted, tiny_tokenizer):
     """CTranslate2 returns log-probability / length ** α; the paper divides by ((5 + length) / 6) ** α."""
     model = TranslationPipeline(converted, backend="ctranslate2").model

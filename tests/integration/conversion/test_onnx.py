@@ -1,5 +1,7 @@
 """ONNX export: the graphs in ONNX Runtime against the model in PyTorch."""
 
+import json
+
 import pytest
 
 from tests.onnx_parity import assert_onnx_parity
@@ -15,6 +17,26 @@ def test_onnx_translates_as_pytorch_by_greedy_and_beam_search(tiny_config, tiny_
     (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()
     with pytest.raises(OSError, match=DECODER_WITH_PAST):
         onnx_greedy_translator(tmp_path / "onnx", tiny_tokenizer)
+
+
+def test_translate_runs_a_folder_for_onnx_by_its_runtime(tiny_model, tiny_tokenizer, tmp_path, capsys):
+    ours, onnx = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")), str(tmp_path / "onnx")
+    (tmp_path / "validation.en").write_text("A man is sleeping.\nTwo dogs run.\n")
+    (tmp_path / "ours" / "recipe.json").write_text(json.dumps({"validation_source": f"{tmp_path}/validation.en"}))
+    assert main(["convert", ours, onnx, "--target_format", "onnx"]) == 0
+    assert "2 of 2 outputs identical, chrF between both 100.0, speedup" in capsys.readouterr().out
+    texts = ["A man is sleeping.", "Two dogs run across the green grass.", ""]
+    for flags in (
+        [],
+        ["--num_beams", "1"],
+        ["--num_beams", "3", "--num_return_sequences", "2", "--length_penalty", "1"],
+    ):
+        assert main(["translate", ours, *texts, *flags, "--quiet"]) == 0
+        expected = capsys.readouterr().out
+        assert main(["translate", onnx, *texts, *flags, "--quiet"]) == 0
+        assert capsys.readouterr().out == expected != "\n\n\n"
+    assert main(["translate", onnx, "A man.", "--json", "--quiet"]) == 2
+    assert main(["translate", onnx, "A man.", "--device", "cuda"]) == 2
 
 
 def test_onnx_refuses_a_folder_that_is_not_empty(tiny_model, tiny_tokenizer, tmp_path, capsys):

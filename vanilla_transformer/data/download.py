@@ -1,19 +1,33 @@
-"""Download public parallel corpora as plain text files, one sentence per line."""
+"""
+Download public parallel corpora as plain text files, one sentence per line.
+
+Own code fetches a file, since no library does all of it: huggingface_hub and `datasets` refuse every address in their
+offline mode, a mirror on this disk or network included, and pooch cannot resume.
+"""
 
 import gzip
 import hashlib
 import logging
+import time
 import urllib.request
 import zlib
+from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
+from urllib.error import HTTPError, URLError
+
+from tqdm.auto import tqdm
 
 from vanilla_transformer.file_utils import atomic_folder
 
 logger = logging.getLogger(__name__)
 
 _TIMEOUT = 60  # seconds without an answer
+_ATTEMPTS = 5  # in a row that bring nothing
+_PAUSE = 1.0  # seconds before the second of them; doubled before each further one
+_PIECE = 2**20  # bytes
+_BUSY = (408, 429, 500, 502, 503, 504)  # answers of servers that may soon give another one
 
 
 class TextFile(NamedTuple):
@@ -23,7 +37,7 @@ class TextFile(NamedTuple):
     sha256: str
 
 
-class Corpus(NamedTuple):
+class PublicCorpus(NamedTuple):
     """A corpus published as `{url}/{name}.gz` for each name in `files`."""
 
     url: str
@@ -33,7 +47,7 @@ class Corpus(NamedTuple):
 
 CORPORA = {
     # Elliott et al. (2016), task 1, raw text: https://github.com/multi30k/dataset
-    "multi30k": Corpus(
+    "multi30k": PublicCorpus(
         url="https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw",
         license="for non-commercial research and education; the text must not be redistributed",
         files={
@@ -70,35 +84,77 @@ def download_corpus(name: str, folder: Path, base_url: str | None = None) -> Pat
     url = (base_url or corpus.url).rstrip("/")
     with atomic_folder(folder) as aside:
         for file, expected in corpus.files.items():
-            text = _download_text(f"{url}/{file}.gz")
-            _check_text(file, text, expected)
-            (aside / file).write_bytes(text)
+            archive = aside / f"{file}.gz"
+            try:
+                fetch_file(f"{url}/{file}.gz", archive)
+            except OSError as error:
+                remedy = "Nothing was written. Check the network, or name a mirror with --base_url."
+                raise OSError(f"Cannot download {url}/{file}.gz: {error}. {remedy}") from error
+            _extract(archive, aside / file, f"{url}/{file}.gz", expected)
+            archive.unlink()
     return folder
 
 
-def _download_text(url: str) -> bytes:
-    """Return the decompressed content of the .gz file at `url`."""
+def fetch_file(url: str, path: Path) -> None:
+    """
+    Download a file to disk, with a progress bar. If the connection breaks, the rest is requested.
+
+    Raises:
+        OSError: the server cannot be reached or refuses, or several attempts in a row brought nothing; the text gives
+            the reason only.
+    """
+    failures = 0
+    with path.open("wb") as file, tqdm(desc=url.rpartition("/")[2], unit="B", unit_scale=True, delay=1) as progress:
+        while True:
+            start = file.tell()
+            try:
+                return _fetch_rest(url, file, progress)
+            except (OSError, HTTPException) as error:
+                failures = 1 if file.tell() > start else failures + 1
+                if failures == _ATTEMPTS or not _is_temporary(error, file.tell()):
+                    raise OSError(str(getattr(error, "reason", None) or error)) from error
+            time.sleep(_PAUSE * 2 ** (failures - 1))
+
+
+def _fetch_rest(url: str, file: BinaryIO, progress: tqdm) -> None:
+    """Append the missing rest of a file on disk, or write all of it if the server sends no ranges."""
+    start = file.tell()
+    request = urllib.request.Request(url, headers={"Range": f"bytes={start}-"} if start else {})
+    with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:
+        if start and response.status != 206:
+            file.seek(0)
+            file.truncate()
+        size = response.headers["Content-Length"]
+        progress.total = None if size is None else file.tell() + int(size)
+        progress.n = file.tell()
+        for piece in iter(partial(response.read, _PIECE), b""):
+            file.write(piece)
+            progress.update(len(piece))
+    if size is not None and file.tell() < progress.total:
+        raise ConnectionError(f"{file.tell():,} of {progress.total:,} bytes arrived")
+
+
+def _is_temporary(error: Exception, received: int) -> bool:
+    """Return whether another attempt may succeed: the server is busy, or its connection broke after some bytes."""
+    if isinstance(error, HTTPError):
+        return error.code in _BUSY
+    return received > 0 and isinstance(error, HTTPException | URLError | ConnectionError | TimeoutError)
+
+
+def _extract(archive: Path, path: Path, url: str, expected: TextFile) -> None:
+    """Decompress a downloaded text, check its number of lines, and warn if its SHA-256 is another."""
+    lines, digest = 0, hashlib.sha256()
     try:
-        with urllib.request.urlopen(url, timeout=_TIMEOUT) as response:
-            content = response.read()
-    except (OSError, HTTPException) as error:  # URLError is an OSError; IncompleteRead is an HTTPException
-        reason = getattr(error, "reason", None) or error
-        raise OSError(
-            f"Cannot download {url}: {reason}. Nothing was written. Check the network, or name a mirror with "
-            "--base_url."
-        ) from error
-    try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
+        with gzip.open(archive) as packed, path.open("wb") as text:
+            for piece in iter(partial(packed.read, _PIECE), b""):
+                text.write(piece)
+                digest.update(piece)
+                lines += piece.count(b"\n")
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise ValueError(
             f"{url} is not a complete .gz file ({error}). Nothing was written; download again."
         ) from error
-
-
-def _check_text(file: str, text: bytes, expected: TextFile) -> None:
-    """Check the number of lines of a downloaded text, and warn if its SHA-256 is another."""
-    lines = text.count(b"\n")
     if lines != expected.lines:
-        raise ValueError(f"{file} must have {expected.lines:,} lines, got {lines:,}. Nothing was written.")
-    if hashlib.sha256(text).hexdigest() != expected.sha256:
-        logger.warning("%s differs from the copy that the published results were measured on.", file)
+        raise ValueError(f"{path.name} must have {expected.lines:,} lines, got {lines:,}. Nothing was written.")
+    if digest.hexdigest() != expected.sha256:
+        logger.warning("%s differs from the copy that the published results were measured on.", path.name)

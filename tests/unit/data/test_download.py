@@ -6,7 +6,7 @@ import pytest
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.data import download
-from vanilla_transformer.data.download import CORPORA, Corpus, TextFile, download_corpus
+from vanilla_transformer.data.download import CORPORA, PublicCorpus, TextFile, download_corpus
 
 TEXTS = {"train.en": b"A man.\nTwo dogs.\n", "train.de": b"Ein Mann.\nZwei Hunde.\n"}
 
@@ -19,7 +19,7 @@ def mirror(tmp_path, monkeypatch):
     for name, text in TEXTS.items():
         (folder / f"{name}.gz").write_bytes(gzip.compress(text, mtime=0))
     files = {name: TextFile(2, download.hashlib.sha256(text).hexdigest()) for name, text in TEXTS.items()}
-    monkeypatch.setitem(CORPORA, "tiny", Corpus(folder.as_uri(), "free", files))
+    monkeypatch.setitem(CORPORA, "tiny", PublicCorpus(folder.as_uri(), "free", files))
     return folder
 
 

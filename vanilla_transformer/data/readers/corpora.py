@@ -1,17 +1,17 @@
 """Find and open a corpus: its files, its dataset, or what opustools or mtdata download once."""
 
 import hashlib
-import io
 import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, redirect_stdout
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from vanilla_transformer.data.download import fetch_file
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.import_utils import requires_extra
 
@@ -136,34 +136,34 @@ def _download(spec: CorpusSpec) -> Path:
 
 
 def _download_opus(folder: Path, name: str, source: str, target: str) -> None:
-    """Download the Moses archive of a corpus by opustools, which prints its progress and the reasons of failures."""
+    """Download the Moses archive of a corpus, which opustools finds."""
     with requires_extra(_EXTRA, _FEATURE):
         from opustools import OpusGet
     corpus, _, release = name.partition("/")
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        getter = OpusGet(
-            source=source,
-            target=target,
-            directory=corpus,
-            release=release or "latest",
-            preprocess="moses",
-            download_dir=str(folder),
-            suppress_prompts=True,
-        )
-        try:
-            found, size = getter.get_corpora_data()
-        except OSError as error:
-            reason = getattr(error, "reason", error)
-            raise OSError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
-        if not found:
-            raise ValueError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
-        getter.download(found, size)
-    paths = [path for path in folder.iterdir() if zipfile.is_zipfile(path)]
-    if len(paths) != 1:
-        reason = " ".join(printed.getvalue().split("\r")[-1].split())
-        raise OSError(f"Cannot download opus:{name}: {reason or 'the file is damaged'}. Nothing was written.")
-    paths[0].rename(folder / _MOSES_FILE)
+    getter = OpusGet(
+        source=source,
+        target=target,
+        directory=corpus,
+        release=release or "latest",
+        preprocess="moses",
+        download_dir=str(folder),
+        suppress_prompts=True,
+    )
+    try:
+        found, _ = getter.get_corpora_data()
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        raise OSError(f"Cannot look up opus:{name}: {reason}. Check the network.") from error
+    if not found:
+        raise ValueError(f"OPUS must have the corpus {name} for {source} and {target}, but it has none.")
+    if len(found) > 1:
+        raise ValueError(f"OPUS must have one archive of {name} for {source} and {target}, but it has {len(found)}.")
+    try:
+        fetch_file(found[0]["url"], folder / _MOSES_FILE)
+    except OSError as error:
+        raise OSError(f"Cannot download opus:{name}: {error}. Nothing was written.") from error
+    if not zipfile.is_zipfile(folder / _MOSES_FILE):
+        raise OSError(f"Cannot download opus:{name}: the file is damaged. Nothing was written.")
 
 
 def _download_mtdata(folder: Path, name: str, source: str, target: str) -> None:

@@ -46,7 +46,7 @@ $(NEWEST)/.ready: setup.py
 	$(NEWEST)/bin/uv pip install --python $(NEWEST)/bin/python --upgrade --editable ".[test]"
 	touch $@
 
-demo: $(READY) ## Train on the bundled English-German corpus, score, translate and plot (less than five minutes)
+demo: $(READY) ## Train on bundled English-German sentences, score, translate and plot (about four minutes)
 	$(BIN)/vanilla-transformer demo --output_dir runs/demo --overwrite_output_dir
 
 test: $(READY_DEV) ## Style and types beside unit, integration and golden tests (at most 6 minutes on two cores)

@@ -52,7 +52,7 @@ setup(
     ],
     package_dir={"vanilla_transformer.recipes": "recipes", "vanilla_transformer.model_card": "model_card"},
     package_data={
-        "vanilla_transformer": ["py.typed", "data/demo_corpus/*.gz"],
+        "vanilla_transformer": ["py.typed", "data/demo_corpus/*"],
         "vanilla_transformer.evaluation.explanation": ["page.[chj]*"],
         "vanilla_transformer.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],

@@ -286,7 +286,7 @@ def prepare(folder: Path, files: Sequence[str], vocab_size: int, fill: bool = Fa
     from vanilla_transformer.training.seq2seq_trainer import encoded_dataset
 
     if not files:
-        write_demo_corpus(folder, validation=1, test=1)
+        write_demo_corpus(folder, train=25_000, validation=1, test=1)
     for end, name in zip(("en", "de"), files, strict=False):
         (folder / f"train.{end}").write_text(Path(name).read_text(encoding="utf-8"), encoding="utf-8")
     sides = [folder / "train.en", folder / "train.de"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.aligned_corpus import write_aligned_corpus
 from tests.tiny import TINY_SENTENCES, TINY_SIZES
-from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
 ROOT = Path(__file__).parents[1]
 # Settings with which each recipe of this repository trains within seconds on the corpus of `write_workspace`.
@@ -43,9 +43,7 @@ def write_workspace(folder: Path) -> None:
     for path in (ROOT / "recipes").glob("*.yaml"):
         recipe = {name: value for name, value in yaml.safe_load(path.read_text()).items() if "_minutes" not in name}
         (folder / "recipes" / path.name).write_text(yaml.safe_dump(recipe | SMALL))
-    write_demo_corpus(folder, train=60, validation=5, test=5)
-    for end in ("en", "de"):
-        (folder / f"validation.{end}").rename(folder / f"valid.{end}")
+    write_aligned_corpus(folder, train=60, valid=5, test=5)
     shutil.copy(folder / "test.de", folder / "theirs.de")
 
 

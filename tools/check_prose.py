@@ -25,8 +25,6 @@ FILES += ["CITATION.cff"]
 SUFFIXES = {".py", ".md", ".yaml", ".yml", ".toml", ".cff", ".html", ".js", ".css", ".cfg", ".txt", ".ipynb", ""}
 SKIPPED = {"tools/check_prose.py", "tests/tools/test_check_prose.py"}  # both quote the list
 SKIPPED_FOLDERS = {"benchmarks/results", "docs/_build", "docs/images"}
-# Strings and constants here are data (words of a grammar): only comments, docstrings and names are checked.
-STRINGS_ARE_DATA = ("tools/demo_corpus/", "tests/slow/demo_corpus/", "tests/unit/demo_corpus/")
 
 # File → phrases that are right there, as found by the check (lower case). An entry that matches nothing is an error.
 ALLOWED: dict[str, set[str]] = {
@@ -128,7 +126,7 @@ def blank(text: str) -> str:
     return _NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", "\0", match[0]), text)
 
 
-def prose_of_python(source: str, strings_are_data: bool = False) -> str:
+def prose_of_python(source: str) -> str:
     """Return `source` with the code blanked by NUL characters: comments, strings and identifiers remain.
 
     An underscore of an identifier becomes a space, so that `test_goes_on` reads "test goes on". Offsets are kept.
@@ -137,21 +135,17 @@ def prose_of_python(source: str, strings_are_data: bool = False) -> str:
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     prose = ["\n" if char == "\n" else " " if char.isspace() else "\0" for char in source]
-    begins_statement = True
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         start, end = (starts[row - 1] + column for row, column in (token.start, token.end))
         kept = token.string
         if token.type == tokenize.COMMENT:
             kept = " " + kept[1:]
         elif token.type == tokenize.STRING:
-            is_data = strings_are_data and not begins_statement
-            kept = re.sub(r"[^\n]", "\0", kept) if is_data else _text_of_string(kept)
-        elif token.type == tokenize.NAME and not (strings_are_data and kept.isupper()):
+            kept = _text_of_string(kept)
+        elif token.type == tokenize.NAME:
             kept = kept.replace("_", " ")
         else:
             kept = ""
-        if token.type not in (tokenize.NL, tokenize.COMMENT):
-            begins_statement = token.type in (tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
         if kept and end - start == len(kept):
             prose[start:end] = kept
     return "".join(prose)
@@ -174,7 +168,7 @@ def check_file(path: Path) -> list[Finding]:
     name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.as_posix()
     source = path.read_text(encoding="utf-8")
     is_python = path.suffix == ".py"
-    text = blank(prose_of_python(source, name.startswith(STRINGS_ARE_DATA)) if is_python else source)
+    text = blank(prose_of_python(source) if is_python else source)
     findings = [
         Finding(name, source.count("\n", 0, offset) + 1, phrase, advice) for offset, phrase, advice in find(text)
     ]

@@ -57,11 +57,6 @@ def test_prose_of_python_keeps_comments_strings_and_names():
     assert sorted(phrases(prose)) == ["Those of", "anew", "goes on", "is told"]
 
 
-def test_prose_of_python_skips_strings_that_are_data():
-    source = '"""Go on."""\nNOUNS = ["colour"]  # anew\n'
-    assert phrases(prose_of_python(source, strings_are_data=True)) == ["anew", "Go on"]
-
-
 def test_check_file_gives_the_line_and_reads_the_name(tmp_path):
     path = tmp_path / "behaviour.py"
     path.write_text("first = 1\n# read anew\n")

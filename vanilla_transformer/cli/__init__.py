@@ -19,7 +19,7 @@ GROUPS = {
         "train": "train a model from a recipe, text files or a dataset",
         "distill": "train a student on the translations of a teacher, and compare both",
         "average-checkpoints": "average the weights of several checkpoints or models",
-        "demo": "train on the demo corpus, score, translate and plot, in a few minutes",
+        "demo": "train on short sentences of Tatoeba, score, translate and plot, in a few minutes",
     },
     "translate": {
         "translate": "translate sentences, files or documents with a trained model",

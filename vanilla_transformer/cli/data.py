@@ -60,26 +60,19 @@ def download_data_command(arguments: Sequence[str]) -> None:
 class CorpusArguments:
     """Flags of `write-corpus`."""
 
-    output_dir: str = field(metadata={"help": "Folder for train.en, train.de, train.align and the other splits."})
-    train: int = field(default=30_000, metadata={"help": "Number of training pairs."})
-    validation: int = field(default=500, metadata={"help": "Number of validation pairs."})
-    test: int = field(
-        default=500, metadata={"help": "Number of test pairs; their word combinations are not in the training text."}
-    )
+    output_dir: str = field(metadata={"help": "Folder for train.en, train.de, the other splits and their license."})
+    train: int = field(default=82_941, metadata={"help": "Number of training pairs; by default all."})
+    validation: int = field(default=433, metadata={"help": "Number of validation pairs; by default all."})
+    test: int = field(default=500, metadata={"help": "Number of test pairs; by default all."})
 
 
 def write_corpus_command(arguments: Sequence[str]) -> None:
-    if any(word.split("=")[0] == "--seed" for word in arguments):
-        raise ValueError(
-            "The flag 'seed' was removed, because the demo corpus ships as data. In a source checkout, `python -m "
-            "tools.demo_corpus` generates other sentences."
-        )
     words, options = parse(CorpusArguments, arguments, "write-corpus --output_dir FOLDER [--flags]")
     require_no_words(words)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
 
     write_demo_corpus(options.output_dir, train=options.train, validation=options.validation, test=options.test)
-    print(f"The corpus is in {options.output_dir}.")
+    print(f"The corpus is in {options.output_dir}. Its license (CC BY 2.0 FR) is in README.md there.")
 
 
 # The keys that `--help` shows.

@@ -188,9 +188,3 @@ def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
 def test_train_names_the_successor_of_a_renamed_flag(capsys):
     assert main(["train", "small", "--lsh-rounds", "4"]) == 2
     assert capsys.readouterr().err == "error: The flag 'lsh-rounds' is now called 'num_hashes'.\n"
-
-
-def test_write_corpus_explains_the_removed_seed(capsys):
-    assert main(["write-corpus", "--output_dir", "x", "--seed=1"]) == 2
-    shown = capsys.readouterr().err
-    assert shown.startswith("error: The flag 'seed' was removed") and "tools.demo_corpus" in shown

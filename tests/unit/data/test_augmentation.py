@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.aligned_corpus import aligned_pairs
 from tests.tiny import tiny_tokenizer
 from vanilla_transformer.data.augmentation import (
     MASKS,
@@ -18,7 +19,6 @@ from vanilla_transformer.data.augmentation import (
     perturb_pair,
     replace_by_noise,
 )
-from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import fit_lexicon
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, knows_inline_terms
@@ -202,8 +202,8 @@ def test_add_augmentation_tokens_adds_each_token_once():
 
 
 def test_fit_lexicon_finds_content_words_and_their_forms():
-    lexicon = fit_lexicon(read_demo_corpus("train", 1500))
-    assert {word: lexicon[word] for word in ("dog", "dogs")} == {"dog": {"Hund": "Hund"}, "dogs": {"Hunde": "Hunde"}}
+    lexicon = fit_lexicon([pair for pair, _ in aligned_pairs(4000)])
+    assert {word: lexicon[word] for word in ("dog", "cat")} == {"dog": {"Hund": "Hund"}, "cat": {"Katze": "Katze"}}
     assert set(lexicon["red"]) == {"rote", "roten"} and len(set(lexicon["red"].values())) == 1
     assert "the" not in lexicon
 

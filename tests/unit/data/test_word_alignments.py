@@ -6,8 +6,9 @@ from collections import defaultdict
 
 import pytest
 
+from tests.aligned_corpus import aligned_pairs
 from vanilla_transformer.data import word_alignments
-from vanilla_transformer.data.demo_corpus import read_demo_alignments, read_demo_corpus
+from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.data.word_alignments import (
     GoldAlignment,
@@ -147,9 +148,8 @@ def test_align_lexically_accepts_blank_text():
     assert align_lexically([SentencePair("", ""), SentencePair("a", ""), SentencePair("", "b")]) == [set()] * 3
 
 
-def test_align_lexically_is_near_the_gold_alignments_of_the_demo_corpus():
-    pairs = read_demo_corpus("train", 1500)
-    lines = read_demo_alignments("train", 1500)
+def test_align_lexically_is_near_gold_alignments():
+    pairs, lines = zip(*aligned_pairs(1500), strict=True)
     gold = [parse_alignment(line, pair, "train") for line, pair in zip(lines, pairs, strict=True)]
     scores = score_alignments(align_lexically(pairs), [GoldAlignment(links, links) for links in gold])
-    assert scores.error_rate == pytest.approx(0.09, abs=0.03)
+    assert scores.error_rate < 0.05

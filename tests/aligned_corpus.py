@@ -1,0 +1,97 @@
+"""English-German sentences from a few templates, with the words that translate each other."""
+
+import random
+from pathlib import Path
+
+from vanilla_transformer.data.readers import SentencePair
+
+_ARTICLES = {"m": ("der", "den"), "f": ("die", "die"), "n": ("das", "das")}  # nominative, accusative
+# No content word is in a tenth of the sentences.
+_NOUNS = {  # by gender
+    "m": "dog Hund man Mann table Tisch apple Apfel key Schlüssel hat Hut letter Brief tree Baum spoon Löffel",
+    "f": "woman Frau cat Katze lamp Lampe flower Blume bag Tasche bottle Flasche clock Uhr door Tür",
+    "n": "child Kind book Buch house Haus picture Bild horse Pferd bicycle Fahrrad window Fenster glass Glas",
+}
+_ADJECTIVES = (
+    "red rote old alte small kleine new neue white weiße black schwarze green grüne "
+    "big große young junge clean saubere dirty schmutzige heavy schwere light leichte fast schnelle "
+    "quiet leise cheap billige expensive teure round runde broken kaputte warm warme cold kalte "
+    "strange seltsame empty leere full volle soft weiche hard harte"
+)
+_VERBS = {  # third person, its translation, infinitive
+    "see": ("sees", "sieht", "sehen"),
+    "buy": ("buys", "kauft", "kaufen"),
+    "find": ("finds", "findet", "finden"),
+    "paint": ("paints", "malt", "malen"),
+}
+_MODALS = {"can": "kann", "must": "muss", "may": "darf"}
+_ADVERBS = {"today": "heute", "here": "hier", "often": "oft"}
+
+# A word of a sentence: English, German, and its place in the German sentence.
+_Word = tuple[str, str, int]
+
+
+def aligned_pairs(count: int, seed: int = 0) -> list[tuple[SentencePair, str]]:
+    """Return distinct pairs, each with its gold alignment in the format of Moses: `0-0 1-1 2-4`.
+
+    A modal verb sends the full verb to the end in German, and an adverb comes before it.
+    """
+    draw, found = random.Random(seed), dict[SentencePair, str]()
+    while len(found) < count:
+        pair, alignment = _spell(_sentence(draw))
+        found.setdefault(pair, alignment)
+    return [*found.items()]
+
+
+def write_aligned_corpus(folder: Path, **counts: int) -> None:
+    """Write `NAME.en`, `NAME.de` and `NAME.align` for each name, with distinct pairs in all."""
+    rows = aligned_pairs(sum(counts.values()))
+    for name, count in counts.items():
+        taken, rows = rows[:count], rows[count:]
+        for end, lines in (
+            ("en", [pair.source for pair, _ in taken]),
+            ("de", [pair.target for pair, _ in taken]),
+            ("align", [alignment for _, alignment in taken]),
+        ):
+            (folder / f"{name}.{end}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def _sentence(draw: random.Random) -> list[_Word]:
+    """Draw a sentence, word by word in the English order."""
+    verb, modal, adverb = (draw.choice([*words]) for words in (_VERBS, _MODALS, _ADVERBS))
+    third_person, present, infinitive = _VERBS[verb]
+    subject, object_ = _noun_phrase(draw, 0, 0), _noun_phrase(draw, 1, 4)
+    verbs = [(modal, _MODALS[modal], 3), (verb, infinitive, 8)]
+    if draw.random() < 0.5:
+        verbs = [(third_person, present, 3)]
+    return [*subject, *verbs, *object_, (adverb, _ADVERBS[adverb], 7)]
+
+
+def _noun_phrase(draw: random.Random, case: int, place: int) -> list[_Word]:
+    gender = draw.choice([*_NOUNS])
+    (noun, german_noun), (adjective, german_adjective) = (
+        _draw_entry(draw, _NOUNS[gender]),
+        _draw_entry(draw, _ADJECTIVES),
+    )
+    ending = "n" if gender == "m" and case else ""
+    return [
+        ("the", _ARTICLES[gender][case], place),
+        (adjective, german_adjective + ending, place + 1),
+        (noun, german_noun, place + 2),
+    ]
+
+
+def _draw_entry(draw: random.Random, entries: str) -> tuple[str, str]:
+    """Draw a word and its translation, which follows it in `entries`."""
+    words = entries.split()
+    place = 2 * draw.randrange(len(words) // 2)
+    return words[place], words[place + 1]
+
+
+def _spell(words: list[_Word]) -> tuple[SentencePair, str]:
+    order = sorted(range(len(words)), key=lambda number: words[number][2])
+    links = sorted((source, target) for target, source in enumerate(order))
+    english, german = [word[0] for word in words], [words[number][1] for number in order]
+    texts = (" ".join(side) for side in (english, german))
+    pair = SentencePair(*(f"{text[0].upper()}{text[1:]}." for text in texts))
+    return pair, " ".join(f"{source}-{target}" for source, target in links)

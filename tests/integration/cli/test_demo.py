@@ -1,0 +1,66 @@
+"""`demo` on a small part of its corpus: scores, sentences, pictures, and a word where the model is undertrained."""
+
+import pytest
+
+from tests.tiny_runs import entries
+from vanilla_transformer.cli import main
+from vanilla_transformer.cli import train as train_commands
+from vanilla_transformer.data import demo_corpus
+from vanilla_transformer.training import trainer
+from vanilla_transformer.training.signals import TrainingInterrupted
+
+
+@pytest.fixture
+def run_demo(tmp_path, monkeypatch, capsys):
+    """Return a function that runs `demo` with a corpus of 300 pairs and returns its status and what it printed."""
+    write = demo_corpus.write_demo_corpus
+    sizes = {"train": 300, "validation": 4, "test": 11}
+    monkeypatch.setattr(demo_corpus, "write_demo_corpus", lambda folder: write(folder, **sizes))
+
+    def run(*flags):
+        status = main(["demo", "--output_dir", str(tmp_path / "demo"), *flags])
+        return status, capsys.readouterr()
+
+    return run
+
+
+def shorten(monkeypatch, **changes):
+    """Change values of the recipe."""
+    given = train_commands._demo_flags
+    words = [word for name, value in changes.items() for word in (f"--{name}", str(value))]
+    monkeypatch.setattr(train_commands, "_demo_flags", lambda *arguments: [*given(*arguments), *words])
+
+
+def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(run_demo, tmp_path, monkeypatch):
+    shorten(monkeypatch, vocab_size=400, d_model=32)
+    status, shown = run_demo("--max_minutes", "0.1")
+    made = entries(tmp_path / "demo")[-1]["step"]
+    assert status == 0 and f"undertrained: the time limit ended training after {made:,} of " in shown.out
+    assert "BLEU must be at least" in shown.out and "higher --max_minutes" in shown.out
+    assert "BLEU" in shown.out and shown.out.count("reference:") == 6 and "45.9 BLEU" in shown.out
+    assert "rank 1, chrF" in shown.out and "rank 11, chrF" in shown.out
+    assert (tmp_path / "demo" / "attention.png").exists() and (tmp_path / "demo" / "corpus" / "README.md").exists()
+
+
+def test_demo_that_ends_with_a_good_score_is_not_undertrained(run_demo, monkeypatch):
+    shorten(monkeypatch, vocab_size=400, d_model=32, max_steps=3, save_steps=1)
+    monkeypatch.setattr(train_commands, "_DEMO_LEAST_BLEU", 0.0)
+    status, shown = run_demo()
+    assert status == 0 and "undertrained" not in shown.out
+    monkeypatch.setattr(train_commands, "_DEMO_LEAST_BLEU", 99.0)
+    _, shown = run_demo()
+    assert "undertrained: BLEU must be at least 99, got " in shown.out and "time limit" not in shown.out
+
+
+def test_demo_that_is_interrupted_says_that_it_is_undertrained(run_demo, monkeypatch):
+    def interrupt(*_, **__):
+        raise TrainingInterrupted("Interrupted after step 3.")
+
+    monkeypatch.setattr(trainer, "train", interrupt)
+    status, shown = run_demo()
+    assert status == 75 and shown.err.startswith("Interrupted after step 3. A model of fewer than ")
+    assert "is undertrained" in shown.err and "BLEU" not in shown.out
+
+
+def test_choose_ranks_goes_from_the_best_to_the_worst():
+    assert train_commands.choose_ranks([0.5, 0.9, 0.1, 0.9, 0.3], 3) == [(1, 1), (3, 0), (5, 2)]

@@ -102,6 +102,8 @@ class WorkerPipeline(TranslationPipeline):
 
     def _submit(self, *arguments: Any) -> Future:
         """Submit a chunk. Workers that start now inherit that SIGINT is blocked: Ctrl-C is for their parent."""
+        if not hasattr(signal, "pthread_sigmask"):  # on Windows
+            return self._executor.submit(self._task, *arguments)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
             return self._executor.submit(self._task, *arguments)

@@ -6,7 +6,6 @@ The host runs ahead of the device: losses stay there, and the host reads the one
 import json
 import logging
 import math
-import resource
 import sys
 import time
 from collections.abc import Sequence
@@ -198,6 +197,12 @@ def peak_memory_gib(device: torch.device) -> float:
     if status.exists():  # `getrusage` would include what the parent process used when it started this one
         lines = status.read_text(encoding="utf-8").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 2**20  # KiB
+    try:
+        import resource
+    except ImportError:  # on Windows
+        import psutil
+
+        return psutil.Process().memory_info().peak_wset / 2**30
     unit = 1 if sys.platform == "darwin" else 2**10  # macOS counts bytes, others KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
 

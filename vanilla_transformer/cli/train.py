@@ -24,7 +24,7 @@ def train_command(arguments: Sequence[str]) -> None:
     register_models()
     from accelerate import PartialState
 
-    from vanilla_transformer.conversion.loading import load_converted
+    from vanilla_transformer.conversion.from_transformers import load_converted
     from vanilla_transformer.training.dry_run import plan_run
     from vanilla_transformer.training.trainer import train
 
@@ -105,7 +105,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     register_models()
     if recipe.output.dry_run:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
-    from vanilla_transformer.conversion.loading import load_converted
+    from vanilla_transformer.conversion.from_transformers import load_converted
     from vanilla_transformer.distillation.distillation import TABLE_FILE, distill
 
     show_progress()

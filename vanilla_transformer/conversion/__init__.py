@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from vanilla_transformer.import_utils import requires_extra
 
 if TYPE_CHECKING:
-    from .comparison import Comparison
+    from .common import Comparison
 
 # A converter takes the model to convert, the folder to write, and the sentences to translate with both. It returns
 # None if the other toolkit cannot run here. The readers in `LANGUAGES` take `languages` too.

@@ -27,22 +27,20 @@ from vanilla_transformer.modeling_vanilla_transformer import (
     sinusoidal_positions,
 )
 
-from .comparison import (
+from .common import (
     BATCH_SIZE,
+    HEAD_WIDTHS,
     MAX_NEW_TOKENS,
+    SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
-    compare_translators,
-    greedy_translator,
-    require_same,
-)
-from .utils import (
-    HEAD_WIDTHS,
-    SOURCES_WITHOUT_EOS,
     check_output_dir_is_empty,
     check_supported,
+    compare_translators,
+    greedy_translator,
     has_head_widths,
     load_model,
+    require_same,
 )
 
 QUANTIZATIONS = ("float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int16")

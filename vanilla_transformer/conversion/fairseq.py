@@ -27,11 +27,12 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import Comparison, compare_models
-from .utils import (
+from .common import (
+    Comparison,
     build_model,
     check_output_dir_is_empty,
     check_supported,
+    compare_models,
     fairseq_sinusoids,
     load_model,
     load_pickled_checkpoint,

@@ -16,9 +16,8 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.text.languages import set_languages
 
-from .comparison import Comparison, compare_models
+from .common import Comparison, check_output_dir_is_empty, check_supported, compare_models, load_model, reading
 from .fairseq import FIXED_FIELDS, PAD, SHARED_FIELDS, load_fairseq_weights
-from .utils import check_output_dir_is_empty, check_supported, load_model, reading
 
 
 def from_m2m_100(

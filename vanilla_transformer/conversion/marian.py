@@ -23,12 +23,13 @@ from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.tokenization_vanilla_transformer import constructor_arguments
 
-from .comparison import Comparison, compare_models
-from .utils import (
+from .common import (
     HEAD_WIDTHS,
     SOURCES_WITHOUT_EOS,
+    Comparison,
     check_output_dir_is_empty,
     check_supported,
+    compare_models,
     has_head_widths,
     load_model,
     reading,

@@ -21,21 +21,19 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import (
+from .common import (
     MAX_NEW_TOKENS,
     Comparison,
     Translator,
-    compare_translators,
-    greedy_translator,
-    require_same,
-)
-from .utils import (
     build_model,
     check_output_dir_is_empty,
     check_supported,
     check_unpacked_size,
+    compare_translators,
     fairseq_sinusoids,
+    greedy_translator,
     reading,
+    require_same,
 )
 
 _CONFIG = "special:model.yml"

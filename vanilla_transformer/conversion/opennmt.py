@@ -21,8 +21,8 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import Comparison
-from .utils import (
+from .common import (
+    Comparison,
     build_model,
     build_sentencepiece_tokenizer,
     check_output_dir_is_empty,

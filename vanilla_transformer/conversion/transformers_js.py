@@ -20,32 +20,36 @@ from vanilla_transformer.decoding.pretrained import load_tokenizer
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
-from .comparison import (
+from .common import (
+    HEAD_WIDTHS,
+    SOURCES_WITHOUT_EOS,
     Comparison,
     Translator,
+    check_output_dir_is_empty,
+    check_supported,
     compare_translators,
     greedy_translator,
+    has_head_widths,
+    load_model,
     require_same,
     tokenized_batches,
 )
 from .marian import SHARED_FIELDS, library_generation_config, library_tokenizer
-from .onnx import DECODER, DECODER_WITH_PAST, ENCODER, Step, export_graphs, greedy_search, quiet
-from .onnx_graphs import (
+from .onnx import (
+    DECODER,
+    DECODER_WITH_PAST,
+    ENCODER,
     USE_CACHE_BRANCH,
+    Step,
+    export_graphs,
+    greedy_search,
     merge_decoders,
+    quiet,
     repeat_eos,
     to_float16,
     to_int8,
     to_optimum_decoder,
     to_proto,
-)
-from .utils import (
-    HEAD_WIDTHS,
-    SOURCES_WITHOUT_EOS,
-    check_output_dir_is_empty,
-    check_supported,
-    has_head_widths,
-    load_model,
 )
 
 MERGED_DECODER = "decoder_model_merged"

@@ -16,7 +16,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
 )
 from vanilla_transformer.cli import main
-from vanilla_transformer.conversion.comparison import greedy_translator
+from vanilla_transformer.conversion.common import greedy_translator
 from vanilla_transformer.conversion.ctranslate2 import ctranslate2_greedy_translator, to_ctranslate2
 from vanilla_transformer.file_utils import save_model_folder
 

@@ -7,13 +7,7 @@ import pytest
 from onnx import checker, helper, numpy_helper, parser
 
 from tests.tiny import tiny_config
-from vanilla_transformer.conversion.onnx_graphs import (
-    merge_decoders,
-    repeat_eos,
-    to_float16,
-    to_int8,
-    to_optimum_decoder,
-)
+from vanilla_transformer.conversion.onnx import merge_decoders, repeat_eos, to_float16, to_int8, to_optimum_decoder
 
 WEIGHT = np.linspace(-1, 1, 6 * 4, dtype=np.float32).reshape(6, 4)  # (vocab_size, d_model)
 

@@ -17,7 +17,7 @@ from tests.tiny_runs import (
     no_scores,
     without_times,
 )
-from vanilla_transformer.conversion.loading import load_converted
+from vanilla_transformer.conversion.from_transformers import load_converted
 from vanilla_transformer.conversion.marian import to_marian
 from vanilla_transformer.data.tokenized_corpus import hash_tokenizer
 from vanilla_transformer.file_utils import save_model_folder

@@ -6,7 +6,7 @@ import pytest
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, MarianMTModel
 
 from tests.tiny import tiny_model
-from vanilla_transformer.conversion.comparison import greedy_translator
+from vanilla_transformer.conversion.common import greedy_translator
 from vanilla_transformer.conversion.ctranslate2 import to_ctranslate2
 from vanilla_transformer.conversion.marian import to_marian
 from vanilla_transformer.conversion.onnx import onnx_greedy_translator, to_onnx

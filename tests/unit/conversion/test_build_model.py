@@ -6,7 +6,7 @@ import torch
 
 from vanilla_transformer.configuration_vanilla_transformer import VanillaTransformerConfig
 from vanilla_transformer.conversion import fairseq, joeynmt, marian_npz, opennmt
-from vanilla_transformer.conversion.utils import build_model
+from vanilla_transformer.conversion.common import build_model
 
 HUGE = [{"ffn": 10**9}, {"layers": 10**6}, {"width": 10**6}]
 SIZES = {"ffn": 16, "layers": 1, "width": 8}

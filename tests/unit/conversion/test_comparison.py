@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.conversion.comparison import Comparison, require_same
+from vanilla_transformer.conversion.common import Comparison, require_same
 
 
 @pytest.mark.parametrize("comparison", [Comparison(10, 9, None, 1.0), Comparison(3, 2, 1e-4, 1.0)])

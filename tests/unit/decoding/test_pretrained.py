@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM, MarianMTModel
 
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
-from vanilla_transformer.conversion import utils
+from vanilla_transformer.conversion import common
 from vanilla_transformer.decoding import pretrained
 from vanilla_transformer.decoding.pretrained import load_pretrained
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -177,9 +177,9 @@ def test_a_missing_run_is_not_asked_for_on_the_hub(name, command, tmp_path, monk
 
 
 def test_load_model_refuses_another_type(folder):
-    assert utils.load_model(VanillaTransformerForConditionalGeneration, folder).dtype == torch.float32
+    assert common.load_model(VanillaTransformerForConditionalGeneration, folder).dtype == torch.float32
     with pytest.raises(ValueError, match="must be a model of type 'marian', got type 'vanilla_transformer'"):
-        utils.load_model(MarianMTModel, folder)
+        common.load_model(MarianMTModel, folder)
 
 
 @pytest.mark.parametrize(("threads", "cores", "variable", "used"), [(4, 2, None, 2), (1, 2, None, 1), (4, 2, "4", 4)])

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers.models.fsmt.modeling_fsmt import SinusoidalPositionalEmbedding
 
-from vanilla_transformer.conversion.utils import (
+from vanilla_transformer.conversion.common import (
     check_output_dir_is_empty,
     check_supported,
     fairseq_sinusoids,

@@ -17,13 +17,13 @@ from vanilla_transformer.configuration_vanilla_transformer import VanillaTransfo
 from vanilla_transformer.decoding.pretrained import load_config, load_pretrained, load_tokenizer
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
 
+from .common import load_model
 from .fairseq import load_fsmt_tokenizer, model_from_fsmt
 from .m2m_100 import model_from_m2m_100
 from .marian import model_from_marian
-from .utils import load_model
 
 
-class LoadedModel(NamedTuple):
+class ConvertedModel(NamedTuple):
     """A model of this package, and its tokenizer."""
 
     model: VanillaTransformerForConditionalGeneration
@@ -38,7 +38,7 @@ _CONVERTERS: dict[str, tuple[Any, Callable[[Any], VanillaTransformerForCondition
 }
 
 
-def load_converted(name: str | Path) -> LoadedModel:
+def load_converted(name: str | Path) -> ConvertedModel:
     """Load a translation model in float32: one of this package, Marian (OPUS-MT), FSMT, M2M-100 or NLLB.
 
     Args:
@@ -50,7 +50,7 @@ def load_converted(name: str | Path) -> LoadedModel:
     """
     config = load_config(name)
     if isinstance(config, VanillaTransformerConfig):
-        return LoadedModel(load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name))
+        return ConvertedModel(load_pretrained(AutoModelForSeq2SeqLM, name, dtype=torch.float32), load_tokenizer(name))
     if config.model_type not in _CONVERTERS:
         known = ", ".join([VanillaTransformerConfig.model_type, *_CONVERTERS])
         raise ValueError(f"{name} must be a translation model of type {known}, got type {config.model_type!r}.")
@@ -60,4 +60,4 @@ def load_converted(name: str | Path) -> LoadedModel:
         raise ValueError(
             f"{name} must have one vocabulary to be fine-tuned, but its tokenizer has two and encodes sources only."
         )
-    return LoadedModel(convert(load_model(model_class, name)), tokenizer)
+    return ConvertedModel(convert(load_model(model_class, name)), tokenizer)

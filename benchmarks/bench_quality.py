@@ -29,7 +29,7 @@ from benchmarks.harness import ROOT, BenchmarkArguments, progress, read_argument
 from benchmarks.peers import InstallationFailed, Peer
 from vanilla_transformer.cli import run
 from vanilla_transformer.data.readers import read_lines
-from vanilla_transformer.evaluation.report import build_report
+from vanilla_transformer.evaluation.significance import build_report
 from vanilla_transformer.training.recipe import Recipe, flatten, parse_recipe
 
 _BASELINE = "the recipe"

@@ -256,7 +256,7 @@ def _align(models: Sequence[str], pairs: "Sequence[SentencePair]") -> "list[set[
     if not models:
         return align_lexically(pairs)
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.evaluation.alignment_heads import align_by_heads
+    from vanilla_transformer.evaluation.alignment_scores import align_by_heads
 
     model, *reverse = ((load_seq2seq(name, "aligns words"), load_tokenizer(name)) for name in models)
     return align_by_heads(*model, pairs, *reverse)

@@ -36,7 +36,7 @@ from .lines import work_by_ray, write_shards
 
 if TYPE_CHECKING:
     from vanilla_transformer.decoding.corpus_shards import Shard
-    from vanilla_transformer.evaluation.report import Report
+    from vanilla_transformer.evaluation.significance import Report
 
 _EVALUATE_USAGE = (
     "evaluate MODEL --source FILE --target FILE [--flags], or evaluate --hypotheses FILE --target FILE [--flags]"
@@ -105,8 +105,8 @@ class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _
 def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.evaluation.decoding import process_state
-    from vanilla_transformer.evaluation.report import add_term_use, build_report
+    from vanilla_transformer.evaluation.scores import process_state
+    from vanilla_transformer.evaluation.significance import add_term_use, build_report
 
     _check_evaluate(words, options)
     settings = request_settings(options)
@@ -136,8 +136,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
         ValueError: the message names the option.
     """
     from vanilla_transformer.decoding.engine.precision import check_precision
-    from vanilla_transformer.evaluation.decoding import process_state
-    from vanilla_transformer.evaluation.scores import corpus_metrics
+    from vanilla_transformer.evaluation.scores import corpus_metrics, process_state
 
     if options.hypotheses is None:
         require_one_model(words)
@@ -194,7 +193,7 @@ def _translate(name: str, options: EvaluateArguments, settings: Mapping[str, Any
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.decoding.engine_workers import open_pipeline
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.evaluation.decoding import process_state, translate_on_all_processes
+    from vanilla_transformer.evaluation.scores import process_state, translate_on_all_processes
 
     assert options.source  # see `_check`
     sentences, workers = read_lines(options.source), parse_workers(options.workers)
@@ -221,7 +220,7 @@ def _save_for_card(
     folder: Path, hypotheses: Sequence[str], references: Sequence[str], found: "Report", options: EvaluateArguments
 ) -> None:
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.evaluation.report import worst_translations
+    from vanilla_transformer.evaluation.significance import worst_translations
 
     assert options.source and options.name  # see `_check`
     record = {
@@ -270,13 +269,13 @@ def evaluate_directions_command(arguments: Sequence[str]) -> None:
         raise ValueError(f"Scores must go to a file, but {options.json} is a folder.")
     from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
-    from vanilla_transformer.evaluation.decoding import process_state
     from vanilla_transformer.evaluation.directions import (
         format_table,
         parse_directions,
         read_test_sets,
         score_directions,
     )
+    from vanilla_transformer.evaluation.scores import process_state
     from vanilla_transformer.text.languages import find_languages
 
     if options.precision is not None:
@@ -361,7 +360,7 @@ def score_command(arguments: Sequence[str]) -> None:
     if options.resume and options.engine is None:
         raise ValueError("--resume is for --engine ray. Leave it out.")
     from vanilla_transformer.data.readers import stream_text_files
-    from vanilla_transformer.evaluation.decoding import process_state
+    from vanilla_transformer.evaluation.scores import process_state
 
     total = sum(1 for _ in stream_text_files(options.source, options.target))  # before an hour of work
     if options.engine == "ray" and options.output is not None:
@@ -408,7 +407,7 @@ class ShardScorer:
 
     def __init__(self, name: str, options: ScoreArguments):
         from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
-        from vanilla_transformer.evaluation.decoding import process_state
+        from vanilla_transformer.evaluation.scores import process_state
         from vanilla_transformer.text.languages import Direction
 
         model = load_seq2seq(name, "scores translations").to(process_state().device)
@@ -504,7 +503,7 @@ def tune_reranking_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.data.readers import read_text_files
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.decoding.reranking import Reranker
-    from vanilla_transformer.evaluation.rerank_tuning import tune_reranking
+    from vanilla_transformer.evaluation.calibration import tune_reranking
     from vanilla_transformer.text.languages import Direction
 
     pairs = read_text_files(options.source, options.target)
@@ -548,7 +547,7 @@ def choose_alignment_head_command(arguments: Sequence[str]) -> None:
     from vanilla_transformer.data.readers import stream_text_files
     from vanilla_transformer.data.word_alignments import read_alignments
     from vanilla_transformer.decoding.pretrained import load_pretrained, load_tokenizer
-    from vanilla_transformer.evaluation.alignment_heads import rank_alignment_heads, store_alignment_heads
+    from vanilla_transformer.evaluation.alignment_scores import rank_alignment_heads, store_alignment_heads
 
     pairs = [*stream_text_files(options.source, options.target)]
     expected = None if options.alignments is None else read_alignments(options.alignments, pairs)

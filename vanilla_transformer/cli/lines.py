@@ -269,7 +269,7 @@ def _share_shards(shards: "CorpusShards", lines: Iterable[str], resume: bool, wo
     """Work on the shards k, k + n, k + 2n, … in process k of n, and wait for the other processes."""
     from accelerate.utils import broadcast_object_list
 
-    from vanilla_transformer.evaluation.decoding import process_state
+    from vanilla_transformer.evaluation.scores import process_state
 
     state = process_state()
     if state.is_main_process:
@@ -299,7 +299,7 @@ def _is_main_process() -> bool:
 
 def _end_process_group() -> None:
     if is_distributed():
-        from vanilla_transformer.evaluation.decoding import process_state
+        from vanilla_transformer.evaluation.scores import process_state
 
         process_state().destroy_process_group()
 

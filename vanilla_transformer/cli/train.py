@@ -79,7 +79,7 @@ def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
 def draw_lengths(folder: Path) -> None:
     """Plot the lengths of the pairs in a folder with a report on a corpus."""
     from vanilla_transformer.data.prepare_data import REPORT_FILE
-    from vanilla_transformer.evaluation.corpus_plots import plot_lengths
+    from vanilla_transformer.evaluation.plots import plot_lengths
 
     print(f"The lengths are in {plot_lengths(folder / REPORT_FILE, folder / 'lengths.png')}.")
 

@@ -233,7 +233,7 @@ def _check_translate(options: TranslateArguments, sentences: Sequence[str]) -> N
 
 def _own_device() -> str:
     """Return the device of this process, of several that a launcher has started."""
-    from vanilla_transformer.evaluation.decoding import process_state
+    from vanilla_transformer.evaluation.scores import process_state
 
     device = process_state().device
     return device.type if device.type == "cpu" else str(device)
@@ -537,7 +537,7 @@ def _choose_precision(name: str, model: Any, pairs: list[tuple[str, str]], beams
     """Compare the precisions, print a table, and store and return the one that `auto` means on this machine."""
     from vanilla_transformer.decoding.engine.precision import save_choice
     from vanilla_transformer.decoding.pretrained import load_tokenizer
-    from vanilla_transformer.evaluation.precisions import MOST_BLEU_LOSS, choose_precision, compare_precisions
+    from vanilla_transformer.evaluation.speed import MOST_BLEU_LOSS, choose_precision, compare_precisions
 
     results = compare_precisions(model, load_tokenizer(name), pairs, num_beams=beams)
     print("\n| precision | sentences a second | BLEU | divergence from float32, nats per token |\n|---|---|---|---|")
@@ -559,7 +559,7 @@ def _choose_workers(
 
     from vanilla_transformer.decoding.engine_workers import save_workers, threads_of
     from vanilla_transformer.device_utils import usable_cores
-    from vanilla_transformer.evaluation.worker_counts import choose_workers, compare_workers
+    from vanilla_transformer.evaluation.speed import choose_workers, compare_workers
 
     results = compare_workers(name, sentences, counts, precision, num_beams=beams)
     print("\n| workers | threads of each | sentences a second |\n|---|---|---|")

@@ -1,9 +1,17 @@
-"""The alignment error rate of Och and Ney, "A Systematic Comparison of Various Statistical Alignment Models", 2003."""
+"""The alignment error rate, and the cross-attention heads that align words with the lowest one."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair
+from transformers.utils import CONFIG_NAME
+
+from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.data.word_alignments import GoldAlignment, WordPair, align_lexically, grow_diagonally
+from vanilla_transformer.decoding.alignments import link_units, linked_words, token_spans
+from vanilla_transformer.decoding.engine.source_attention import alignment_heads_of, check_cross_attention
+from vanilla_transformer.decoding.forced_decoding import cross_attentions, encode_as_trained
+from vanilla_transformer.file_utils import update_json
 
 
 class AlignmentScores(NamedTuple):
@@ -38,4 +46,87 @@ def score_alignments(found: Sequence[set[WordPair]], gold: Sequence[GoldAlignmen
     )
 
 
-__all__ = ["AlignmentScores", "score_alignments"]
+Heads = Sequence[tuple[int, int]]  # the layer and the number of each; their attention is averaged
+
+
+class HeadsError(NamedTuple):
+    """Heads of the decoder's cross-attention, and their alignment error rate, from 0 to 1."""
+
+    heads: Heads
+    error: float
+
+
+def rank_alignment_heads(
+    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], expected: Sequence[set[WordPair]] | None = None
+) -> list[HeadsError]:
+    """Return each head and all heads of each layer together, best first.
+
+    Args:
+        expected: The aligned words of each pair, see [`read_alignments`]. By default the heads are compared with the
+            alignments of [`align_lexically`], and their order matters more than their errors.
+
+    Raises:
+        ValueError: The model has no softmax cross-attention, there are no pairs, or the tokenizer is not a fast one.
+    """
+    check_cross_attention(model)
+    if not pairs:
+        raise ValueError("There must be sentences to choose an alignment head on, got none.")
+    expected = align_lexically(pairs) if expected is None else expected
+    layers = [[(layer, head) for head in range(model.config.decoder_attention_heads)] for layer in _layers(model)]
+    choices: list[Heads] = [*([head] for heads in layers for head in heads), *(each for each in layers if each[1:])]
+    found = zip(*align_given(model, tokenizer, pairs, choices), strict=True)
+    gold = [GoldAlignment(sure=links, possible=links) for links in expected]
+    errors = [score_alignments(links, gold).error_rate for links in found]
+    return sorted(map(HeadsError, choices, errors), key=lambda each: each.error)
+
+
+def _layers(model: Any) -> range:
+    return range(model.config.decoder_layers)
+
+
+def align_by_heads(
+    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], reverse: tuple[Any, Any] | None = None
+) -> list[set[WordPair]]:
+    """Return the words that the `alignment_heads` of a model align, for each pair.
+
+    Args:
+        reverse: A model of the other direction and its tokenizer, which may have another vocabulary. The links of
+            both are put together by [`grow_diagonally`].
+
+    Raises:
+        ValueError: A configuration names no heads, or a tokenizer is not a fast one.
+    """
+    forward = _align_by_named_heads(model, tokenizer, pairs)
+    if reverse is None:
+        return forward
+    backward = _align_by_named_heads(*reverse, [SentencePair(pair.target, pair.source) for pair in pairs])
+    return grow_diagonally(forward, [{(source, target) for target, source in links} for links in backward])
+
+
+def align_given(
+    model: Any, tokenizer: Any, pairs: Sequence[SentencePair], choices: Sequence[Heads]
+) -> Iterator[list[set[WordPair]]]:
+    """Yield the words that each choice of heads aligns, for each pair in order, by forced decoding of its target."""
+    heads = sorted({head for choice in choices for head in choice})
+    places = [[heads.index(head) for head in choice] for choice in choices]
+    sources, targets = ([pair[side] for pair in pairs] for side in (0, 1))
+    encoded = encode_as_trained(model, tokenizer, sources, targets)
+    spans = token_spans(tokenizer, sources, encoded[0]), token_spans(tokenizer, targets, encoded[1])
+    attentions = cross_attentions(model, *encoded, heads)
+    for source, target, source_spans, target_spans, rows in zip(sources, targets, *spans, attentions, strict=True):
+        means = [rows[place].mean(dim=0) for place in places]
+        links = [link_units(source, source_spans, target, target_spans, attention) for attention in means]
+        yield [linked_words(source, target, each) for each in links]
+
+
+def _align_by_named_heads(model: Any, tokenizer: Any, pairs: Sequence[SentencePair]) -> list[set[WordPair]]:
+    return [links for (links,) in align_given(model, tokenizer, pairs, [alignment_heads_of(model)])]
+
+
+def store_alignment_heads(folder: str | Path, heads: Heads) -> None:
+    """Write `alignment_heads` to the configuration of a model folder.
+
+    Raises:
+        OSError: The folder has no configuration, or it cannot be written.
+    """
+    update_json(Path(folder) / CONFIG_NAME, {"alignment_heads": [[*head] for head in heads]})

@@ -11,7 +11,7 @@ from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
-from .decoding import interleave, process_state
+from .scores import interleave, process_state
 
 WINDOW = 8192  # pairs that are in memory at once, sorted by length
 

@@ -1,14 +1,132 @@
-"""Compute BLEU and chrF with sacreBLEU, and the paper's BLEU, with signatures that make scores comparable."""
+"""Translate a test set on all processes, and score it with BLEU, chrF and the paper's BLEU."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import sacrebleu
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object, parse_flag_from_env
 from sacrebleu.metrics.base import Metric
+from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from .decoding import translate_on_all_processes
-from .paper_bleu import MosesBLEU
+from vanilla_transformer.decoding import TranslationPipeline
+from vanilla_transformer.import_utils import requires_extra
+
+Item = TypeVar("Item")
+
+
+def translate_on_all_processes(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str],
+    progress_bar: bool | None = None,
+    precision: str | None = None,
+    compile: bool | str = "auto",
+    further_models: Mapping[str, Any] | None = None,
+    **generate_kwargs: Any,
+) -> list[str]:
+    """Return the translations of all sentences, in order, on every process.
+
+    Process k of n translates the sentences k, k + n, k + 2n, … All processes must call this function with the same
+    sentences, since they wait for each other. The model stays on its device. The progress bar shows the share of the
+    main process. See [`TranslationPipeline`] for `precision` and `compile`, and for `ensemble`,
+    `ensemble_weights` and `rerank_reverse`, which `further_models` may hold.
+    """
+    state = process_state()
+    options = {"precision": precision, "compile": compile, **(further_models or {})}
+    translate = TranslationPipeline(model, tokenizer, device=model.device, **options)
+    answers = translate(
+        list(sentences[state.process_index :: state.num_processes]),
+        progress_bar=progress_bar if state.is_main_process else False,
+        **generate_kwargs,
+    )
+    # `gather_object` concatenates the lists of all processes, so each one passes a list of its share.
+    return interleave(gather_object([[answer["translation_text"] for answer in answers]]))
+
+
+def process_state() -> PartialState:
+    """Return Accelerate's state: process index, number of processes and device.
+
+    An existing `Accelerator` shares this state. Unlike an `Accelerator`, it also detects `torchrun` on a machine
+    without a GPU if `ACCELERATE_USE_CPU` is not set.
+    """
+    return PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU") or not torch.accelerator.is_available())
+
+
+def interleave(shares: Sequence[Sequence[Item]]) -> list[Item]:
+    """Merge n shares; share k has the items k, k + n, k + 2n, …"""
+    items: list[Any] = [None] * sum(len(share) for share in shares)
+    for index, share in enumerate(shares):
+        items[index :: len(shares)] = share
+    return items
+
+
+_COMPOUND = re.compile(r"(\S)-(\S)")
+# Moses has rules for apostrophes and colons in these languages that its Python port lacks.
+_NOT_PORTED = {"ca", "fi", "ga", "sv", "tdt"}
+
+
+class MosesBLEU(sacrebleu.BLEU):
+    """Case-sensitive BLEU of Moses tokens without smoothing, as Moses' `multi-bleu.perl` computes it.
+
+    Everything except tokenization is sacreBLEU's, including resampling and signatures. The `tok` entry of the
+    signature distinguishes it from sacreBLEU's scores.
+
+    The tokens are the same as in version 1.1 of Moses' `tokenizer.perl`. The latest version also separates the period
+    of an abbreviation at the end of a line.
+
+    Args:
+        language (`str`): The language code. Its abbreviations keep their periods.
+        compounds (`bool`): Whether to split compounds at their hyphens, as the paper's score does.
+
+    Raises:
+        ValueError: Moses has no rules for this language, or its Python port lacks some of them.
+        OSError: sacremoses is not installed.
+    """
+
+    def __init__(self, language: str = "de", compounds: bool = True):
+        super().__init__(tokenize="none", force=True, smooth_method="none")
+        self.tokenizer = _MosesTokens(language, compounds)
+        self.tokenizer_signature = self.tokenizer.signature()
+
+
+class _MosesTokens(BaseTokenizer):
+    """The Moses tokenizer with sacreBLEU's tokenizer interface: text to tokens separated by spaces."""
+
+    def __init__(self, language: str, compounds: bool):
+        sacremoses = _sacremoses()
+        languages = sorted({*sacremoses.corpus.NonbreakingPrefixes().available_langs.values()} - _NOT_PORTED)
+        if language not in languages:
+            raise ValueError(f"The Moses tokenizer supports the languages {', '.join(languages)}; got {language!r}.")
+        self.language, self.compounds = language, compounds
+        self.moses = sacremoses.MosesTokenizer(language)
+        self.version = sacremoses.__version__
+
+    def signature(self) -> str:
+        return f"moses-{self.language}{'-compounds' if self.compounds else ''}-sacremoses{self.version}"
+
+    def __call__(self, line: str) -> str:
+        tokens = self.moses.tokenize(line, return_str=True)
+        return split_compounds(tokens) if self.compounds else tokens
+
+
+def split_compounds(tokens: str) -> str:
+    """Split compounds: `rich-text format` becomes `rich ##AT##-##AT## text format`.
+
+    The matches of Tensor2Tensor's regular expression do not overlap, so `a-b-c` is split at its first hyphen only. We
+    keep that, so that scores are comparable.
+    """
+    return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", tokens)
+
+
+def _sacremoses() -> Any:
+    with requires_extra("evaluation", "The paper's BLEU"):
+        import sacremoses
+    return sacremoses
 
 
 class Scores(NamedTuple):
@@ -95,3 +213,25 @@ def _score_all(metrics: dict[str, Metric], hypotheses: Sequence[str], references
     check_same_length(hypotheses, references)
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}
     return scores | {f"{name}_signature": str(metric.get_signature()) for name, metric in metrics.items()}
+
+
+_ORDERS = 4
+
+
+def count_ngrams(hypotheses: Sequence[str], references: Sequence[str]) -> np.ndarray:
+    """Return the counts of each sentence, `(sentences, 10)`: matches and n-grams of 4 orders, and both lengths.
+
+    Raises:
+        ValueError: there are no sentences, or the numbers of hypotheses and references differ.
+    """
+    check_same_length(hypotheses, references)
+    metric = sacrebleu.BLEU(effective_order=True)
+    scores = (metric.sentence_score(*pair) for pair in zip(hypotheses, ([each] for each in references), strict=True))
+    return np.array([[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores])
+
+
+def corpus_bleu(counts: np.ndarray) -> float:
+    """Return sacreBLEU's corpus BLEU for the sum of such counts, `(10,)`."""
+    total = [int(each) for each in counts]
+    matches, ngrams, (length, reference_length) = total[:_ORDERS], total[_ORDERS : 2 * _ORDERS], total[2 * _ORDERS :]
+    return sacrebleu.BLEU.compute_bleu(matches, ngrams, length, reference_length, smooth_method="exp").score

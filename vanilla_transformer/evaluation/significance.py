@@ -1,14 +1,20 @@
-"""Compute bootstrap confidence intervals of scores, and the significance of differences between two systems."""
+"""Confidence intervals, significance of differences, use of terms, and the report of all scores of a test set."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import sacrebleu
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from .bleu_counts import corpus_bleu, count_ngrams
-from .scores import check_same_length, corpus_metrics
+from vanilla_transformer.resources import METRIC_LABELS
+from vanilla_transformer.text.glossary import Glossary
+from vanilla_transformer.text.units import count_forms
+
+from .scores import check_same_length, corpus_bleu, corpus_metrics, count_ngrams
 
 _SEED = 12345  # the default of sacreBLEU
 
@@ -129,3 +135,130 @@ def _resample(
 def _estimate(result: Any, signature: str) -> tuple[Estimate, float]:
     """Convert sacreBLEU's result. The baseline has no p-value."""
     return Estimate(float(result.score), float(result.mean), float(result.ci), signature), result.p_value
+
+
+@dataclass(frozen=True)
+class TermUse:
+    """
+    Terms of a source text, and their translations in a translation of it.
+
+    Attributes:
+        sentences: Number of sentences that have terms.
+        terms: Number of terms in them.
+        exact: Number of terms whose translation appears as it is in the glossary, in any case.
+        inflected: Number of terms whose translation appears as it is or with other endings.
+    """
+
+    sentences: int
+    terms: int
+    exact: int
+    inflected: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return dict(vars(self))
+
+    def __str__(self) -> str:
+        shares = [f"{count / max(1, self.terms):.1%}" for count in (self.exact, self.inflected)]
+        return f"{shares[0]} as given, {shares[1]} with any ending"
+
+
+def measure_term_use(glossary: Glossary, sources: Sequence[str], translations: Sequence[str]) -> TermUse:
+    """Count the terms in sources whose wanted translations are in the translations of these sources.
+
+    A translation that is wanted twice must be there twice.
+    """
+    sentences = terms = exact = inflected = 0
+    for source, translation in zip(sources, translations, strict=True):
+        wanted = Counter(match.target.casefold() for match in glossary.find(source))
+        sentences += bool(wanted)
+        terms += wanted.total()
+        exact += sum(min(count, count_forms(target, translation, exactly=True)) for target, count in wanted.items())
+        inflected += sum(min(count, count_forms(target, translation)) for target, count in wanted.items())
+    return TermUse(sentences, terms, exact, inflected)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Scores of a system by metric, and the comparison with a baseline, if given; and the use of terms."""
+
+    sentences: int
+    samples: int
+    estimates: dict[str, Estimate]
+    comparisons: dict[str, SystemComparison]
+    term_uses: Sequence[TermUse] = ()  # of the system and the baseline
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON: `scores` by metric, and `comparison` by metric or None."""
+        return {
+            "sentences": self.sentences,
+            "bootstrap_samples": self.samples,
+            "scores": {name: estimate._asdict() for name, estimate in self.estimates.items()},
+            "comparison": {
+                name: {"baseline": one.baseline._asdict(), "p_value": one.p_value}
+                for name, one in self.comparisons.items()
+            }
+            or None,
+        } | ({} if not self.term_uses else {"terms": [each.as_dict() for each in self.term_uses]})
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line per metric, the meaning of ±, and one line per comparison."""
+        for name, estimate in self.estimates.items():
+            yield f"{METRIC_LABELS[name]} {_format(estimate)}  {estimate.signature}"
+        yield f"±: half of the 95 % confidence interval, from {self.samples} resamples of {self.sentences} sentences"
+        for name, one in self.comparisons.items():
+            difference = one.system.score - one.baseline.score
+            yield (
+                f"{METRIC_LABELS[name]} {one.system.score:.2f} against {_format(one.baseline)}: {difference:+.2f}, "
+                f"p = {one.p_value:.4f}"
+            )
+        for use, name in zip(self.term_uses, ("", ", baseline"), strict=False):
+            yield f"Terms{name}: {use} ({use.terms} in {use.sentences} sentences)"
+
+
+def build_report(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    baseline: Sequence[str] | None = None,
+    paper_language: str | None = None,
+    samples: int = 1000,
+) -> Report:
+    """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
+
+    Raises the errors of `estimate_scores`.
+    """
+    if baseline is None:
+        estimates = estimate_scores(hypotheses, references, paper_language, samples)
+        return Report(len(references), samples, estimates, {})
+    comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples)
+    return Report(len(references), samples, {name: one.system for name, one in comparisons.items()}, comparisons)
+
+
+def add_term_use(
+    report: Report,
+    glossary: Glossary,
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    baseline: Sequence[str] | None = None,
+) -> Report:
+    """Return a report with the use of a glossary's terms by the system and, if given, the baseline."""
+    systems = [hypotheses, *([] if baseline is None else [baseline])]
+    return replace(report, term_uses=[measure_term_use(glossary, sources, each) for each in systems])
+
+
+def worst_translations(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str], count: int = 3
+) -> list[dict[str, Any]]:
+    """Return the translations with the lowest chrF, worst first: `source`, `translation`, `reference` and `chrf`."""
+    metric = sacrebleu.CHRF()
+    rows = [
+        {"source": source, "translation": text, "reference": reference}
+        | {"chrf": round(metric.sentence_score(text, [reference]).score, 2)}
+        for source, text, reference in zip(sources, hypotheses, references, strict=True)
+        if reference.strip()
+    ]
+    return sorted(rows, key=lambda row: row["chrf"])[:count]
+
+
+def _format(estimate: Estimate) -> str:
+    return f"{estimate.score:.2f} ± {estimate.margin:.2f}"

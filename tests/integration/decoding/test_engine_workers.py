@@ -11,7 +11,7 @@ from vanilla_transformer.decoding.engine_workers import WorkerPipeline, open_pip
 from vanilla_transformer.decoding.loading import load_pipeline
 from vanilla_transformer.decoding.options import TranslationOptions
 from vanilla_transformer.decoding.segments import Sentence
-from vanilla_transformer.evaluation.worker_counts import compare_workers
+from vanilla_transformer.evaluation.speed import compare_workers
 from vanilla_transformer.file_utils import save_model_folder
 
 TEXTS = ["A man is sleeping.", "", "a b\n\nc. d.", *(f"a {'dog ' * (index % 7)}" for index in range(150))]
@@ -125,7 +125,7 @@ def test_commands_translate_with_workers(executors, folder, tmp_path, capsys):
 
 def test_evaluate_refuses_workers_beside_other_processes(executors, folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
-        "vanilla_transformer.evaluation.decoding.process_state", lambda: SimpleNamespace(num_processes=2)
+        "vanilla_transformer.evaluation.scores.process_state", lambda: SimpleNamespace(num_processes=2)
     )
     (tmp_path / "a").write_text("a\n")
     files = ["--source", f"{tmp_path}/a", "--target", f"{tmp_path}/a"]

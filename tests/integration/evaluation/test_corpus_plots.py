@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vanilla_transformer.evaluation.corpus_plots import plot_lengths
+from vanilla_transformer.evaluation.plots import plot_lengths
 
 
 def test_plot_lengths_refuses_a_report_without_lengths(tmp_path):

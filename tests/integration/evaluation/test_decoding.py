@@ -3,7 +3,7 @@
 import torch
 
 from tests.translation import SENTENCES, translate_alone
-from vanilla_transformer.evaluation.decoding import translate_on_all_processes
+from vanilla_transformer.evaluation.scores import translate_on_all_processes
 
 
 def test_translate_on_all_processes_alone_uses_no_process_group(tiny_model, tiny_tokenizer, monkeypatch):

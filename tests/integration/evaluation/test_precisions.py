@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.tiny import tiny_model
-from vanilla_transformer.evaluation.precisions import PrecisionResult, choose_precision, compare_precisions
+from vanilla_transformer.evaluation.speed import PrecisionResult, choose_precision, compare_precisions
 from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
 
 PAIRS = [("A man is sleeping.", "Ein Mann schläft."), ("Two dogs run.", "Zwei Hunde laufen über das grüne Gras.")]

@@ -7,8 +7,7 @@ import pytest
 import sacrebleu
 import sacremoses
 
-from vanilla_transformer.evaluation.paper_bleu import MosesBLEU, split_compounds
-from vanilla_transformer.evaluation.scores import corpus_metrics, score, score_paper_bleu
+from vanilla_transformer.evaluation.scores import MosesBLEU, corpus_metrics, score, score_paper_bleu, split_compounds
 
 HYPOTHESES = ["Der E-Mail-Anhang kostet 3.500,50 Euro.", "Das ist z.B. ein rich-text Format, sagt sie."]
 REFERENCES = ["Der E-Mail-Anhang kostet nur 3.500,50 Euro.", "Das ist z.B. das rich-text Format, sagte sie."]

@@ -6,7 +6,7 @@ import pytest
 import sacrebleu
 
 from vanilla_transformer.decoding.reranking import Features, combine
-from vanilla_transformer.evaluation.rerank_tuning import choose_weights
+from vanilla_transformer.evaluation.calibration import choose_weights
 
 REFERENCES = [
     "Der Mann liest ein Buch.",

@@ -5,9 +5,13 @@ import json
 import pytest
 import sacrebleu
 
-from vanilla_transformer.evaluation.report import build_report
 from vanilla_transformer.evaluation.scores import corpus_metrics, score, score_paper_bleu
-from vanilla_transformer.evaluation.significance import compare_systems, compare_with_mean, estimate_scores
+from vanilla_transformer.evaluation.significance import (
+    build_report,
+    compare_systems,
+    compare_with_mean,
+    estimate_scores,
+)
 
 REFERENCES = [f"Der Mann mit der Nummer {number} liest heute ein altes Buch." for number in range(60)]
 GOOD = [text.replace("altes", "gutes") if number % 6 == 0 else text for number, text in enumerate(REFERENCES)]

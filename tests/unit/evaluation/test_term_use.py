@@ -1,6 +1,6 @@
 """Terms of a glossary are counted in translations, as they are and with other endings."""
 
-from vanilla_transformer.evaluation.term_use import TermUse, measure_term_use
+from vanilla_transformer.evaluation.significance import TermUse, measure_term_use
 from vanilla_transformer.text.glossary import Glossary
 
 GLOSSARY = Glossary([("dog", "Köter"), ("big house", "große Villa")])

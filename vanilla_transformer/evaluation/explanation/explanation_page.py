@@ -70,6 +70,3 @@ def _node_data(node: Node) -> dict[str, Any]:
         "score": round(node.candidate.score, _DIGITS),
         "state": node.candidate.state,
     }
-
-
-__all__ = ["encode_weights", "page_data", "render_page"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.evaluation.worker_counts import WorkersResult, choose_workers
+from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers
 
 
 @pytest.mark.parametrize(

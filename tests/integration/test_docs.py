@@ -15,7 +15,7 @@ from accelerate.state import AcceleratorState
 
 from tests.docs_pages import ROOT, blocks, run_in_shell, write_workspace
 from vanilla_transformer.cli import COMMANDS
-from vanilla_transformer.distillation.arguments import parse_distillation
+from vanilla_transformer.distillation.distillation_arguments import parse_distillation
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.distillation.arguments import parse_distillation
+from vanilla_transformer.distillation.distillation_arguments import parse_distillation
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import parse_recipe
 
@@ -106,7 +106,7 @@ def distill_command(arguments: Sequence[str]) -> None:
     if recipe.output.dry_run:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.conversion.from_transformers import load_converted
-    from vanilla_transformer.distillation.distillation import TABLE_FILE, distill
+    from vanilla_transformer.distillation.distill import TABLE_FILE, distill
 
     show_progress()
     use_all_cores()

@@ -12,7 +12,7 @@ from vanilla_transformer.decoding.corpus_shards import SHARD_LINES, CorpusShards
 from vanilla_transformer.file_utils import hash_file, write_text_atomically
 from vanilla_transformer.text.translation_warnings import WarningLimits, find_warnings
 
-from .student_corpus import one_line
+from .student import one_line
 
 TSV, JSONL = ".tsv", ".jsonl"
 BLANK = "blank"  # the reason for which lines without text or without translation are dropped

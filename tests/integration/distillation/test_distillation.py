@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from tests.tiny_distillation import distill_tiny, write_files
 from tests.tiny_runs import assert_equal_tensors
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
-from vanilla_transformer.distillation import distillation
-from vanilla_transformer.distillation.distillation import RESULTS_FILE, TABLE_FILE
+from vanilla_transformer.distillation import distill
+from vanilla_transformer.distillation.distill import RESULTS_FILE, TABLE_FILE
 from vanilla_transformer.training import trainer
 
 
@@ -119,7 +119,7 @@ def test_distill_reads_a_dataset(files, tmp_path):
 
 
 def test_distill_needs_one_process(files, tmp_path, monkeypatch):
-    monkeypatch.setattr(distillation, "process_state", lambda: SimpleNamespace(num_processes=2))
+    monkeypatch.setattr(distill, "process_state", lambda: SimpleNamespace(num_processes=2))
     with pytest.raises(ValueError, match="distill needs one process, got 2 of `accelerate launch`. Distill in one"):
         distill_tiny(files, tmp_path / "run")
 

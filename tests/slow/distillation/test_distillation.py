@@ -5,7 +5,7 @@ import pytest
 from tests.killed_process import run_until_killed
 from tests.tiny_distillation import distill_tiny, distillation_flags, write_files
 from tests.tiny_runs import TINY, assert_same_run
-from vanilla_transformer.distillation import distillation
+from vanilla_transformer.distillation import distill
 
 DISTILL = """
 from tests.tiny_runs import no_scores
@@ -19,7 +19,7 @@ distillation.distill(*parse_distillation(words), evaluate=no_scores)
 
 @pytest.fixture(autouse=True)
 def small_shards(monkeypatch):
-    monkeypatch.setattr(distillation, "SHARD_LINES", 16)
+    monkeypatch.setattr(distill, "SHARD_LINES", 16)
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def files(tmp_path):
     [
         ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 2),
         ("vanilla_transformer.decoding.corpus_shards", "CorpusShards.write", 5),
-        ("vanilla_transformer.distillation.distillation", "write_student_corpora", 1),
+        ("vanilla_transformer.distillation.distill", "write_student_corpora", 1),
         ("vanilla_transformer.training.trainer", "train_step", 4),
-        ("vanilla_transformer.distillation.distillation", "measure", 2),
+        ("vanilla_transformer.distillation.distill", "measure", 2),
     ],
     ids=["translation", "scores", "filtering", "training", "comparison"],
 )

@@ -4,8 +4,8 @@ import pytest
 
 from vanilla_transformer.data.readers import SentencePair
 from vanilla_transformer.decoding.corpus_shards import CorpusShards
-from vanilla_transformer.distillation.candidates import (
-    Candidate,
+from vanilla_transformer.distillation.teacher import (
+    CandidatePair,
     as_line,
     choose_targets,
     read_candidates,
@@ -46,8 +46,8 @@ def test_write_candidates_scores_the_chosen_ones(tmp_path):
     lines = [as_line(pair, texts) for pair, texts in zip(pairs, hypotheses, strict=True)]
     write_candidates(shards, lines, 3, "n_best", WarningLimits(), score)
     assert [*read_candidates(shards, 3)] == [
-        [Candidate("Ein Mann.", [], -9.0), Candidate("Mann.", [], -5.0)],
-        [Candidate("Ist 26?", ["numbers"], -7.0)],
+        [CandidatePair("Ein Mann.", [], -9.0), CandidatePair("Mann.", [], -5.0)],
+        [CandidatePair("Ist 26?", ["numbers"], -7.0)],
         [],
     ]
     assert scored == [("A man.", "Ein Mann."), ("A man.", "Mann."), ("Is 25?", "Ist 26?")]
@@ -57,4 +57,4 @@ def test_write_candidates_needs_no_scores(tmp_path):
     shards = CorpusShards(tmp_path / "shards", {})
     shards.open(resume=True)
     write_candidates(shards, [as_line(SentencePair("A", "B"), ["C"])], 1, "beam", WarningLimits(), None)
-    assert [*read_candidates(shards, 1)] == [[Candidate("C", [], None)]]
+    assert [*read_candidates(shards, 1)] == [[CandidatePair("C", [], None)]]

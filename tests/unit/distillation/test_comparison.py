@@ -1,11 +1,11 @@
 """The table of a teacher and its student."""
 
-from vanilla_transformer.distillation.comparison import Result, as_table
+from vanilla_transformer.distillation.student import SystemResult, as_table
 
 
 def test_as_table_shows_the_speedup_over_the_teacher():
-    teacher = Result("teacher", 4, "float32", 40.0, 62.125, 10.0, 7_000_000, 28.0)
-    student = Result("student", 1, "int8", 39.5, 61.0, 35.0, 5_000_000, 20.0)
+    teacher = SystemResult("teacher", 4, "float32", 40.0, 62.125, 10.0, 7_000_000, 28.0)
+    student = SystemResult("student", 1, "int8", 39.5, 61.0, 35.0, 5_000_000, 20.0)
     assert as_table([teacher, student]).splitlines() == [
         "| system | beams | precision | BLEU | chrF | sentences/s | speedup | parameters | MB |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",

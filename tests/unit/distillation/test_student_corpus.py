@@ -4,15 +4,15 @@ import json
 
 import pytest
 
-from vanilla_transformer.distillation.candidates import Candidate
-from vanilla_transformer.distillation.student_corpus import Row, lowest_score, write_student_corpora
+from vanilla_transformer.distillation.student import Row, lowest_score, write_student_corpora
+from vanilla_transformer.distillation.teacher import CandidatePair
 
 ROWS = [
-    Row(0, "one", [Candidate("eins", [], -1.0), Candidate("ein", [], -4.0)]),
-    Row(0, "two\tof\nthem", [Candidate("zwei", ["length", "copy"], -9.0)]),
+    Row(0, "one", [CandidatePair("eins", [], -1.0), CandidatePair("ein", [], -4.0)]),
+    Row(0, "two\tof\nthem", [CandidatePair("zwei", ["length", "copy"], -9.0)]),
     Row(1, "three", []),
-    Row(1, "four", [Candidate("vier", [], -2.0)]),
-    Row(1, "five", [Candidate("fünf", [], -3.0)]),
+    Row(1, "four", [CandidatePair("vier", [], -2.0)]),
+    Row(1, "five", [CandidatePair("fünf", [], -3.0)]),
 ]
 
 

@@ -32,24 +32,30 @@ from vanilla_transformer.training.run_folder import RunFolder, lock_output_dir
 from vanilla_transformer.training.trainer import train
 from vanilla_transformer.training.validation import Evaluator, loss_only
 
-from .arguments import DistillationArguments
-from .candidates import Scorer, as_line, read_candidates, write_candidates
-from .comparison import Result, System, as_table, measure
-from .student_corpus import (
+from .distillation_arguments import DistillationArguments
+from .student import (
     REPORT_FILE,
     FilterReport,
     Row,
+    System,
+    SystemResult,
+    as_table,
     corpus_name,
+    measure,
     one_line,
     read_report,
     write_student_corpora,
 )
 from .teacher import (
     DIRECTION_SAMPLE,
+    Scorer,
+    as_line,
     check_direction,
     load_teacher,
     open_teacher,
+    read_candidates,
     translation_origin,
+    write_candidates,
     write_hypotheses,
 )
 
@@ -73,7 +79,7 @@ class DistilledModel:
 
     folder: Path
     report: FilterReport
-    results: list[Result]
+    results: list[SystemResult]
 
     @property
     def table(self) -> str:
@@ -190,7 +196,7 @@ class _Run:
         logger.info("%s of %s translations are kept. Dropped: %s.", kept, made, report.reasons())
         return report
 
-    def compare(self) -> list[Result]:
+    def compare(self) -> list[SystemResult]:
         """Measure the teacher and the student on the test text."""
         options, student = self.options, (self.recipe.output.output_dir,)
         weights = None if options.weights is None else tuple(options.weights)
@@ -267,6 +273,3 @@ def _check(recipe: Recipe, options: DistillationArguments) -> None:
     for name in filter(None, [options.reverse_model, recipe.fine_tuning.init_from]):
         load_config(name)
         load_tokenizer(name)
-
-
-__all__ = ["FOLDER", "RESULTS_FILE", "TABLE_FILE", "DistilledModel", "distill"]

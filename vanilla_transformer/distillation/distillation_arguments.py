@@ -141,6 +141,3 @@ def _as_weights(words: Sequence[str]) -> list[float]:
         return [*map(float, words)]
     except ValueError:
         raise ValueError(f"`teacher_weights` must be numbers, such as 2,1, got {','.join(words)}.") from None
-
-
-__all__ = ["BEAM", "DISTILLATION", "INTERPOLATED", "N_BEST", "DistillationArguments", "parse_distillation"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vanilla_transformer.distillation.arguments import parse_distillation
+from vanilla_transformer.distillation.distillation_arguments import parse_distillation
 
 FILES = ["train_source", "train_target", "test_source", "test_target"]
 

@@ -86,7 +86,7 @@ def draw_lengths(folder: Path) -> None:
 
 def _draw_learning_curve(folder: Path) -> None:
     from vanilla_transformer.evaluation.plots import plot_learning_curve
-    from vanilla_transformer.publishing.training_records import CURVE
+    from vanilla_transformer.publishing.run_records import CURVE
     from vanilla_transformer.training.metrics import METRICS_FILE
 
     print(f"The learning curve is in {plot_learning_curve(folder / METRICS_FILE, folder / CURVE)}.")
@@ -249,7 +249,7 @@ def _print_if_undertrained(made: int, steps: int, bleu: float) -> None:
 
 def _draw_demo(folder: Path) -> None:
     from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
-    from vanilla_transformer.publishing.training_records import CURVE
+    from vanilla_transformer.publishing.run_records import CURVE
     from vanilla_transformer.training.metrics import METRICS_FILE
 
     model, tokenizer = _load_demo(folder)

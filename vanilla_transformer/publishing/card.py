@@ -18,9 +18,8 @@ from vanilla_transformer.resources import METRIC_LABELS
 from vanilla_transformer.user_input import load_yaml
 
 from .behavior import CheckFailed, find_task
+from .run_records import CURVE, learning_curve, read_emissions, read_stress_tables, read_validations
 from .staging import CARD_NAME, publishable_files
-from .stress_tables import read_stress_tables
-from .training_records import CURVE, learning_curve, read_emissions, read_validations
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"

@@ -26,16 +26,17 @@ from vanilla_transformer.text.languages import TARGET_TAG, find_languages
 from . import behavior
 from .behavior import BEHAVIOR_CHECKS, CheckFailed, find_task, run_check
 from .card import hashes_in_card
-from .code_references import foreign_code, walk_json
 from .staging import (
     CARD_NAME,
     INSTALLED_CODE,
     PICKLE_SUFFIXES,
     TRAINER_STATE,
     code_names,
+    foreign_code,
     missing_files,
     publishable_files,
     required_names,
+    walk_json,
 )
 
 _SENTENCES = ("A man is sleeping.", "Two dogs run across the green grass.", "Ein Mann schläft.", "1 2 3")

@@ -4,10 +4,11 @@ import inspect
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import (
@@ -26,7 +27,7 @@ from vanilla_transformer.configuration_vanilla_transformer_long import (
 )
 from vanilla_transformer.file_utils import TOKENIZER_FILES
 
-from .training_records import CURVE
+from .run_records import CURVE
 
 CARD_NAME = "README.md"
 # The entries of each model type's config.json that name its code.
@@ -131,3 +132,68 @@ def stage(folder: str | Path, destination: Path) -> Path:
 def _is_known(name: str) -> bool:
     known = {*_WEIGHTS, *TOKENIZER_FILES, *_REQUIRED_NAMES, *_OPTIONAL_NAMES}
     return name in known or _SHARD.fullmatch(name) is not None
+
+
+_CODE_KEYS = ("auto_map", "custom_pipelines")
+# transformers downloads compiled functions if the value of one of these is the name of a repository.
+_KERNEL_KEYS = ("attn_implementation", "_attn_implementation", "experts_implementation", "_experts_implementation")
+_ADAPTER_CONFIG = "adapter_config.json"
+_GENERATION_FOLDER = "custom_generate"
+
+
+class CodeReference(NamedTuple):
+    """A reference to code other than this package's.
+
+    Attributes:
+        text: The file, and the reference in it.
+        is_inside: The code is in the folder, not in another folder or repository.
+    """
+
+    text: str
+    is_inside: bool
+
+
+def foreign_code(folder: Path) -> list[CodeReference]:
+    """Return every reference of `folder` to code other than the modules that this package saves with a model.
+
+    Raises:
+        ValueError: a JSON file cannot be read, so its references are unknown.
+    """
+    own_modules = code_names(folder)
+    found = [reference for path in sorted(folder.glob("*.json")) for reference in _read_references(path)]
+    found += [CodeReference(path.name, True) for path in sorted(folder.glob("*.py")) if path.name not in own_modules]
+    if (folder / _GENERATION_FOLDER).exists():
+        found.append(CodeReference(f"{_GENERATION_FOLDER}/", True))
+    return found
+
+
+def _read_references(path: Path) -> Iterator[CodeReference]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not valid JSON ({error})") from error
+    if path.name == _ADAPTER_CONFIG:  # transformers loads the base model that it names, not the model of the folder
+        yield CodeReference(f"{path.name} (merge the adapter into the model and delete the file)", False)
+    if path.name == CONFIG_NAME and isinstance(content, dict):
+        own = REMOTE_CODE.get(str(content.get("model_type")))
+        if own is None:
+            yield CodeReference(f"{path.name} (model_type: {content.get('model_type')!r})", True)
+        content = {key: value for key, value in content.items() if own is None or own.get(key) != value}
+    for key, value in walk_json(content):
+        text = json.dumps(value)
+        if key in _CODE_KEYS and isinstance(value, str | list | dict):
+            yield CodeReference(f"{path.name} ({key}: {text[:200]})", not any(mark in text for mark in ("--", "/")))
+        elif key in _KERNEL_KEYS and "/" in text:
+            yield CodeReference(f"{path.name} ({key}: {text[:200]})", False)
+
+
+def walk_json(content: Any) -> Iterator[tuple[str, Any]]:
+    """Yield each key of a JSON value and of all values in it, with its value."""
+    left = [content]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            yield from value.items()
+            left += value.values()
+        elif isinstance(value, list):
+            left += value

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from vanilla_transformer.publishing import checks
-from vanilla_transformer.publishing.code_references import foreign_code
+from vanilla_transformer.publishing.staging import foreign_code
 
 EVIL = "evil.py"
 CODE = "open('ran', 'w')\n"

@@ -1,12 +1,32 @@
-"""Detect the language of a text, for clients of LibreTranslate (`pip install 'vanilla-transformer[cleaning]'`)."""
+"""Names of languages, and the language of a text."""
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
+from babel import Locale, UnknownLocaleError
+
 from vanilla_transformer.data.cleaning_rules import language_code, rank_languages
 
-from .language_names import base_language
+
+def language_name(code: str) -> str:
+    """Return the name of a language in English, or its code if that is unknown."""
+    locale = _parse(code)
+    return (locale and locale.english_name) or code
+
+
+def base_language(code: str) -> str:
+    """Return the shortest code of a language, such as `de` for `deu_Latn`, or `code` if that is unknown."""
+    locale = _parse(code)
+    return locale.language if locale else code
+
+
+def _parse(code: str) -> Locale | None:
+    try:
+        return Locale.parse(code.replace("-", "_"))
+    except (UnknownLocaleError, ValueError):
+        return None
+
 
 _ENOUGH = 1000  # characters of a text
 
@@ -37,6 +57,3 @@ def choose_language(detected: Sequence[Detected], codes: Sequence[str]) -> Detec
     confidences = dict(detected)
     known = [Detected(code, confidences.get(language_code(base_language(code)) or "", 0.0)) for code in codes]
     return max(known, key=lambda each: each.confidence)
-
-
-__all__ = ["DetectLanguages", "Detected", "choose_language", "detect_languages", "find_detector"]

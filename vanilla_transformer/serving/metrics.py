@@ -8,8 +8,8 @@ from operator import attrgetter
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .fair_queue import QueuedText
 from .models import Models
+from .queue import QueuedText
 
 _BATCH_SIZES = [2**power for power in range(11)]
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from vanilla_transformer.text.languages import Direction
 
-from .batcher import Batcher, CountTokens, ModelFailure, Translate, call_on_thread, count_bytes
-from .fair_queue import Options
 from .features import LANGUAGES, SOFT_TERMS, TERMS
 from .limits import Limits, Refusal
+from .queue import Batcher, CountTokens, ModelFailure, Options, Translate, call_on_thread, count_bytes
 
 _UNAVAILABLE = ("broken", "slow")
 _MOST_SHOWN = 12  # names in a message

@@ -20,9 +20,9 @@ from vanilla_transformer.decoding.options import (
 )
 from vanilla_transformer.decoding.terms import SOFT
 
-from .fair_queue import Options
 from .features import LANGUAGES, SAMPLING, TERMS, check_known, find_term_mode
 from .limits import LONGEST_REASON, Refusal
+from .queue import Options
 
 JSON, FORM, EVENTS = "application/json", "application/x-www-form-urlencoded", "text/event-stream"
 _LARGEST_SEED = 2**63 - 1
@@ -32,7 +32,7 @@ _STRING: dict[str, Any] = {"type": "string"}
 # --- Requests -------------------------------------------------------------------------------------------------------
 
 
-class Body(NamedTuple):
+class ResolvedRequest(NamedTuple):
     """
     A request, whose texts and number of hypotheses are still unchecked.
 
@@ -129,7 +129,7 @@ class TranslationRequest(_Entries):
         except ValidationError as error:
             raise Refusal(422, explain(error.errors())) from error
 
-    def resolve(self, known: Sequence[str] = ()) -> Body:
+    def resolve(self, known: Sequence[str] = ()) -> ResolvedRequest:
         """Return the texts and the options for a model.
 
         Args:
@@ -180,7 +180,7 @@ def _defaults(known: Sequence[str]) -> dict[str, Any]:
     return {each.name: each.door_default for each in options if each.door_default != each.default}
 
 
-def _resolve(given: dict[str, Any], known: Sequence[str]) -> Body:
+def _resolve(given: dict[str, Any], known: Sequence[str]) -> ResolvedRequest:
     """Return a request, given its entries.
 
     Raises:
@@ -197,7 +197,7 @@ def _resolve(given: dict[str, Any], known: Sequence[str]) -> Body:
     if format != "text":
         _check_document(given, known, is_alone=constraints is None and prefixes is None and count == 1)
         given["format"] = format
-    return Body(texts, count, tuple(sorted(given.items())), constraints, prefixes, is_stream)
+    return ResolvedRequest(texts, count, tuple(sorted(given.items())), constraints, prefixes, is_stream)
 
 
 def _seed(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -462,5 +462,5 @@ METRICS: dict[str, Any] = {
 }
 
 __all__ = ["DETECT", "DOWNLOAD_FILE", "ENTRIES", "EVENTS", "FORM", "HEALTH", "JSON", "LANGUAGE_LIST", "METRICS"]
-__all__ += ["MODEL", "QUESTIONS", "REQUESTS", "TRANSLATE", "TRANSLATE_FILE", "Body", "TranslationRequest"]
+__all__ += ["MODEL", "QUESTIONS", "REQUESTS", "TRANSLATE", "TRANSLATE_FILE", "ResolvedRequest", "TranslationRequest"]
 __all__ += ["explain", "parse_json"]

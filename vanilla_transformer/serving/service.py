@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import hmac
+import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,18 +24,42 @@ from vanilla_transformer.file_utils import decode_text
 from vanilla_transformer.text.languages import Direction
 
 from . import libretranslate, schema
-from .batcher import CountTokens, ModelFailure, Translate, count_bytes
-from .docs_page import render_docs
-from .event_stream import stream_events
 from .features import RETURNED
-from .files import TranslatedFiles, find_format, name_translation
 from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, JsonRoute, unless_disconnected
 from .language_detection import DetectLanguages
-from .libretranslate import Question
+from .libretranslate import Question, TranslatedFiles, find_format, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
 from .metrics import CountRequests, Metrics
 from .models import Choice, LoadedModel, Models, ServedModel
-from .schema import TranslationRequest
+from .page import render_docs
+from .queue import CountTokens, ModelFailure, Translate, count_bytes
+from .schema import ResolvedRequest, TranslationRequest
+
+
+async def stream_events(model: Choice, body: ResolvedRequest, client: str) -> AsyncIterator[str]:
+    """Yield a server-sent event for each text, as soon as it is translated or refused."""
+
+    async def translate(position: int) -> dict[str, Any]:
+        constraints = None if body.constraints is None else [body.constraints[position]]
+        prefixes = None if body.prefixes is None else [body.prefixes[position]]
+        texts = [body.texts[position]]
+        try:
+            (row,) = await model.translate(texts, body.num_hypotheses, client, body.options, constraints, prefixes)
+        except Refusal as refusal:
+            return {"position": position, "status": refusal.status, "detail": str(refusal)}
+        except ModelFailure:
+            return {"position": position, "status": 500, "detail": "The model failed to translate the text."}
+        return {"position": position, "translations": row}
+
+    tasks = [asyncio.ensure_future(translate(position)) for position in range(len(body.texts))]
+    try:
+        for finished in asyncio.as_completed(tasks):
+            yield f"data: {json.dumps(await finished, ensure_ascii=False)}\n\n"
+    finally:  # the client may have hung up
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
 
 CheckDocument = Callable[[str, str], object]
 TranslateDocuments = Callable[..., Sequence[str]]  # of texts, the name of their format, and options of the pipeline
@@ -286,7 +311,7 @@ class _Translator:
         body = await self._resolve(request, model, content)
         return question.answer(await _translate(request, model, body, client), detected)
 
-    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> schema.Body:
+    async def _resolve(self, request: Request, model: Choice, content: TranslationRequest) -> schema.ResolvedRequest:
         """Return the resolved request after the model was loaded."""
         request.state.model = model.name
         if not model.is_loaded:
@@ -298,7 +323,7 @@ class _Translator:
         return body
 
 
-async def _translate(request: Request, model: Choice, body: schema.Body, client: str) -> list[list[Any]]:
+async def _translate(request: Request, model: Choice, body: schema.ResolvedRequest, client: str) -> list[list[Any]]:
     work = model.translate(body.texts, body.num_hypotheses, client, body.options, body.constraints, body.prefixes)
     return await unless_disconnected(request, work)
 
@@ -345,7 +370,7 @@ def is_api_key(given: str, api_keys: Sequence[str]) -> bool:
     return any(matches)
 
 
-async def _check_documents(body: schema.Body, limits: Limits, check_document: CheckDocument) -> None:
+async def _check_documents(body: schema.ResolvedRequest, limits: Limits, check_document: CheckDocument) -> None:
     """Check texts of a format besides plain text.
 
     Raises:

@@ -10,7 +10,7 @@ from tests.tiny import tiny_model
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.documents import DocumentTranslator, parse_document
 from vanilla_transformer.serving.features import known_options
-from vanilla_transformer.serving.files import ENDINGS, TranslatedFiles, name_translation
+from vanilla_transformer.serving.libretranslate import ENDINGS, TranslatedFiles, name_translation
 from vanilla_transformer.serving.limits import Limits, Refusal
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction

@@ -9,8 +9,7 @@ from fastapi.testclient import TestClient
 from tests.service_answers import TEXTS
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli.serve import find_directions
-from vanilla_transformer.serving.language_detection import detect_languages
-from vanilla_transformer.serving.language_names import base_language, language_name
+from vanilla_transformer.serving.language_detection import base_language, detect_languages, language_name
 from vanilla_transformer.serving.service import create_service, translate_with
 from vanilla_transformer.text.languages import Direction
 

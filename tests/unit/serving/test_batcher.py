@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from vanilla_transformer.serving.batcher import Batcher, ModelFailure
 from vanilla_transformer.serving.limits import Limits, Refusal
+from vanilla_transformer.serving.queue import Batcher, ModelFailure
 
 
 def shout(texts, hypotheses):
@@ -157,7 +157,7 @@ def test_batcher_reports_a_broken_model():
 
 
 def test_batcher_reports_a_model_that_hangs(monkeypatch):
-    monkeypatch.setattr("vanilla_transformer.serving.batcher._HANGING", 0.05)
+    monkeypatch.setattr("vanilla_transformer.serving.queue._HANGING", 0.05)
     model = SlowModel()
 
     async def scenario(batcher):

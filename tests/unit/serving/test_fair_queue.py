@@ -4,8 +4,8 @@ from collections import deque
 
 import pytest
 
-from vanilla_transformer.serving.fair_queue import FairQueue, QueuedRequest, QueuedText
 from vanilla_transformer.serving.limits import Limits, Refusal
+from vanilla_transformer.serving.queue import FairQueue, QueuedRequest, QueuedText
 
 LIMITS = Limits(max_batch_size=8, max_batch_tokens=1000, max_waiting=250, max_waiting_per_client=200)
 

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,13 @@ def test_imports_point_one_way(path):
     own = layer(".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__"))
     wrong = {module for module in imports(path) if layer(module) not in ALLOWED[own]}
     assert not wrong, f"{path.name} ({own}) must not import {wrong}"
+
+
+def test_public_class_names_occur_once():
+    """Except for the pipeline of the Hub files, which checkpoints name, and the package's, which takes its place."""
+    nodes = [node for path in PACKAGE.rglob("*.py") for node in ast.parse(path.read_text()).body]
+    names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+    assert {name for name, count in names.items() if count > 1} <= {"TranslationPipeline", "LoadedModel"}
 
 
 def test_hub_modules_are_carried_by_some_checkpoint():

@@ -146,7 +146,7 @@ def read_blocks(descriptor: int, least: int, most: int) -> Iterator[list[bytes]]
     Raises:
         ValueError: A line is too long.
     """
-    from vanilla_transformer.data.readers.lines import LONGEST_LINE, long_line_error
+    from vanilla_transformer.data.readers.text_files import LONGEST_LINE, long_line_error
 
     lines, begun = deque[bytes](), list[bytes]()  # whole lines, and the parts of the line that has not ended
     number, size = 1, 0  # of that line

@@ -24,7 +24,7 @@ from .minimum_bayes_risk import choose_by_risk, risk_candidates
 from .onnx_runtime import load_onnx
 from .options import OptionError, TranslationOptions
 from .pretrained import load_ensemble
-from .protection import ProtectedSearch
+from .protected_search import ProtectedSearch
 from .reranking import Reranker, check_not_reranked, rerank_candidates
 from .segments import Sentence, SentenceReader, begin_with_languages, forced_language
 from .terms import search_terms

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import regex
 
 from vanilla_transformer.decoding.alignments import Link
-from vanilla_transformer.decoding.protection import Part, join_parts, overlaps, texts_at
+from vanilla_transformer.decoding.protected_search import Part, join_parts, overlaps, texts_at
 from vanilla_transformer.decoding.sentence_splitter import SentenceSplitter, sentence_ranges
 from vanilla_transformer.text.protection import Range, find_protected, merge
 

@@ -271,7 +271,7 @@ def _check_document(given: Mapping[str, Any], known: Sequence[str], is_alone: bo
 # --- Answers --------------------------------------------------------------------------------------------------------
 
 
-class Hypothesis(BaseModel):
+class DetailedTranslation(BaseModel):
     """A translation with what the request asks for, such as `score`."""
 
     model_config = ConfigDict(extra="allow")
@@ -281,7 +281,7 @@ class Hypothesis(BaseModel):
 class Translations(BaseModel):
     """The translations of each text, best first."""
 
-    translations: list[list[str | Hypothesis]]
+    translations: list[list[str | DetailedTranslation]]
 
 
 class DetectedLanguage(BaseModel):

@@ -20,7 +20,7 @@ from vanilla_transformer.data.readers import (
     read_pairs,
     read_text_files,
 )
-from vanilla_transformer.data.readers.lines import LONGEST_LINE
+from vanilla_transformer.data.readers.text_files import LONGEST_LINE
 from vanilla_transformer.data.tokenized_corpus import encode_pairs
 
 PAIRS = [SentencePair("one", "eins"), SentencePair("two", "zwei")]

@@ -15,7 +15,7 @@ from .line_formats import (
     read_text_files,
     stream_text_files,
 )
-from .lines import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
+from .text_files import escape_invalid_unicode, has_invalid_unicode, invalid_unicode_error, read_lines, stream_lines
 from .xml_formats import parse_tmx, parse_xliff
 
 # Parsers by the suffix of `file`.

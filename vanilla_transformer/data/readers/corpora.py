@@ -16,7 +16,7 @@ from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.import_utils import requires_extra
 
 from .corpus_spec import CorpusSpec, file_format
-from .lines import COMPRESSIONS, open_file
+from .text_files import COMPRESSIONS, open_file
 
 
 class OpenCorpus(NamedTuple):

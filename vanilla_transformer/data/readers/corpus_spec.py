@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vanilla_transformer.text.languages import Direction
 
-from .lines import COMPRESSIONS
+from .text_files import COMPRESSIONS
 
 FILE_FORMATS = (".tsv", ".jsonl", ".tmx", ".xliff", ".xlf", ".parquet", ".zip")
 _NEVER_COMPRESSED = (".parquet", ".zip")

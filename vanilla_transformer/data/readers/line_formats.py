@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .corpora import ROWS_PER_BATCH, OpenCorpus, open_corpus
 from .corpus_spec import CorpusSpec, SentencePair
-from .lines import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines, read_lines
+from .text_files import decode_lines, has_invalid_unicode, invalid_unicode_error, read_file_lines, read_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,7 +8,7 @@ from vanilla_transformer.text.xml_tree import LANG, is_of_language, iterate_elem
 
 from .corpora import OpenCorpus
 from .corpus_spec import SentencePair
-from .lines import decompress
+from .text_files import decompress
 
 
 def parse_tmx(corpus: OpenCorpus) -> Iterator[SentencePair]:

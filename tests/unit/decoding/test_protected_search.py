@@ -4,7 +4,7 @@ import pytest
 
 from vanilla_transformer.decoding.alignments import Link
 from vanilla_transformer.decoding.answers import Translation
-from vanilla_transformer.decoding.protection import ProtectedSearch
+from vanilla_transformer.decoding.protected_search import ProtectedSearch
 from vanilla_transformer.decoding.segments import Sentence
 
 SHOUTED = "MAIL {name} TO me@mail.example BY https://a.example/x 🙂 12,345.60"

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,16 @@ def use_all_cores() -> None:
 
 
 def draw_pictures(draw: Callable[..., None], *arguments: Any) -> None:
-    """Call `draw(*arguments)`, or log one line if that fails, for example because matplotlib is not installed."""
+    """Call `draw(*arguments)`, or log one line if that fails; a reason such as missing matplotlib only once."""
     try:
         draw(*arguments)
     except (OSError, ValueError) as error:
-        logger.warning("No pictures were drawn. %s", error)
+        _log_missing_pictures(str(error))
+
+
+@cache
+def _log_missing_pictures(reason: str) -> None:
+    logger.warning("No pictures were drawn. %s", reason)
 
 
 def draw_lengths(folder: Path) -> None:

@@ -1,11 +1,12 @@
 """Resume after a crash: an interrupted and an uninterrupted run are equal bit for bit."""
 
+import errno
 import signal
 
 import pytest
 
 from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, launch, no_scores
-from vanilla_transformer.training import train_step, trainer
+from vanilla_transformer.training import checkpoint, train_step, trainer
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.signals import TrainingInterrupted
@@ -24,6 +25,25 @@ def straight(corpus, tmp_path):
 def test_train_resumes_killed_run_bit_for_bit(corpus, tmp_path, monkeypatch, straight, step):
     recipe = parse_recipe(flags(corpus, tmp_path / "killed", **RUN))
     kill_at_step(recipe, monkeypatch, step)
+    assert_same_run(straight, train(recipe, evaluate=no_scores))
+
+
+@pytest.mark.parametrize("full_at", [1, 5])
+def test_train_continues_bit_for_bit_once_a_full_disk_has_room(corpus, tmp_path, monkeypatch, straight, full_at):
+    recipe = parse_recipe(flags(corpus, tmp_path / "full", **RUN))
+    save_file, calls = checkpoint.save_file, []
+
+    def fill(tensors, path):
+        calls.append(path)
+        if len(calls) >= full_at:
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save_file(tensors, path)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="No space left on device"):
+        patch.setattr(checkpoint, "save_file", fill)
+        train(recipe, evaluate=no_scores)
+    assert len(calls) >= full_at
     assert_same_run(straight, train(recipe, evaluate=no_scores))
 
 

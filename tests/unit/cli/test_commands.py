@@ -182,6 +182,7 @@ def test_draw_pictures_logs_one_line_without_matplotlib(caplog):
         raise OSError(f"{name} needs matplotlib.")
 
     train.draw_pictures(draw, "A plot")
+    train.draw_pictures(draw, "A plot")
     assert caplog.messages == ["No pictures were drawn. A plot needs matplotlib."]
 
 

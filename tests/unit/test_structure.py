@@ -106,7 +106,7 @@ def test_public_class_names_occur_once():
     """Except for the pipeline of the Hub files, which checkpoints name, and the package's, which takes its place."""
     nodes = [node for path in PACKAGE.rglob("*.py") for node in ast.parse(path.read_text()).body]
     names = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
-    assert {name for name, count in names.items() if count > 1} <= {"TranslationPipeline", "LoadedModel"}
+    assert {name for name, count in names.items() if count > 1} == {"TranslationPipeline"}
 
 
 def test_hub_modules_are_carried_by_some_checkpoint():

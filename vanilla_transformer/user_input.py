@@ -3,6 +3,7 @@
 import difflib
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -21,6 +22,22 @@ def check_names(names: Sequence[str] | Mapping[str, Any], known: set[str], what:
             nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
             hint = f" Did you mean {nearest[0]!r}?" if nearest else ""
             raise ValueError(f"There is no {what} {name!r}.{hint}")
+
+
+def check_local_model(name: str | Path) -> None:
+    """Check that the folder of a local name exists, before the Hub gets a request.
+
+    Names are local that begin with `runs/`, `.`, `~` or `/`; no name on the Hub does.
+
+    Raises:
+        FileNotFoundError: It does not exist. The message names the command that makes one.
+    """
+    path = Path(name)
+    is_local = path.is_absolute() or path.parts[:1] in (("runs",), ("..",)) or str(name).startswith((".", "~"))
+    if is_local and not path.exists():
+        command = "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
+        command = f"vanilla-transformer {command} --output_dir {name}"
+        raise FileNotFoundError(f"There is no model folder {name}. To make it: `{command}`.")
 
 
 def load_yaml(text: str) -> Any:

@@ -38,10 +38,16 @@ def test_readme_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
 
 def test_readme_python_runs_one_block_after_the_other(tiny_model, tiny_tokenizer, tmp_path):
     folder = save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
-    names = {}
     for block in blocks("python"):
+        names = {}  # each block imports what it needs
         exec(block.replace("runs/demo", str(folder)), names)
     assert names["outputs"].loss > 0
+
+
+def test_readme_begins_with_the_command_that_makes_its_model():
+    for page in ("README.md", "docs/index.md", "docs/quickstart.md"):
+        text = (ROOT / page).read_text()
+        assert text.index("vanilla-transformer demo") < text.index("pipeline("), page
 
 
 def test_readme_names_existing_commands_and_targets():

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from vanilla_transformer.file_utils import cached_folder, hash_file
 from vanilla_transformer.text.languages import add_language_tags, find_languages
 from vanilla_transformer.tokenization_vanilla_transformer import VanillaTransformerTokenizer, constructor_arguments
+from vanilla_transformer.user_input import check_local_model
 
 from .augmentation import add_augmentation_tokens
 from .data_arguments import AGREEMENT, BOTH_TAGS, NO_TAGS, TARGET_TAGS, augmentations, tagged_sides
@@ -83,6 +84,7 @@ def hash_data(texts: Texts) -> dict[str, str]:
 
 def _load(name: str | Path) -> PreTrainedTokenizerBase:
     try:
+        check_local_model(name)
         tokenizer = AutoTokenizer.from_pretrained(name)
     except (OSError, ValueError) as error:
         raise OSError(f"`tokenizer` must be a folder or a Hub name of one, got {name}: {error}") from error

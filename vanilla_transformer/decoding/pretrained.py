@@ -30,7 +30,7 @@ from transformers.utils import CONFIG_NAME, GENERATION_CONFIG_NAME
 
 from vanilla_transformer.device_utils import usable_cores
 from vanilla_transformer.file_utils import hash_file
-from vanilla_transformer.user_input import check_number, least_parameters, limit_of
+from vanilla_transformer.user_input import check_local_model, check_number, least_parameters, limit_of
 
 from .engine.ensemble import Ensemble, check_weights
 
@@ -46,7 +46,6 @@ _CONSTANTS = re.compile(r".*\.(version|position_ids|embed_positions\.(weights|_f
 _TOKENIZER_FILE = "tokenizer.json"
 _TOKENIZER_FILES = (_TOKENIZER_FILE, "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 _MODEL_FILES = {".safetensors", ".bin", ".json", ".txt", ".model"}  # suffixes
-_RUNS = "runs"  # the folder of the runs in recipes and docs
 _AGAIN = "Copy or download the model again."
 
 
@@ -57,10 +56,9 @@ def load_config(name: str | Path) -> PreTrainedConfig:
         OSError: there is no such folder, and the Hub gives no such model.
         ValueError: the configuration is invalid.
     """
+    check_local_model(name)  # without a network, the Hub library would try for half a minute
     if Path(name).is_dir():
         _check_config_file(Path(name) / CONFIG_NAME)
-    elif str(name).startswith(f"{_RUNS}/"):  # without a network, the Hub library would try for half a minute
-        raise FileNotFoundError(f"There is no model folder {name}. Make it by `{_command_for(name)}`.")
     try:
         if not Path(name).is_dir():
             validate_repo_id(str(name))
@@ -75,12 +73,6 @@ def load_config(name: str | Path) -> PreTrainedConfig:
         raise FileNotFoundError(
             f"There is no model folder {name}, and the Hub gives no such model: {error}"
         ) from error
-
-
-def _command_for(folder: str | Path) -> str:
-    """Return the command that makes a model folder."""
-    is_demo = Path(folder) == Path(_RUNS, "demo")
-    return "vanilla-transformer demo" if is_demo else f"vanilla-transformer train RECIPE --output_dir {folder}"
 
 
 def load_seq2seq(name: str | Path, purpose: str, **kwargs: Any) -> Any:

@@ -163,17 +163,30 @@ def test_load_pretrained_names_a_missing_folder():
         load_pretrained(AutoModelForSeq2SeqLM, "a/b/c")
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [("runs/demo", "vanilla-transformer demo"), ("runs/x", "vanilla-transformer train RECIPE --output_dir runs/x")],
-)
-def test_a_missing_run_is_not_asked_for_on_the_hub(name, command, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("command", ["translate", "evaluate", "score", "compile", "convert", "explain"])
+@pytest.mark.parametrize("name", ["runs/demo", "runs/mine", "./model", "../model", "/no/such/model", "~/model"])
+def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monkeypatch, capsys):
+    def refuse(*_, **__):
+        raise AssertionError("no request may reach the Hub")
+
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        pretrained.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("no request is expected")
-    )
-    assert main(["translate", name, "A man."]) == 2
-    assert capsys.readouterr().err == f"error: There is no model folder {name}. Make it by `{command}`.\n"
+    monkeypatch.setattr(pretrained.AutoConfig, "from_pretrained", refuse)
+    (tmp_path / "text").write_text("A man.\n")
+    pairs = ["--source", "text", "--target", "text"]
+    words = {"translate": ["A man."], "evaluate": pairs, "score": pairs, "explain": ["A man.", "--output", "x.html"]}
+    words["convert"] = ["out", "--target_format", "marian"]
+    assert main([command, name, *words.get(command, [])]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    maker = "vanilla-transformer demo" if name == "runs/demo" else "vanilla-transformer train small"
+    assert f"There is no model folder {name}" in error and maker in error and name in error.split(maker)[1]
+
+
+def test_load_config_asks_the_hub_for_other_names(monkeypatch):
+    asked = []
+    monkeypatch.setattr(pretrained.AutoConfig, "from_pretrained", lambda name, **_: asked.append(name))
+    for name in ("user/name", "Helsinki-NLP/opus-mt-en-de", "name"):
+        pretrained.load_config(name)
+    assert asked == ["user/name", "Helsinki-NLP/opus-mt-en-de", "name"]
 
 
 def test_load_model_refuses_another_type(folder):

@@ -14,12 +14,16 @@ import yaml
 from accelerate.state import AcceleratorState
 
 from tests.docs_pages import ROOT, blocks, run_in_shell, write_workspace
-from vanilla_transformer.cli import COMMANDS
+from vanilla_transformer.cli import COMMANDS, main
 from vanilla_transformer.distillation.distillation_arguments import parse_distillation
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+TASKS = ["train_on_your_own_data", "clean_a_corpus", "fine_tune", "distill", "many_languages", "scaling", "evaluate"]
+TASKS += ["translate", "terms_and_markup", "scores", "alignments", "decoding", "publish", "convert", "serve"]
+TASKS += ["long_sequences"]
 
 
 def commands():
@@ -49,6 +53,14 @@ def test_docs_commands_exist(words):
         assert f"\n{words[1]}:" in (ROOT / "Makefile").read_text()
     else:
         assert words[0] == "vanilla-transformer" and words[1] in COMMANDS
+        if words[1] == "train":
+            parse_recipe(words[2:])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_docs_task_pages_begin_with_a_command(name):
+    beginning = r"# .*\n\n(## .*\n\n)?```bash\n(vanilla-transformer|accelerate launch) "
+    assert re.match(beginning, (ROOT / "docs" / f"{name}.md").read_text())
 
 
 @pytest.mark.parametrize("text", recipes())
@@ -91,6 +103,43 @@ def test_docs_long_sequences_python_runs():
     assert names["memory"].layers[0].keys.shape[1] > 10  # the earlier sentences of the document
 
 
+def test_docs_decoding_python_runs(tiny_model, tiny_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
+    for block in blocks(ROOT / "docs" / "decoding.md", "python"):
+        names = {}
+        exec(block.replace("compile=True", "compile=False"), names)  # compiling takes minutes
+        assert names["translate"]("A man is sleeping.")
+
+
+def test_docs_document_command_and_python_translate_markup(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
+    Path("page.html").write_text("<p>Two <b>dogs</b>.</p>\n")
+    page = ROOT / "docs" / "terms_and_markup.md"
+    (command,) = blocks(page, "bash", "Translate documents")
+    assert main(shlex.split(command)[1:]) == 0
+    translated = Path("page.de.html").read_text()
+    assert re.fullmatch(r"<p>.*<b>.*</b>.*</p>\n", translated, re.DOTALL) and "dogs" not in translated
+    (block,) = blocks(page, "python", "Translate documents")
+    exec(block, {})
+    assert capsys.readouterr().out.splitlines()[-1] == "<p>DR. <b>SMITH</b> SLEPT.</p>"
+
+
+def test_docs_evaluate_commands_run(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "runs" / "mine")
+    for name, text in {"test.en": "A man.", "test.de": "Ein Mann.", "theirs.de": "Ein Hund."}.items():
+        Path(name).write_text(f"{text}\n{text}\n")
+    page = ROOT / "docs" / "evaluate.md"
+    for command in blocks(page, "bash"):
+        assert main(shlex.split(command)[1:]) == 0
+    printed = capsys.readouterr().out
+    signatures = [line.split("  ")[1] for line in blocks(page, "text")[0].splitlines() if "  " in line]
+    assert len(signatures) == 2 and all(signature in printed for signature in signatures)
+    assert "±: half of the 95 % confidence interval" in printed and ", p = " in printed
+
+
 @pytest.fixture
 def workspace(tmp_path, monkeypatch):
     write_workspace(tmp_path)
@@ -100,7 +149,10 @@ def workspace(tmp_path, monkeypatch):
 
 def test_docs_training_commands_run_from_top_to_bottom(workspace):
     page = ROOT / "docs" / "train_on_your_own_data.md"
-    printed = run_in_shell("\n".join(blocks(page, "bash")))
+    lines = "\n".join(blocks(page, "bash"))
+    printed = run_in_shell(
+        lines.replace("train small", "train recipes/small.yaml")
+    )  # the workspace's, which ends soon
     table = re.search(r"\| in `output_dir`.*?\n\n", page.read_text(), re.DOTALL)[0]
     promised = set(re.findall(r"`([\w.]+)/?`", table)) - {"output_dir", "ema"}  # the moving average is optional
     assert promised <= {path.name for path in (workspace / "runs" / "mine").iterdir()}

@@ -2,17 +2,23 @@
 
 import os
 import re
+import shlex
 import shutil
-import subprocess
-import sys
+from glob import glob
 from pathlib import Path
 
 import yaml
 
 from tests.aligned_corpus import write_aligned_corpus
+from tests.forked import run_python
 from tests.tiny import TINY_SENTENCES, TINY_SIZES
 
 ROOT = Path(__file__).parents[1]
+PROGRAMS = {
+    "python": [],
+    "accelerate": ["-m", "accelerate.commands.accelerate_cli"],
+    "vanilla-transformer": ["-m", "vanilla_transformer"],
+}
 # Settings with which each recipe of this repository trains within seconds on the corpus of `write_workspace`.
 SMALL = TINY_SIZES | {"vocab_size": 300, "max_tokens": 400}
 SMALL |= {"max_steps": 4, "save_steps": 2, "eval_steps": 4, "logging_steps": 2}
@@ -48,9 +54,12 @@ def write_workspace(folder: Path) -> None:
 
 
 def run_in_shell(lines: str) -> str:
-    """Run `lines` by bash, with the commands of this environment, and return their standard output."""
+    """Run commands of Python in the working directory, and return their standard output."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    finished = subprocess.run(["bash", "-ec", lines], env=environment, capture_output=True, text=True, timeout=300)
-    assert finished.returncode == 0, finished.stderr
-    return finished.stdout
+    output = ""
+    for line in filter(None, lines.replace("\\\n", " ").splitlines()):
+        words = [path for word in shlex.split(line) for path in sorted(glob(word)) or [word]]
+        finished = run_python(*PROGRAMS[words[0]], *words[1:], env=environment)
+        assert finished.returncode == 0, f"{line}\n{finished.stderr}"
+        output += finished.stdout
+    return output

@@ -14,7 +14,7 @@ import torch
 import torch.distributed.checkpoint as dcp
 from safetensors.torch import load_file
 
-from tests.launchers import torchrun
+from tests.forked import Forked, TwoProcesses
 from tests.tiny import TINY_SIZES
 from vanilla_transformer.training import trainer
 from vanilla_transformer.training.checkpoint import list_checkpoints
@@ -128,11 +128,21 @@ def trainer_tensors(checkpoint):
     return tensors
 
 
+def start(arguments, script=ROOT / "scripts" / "train.py"):
+    """Start the training script in one process."""
+    return Forked([script, *arguments], os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+def start_two(arguments, script=ROOT / "scripts" / "train.py"):
+    """Start the training script in two processes."""
+    return TwoProcesses([script, *arguments])
+
+
 def launch(launcher, arguments, script=ROOT / "scripts" / "train.py"):
-    """Start the training script as a user does, with a launcher if given, in a separate process group."""
+    """Start the training script by a launcher, as a user does, in a separate process group."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
-        [sys.executable, *(["-m", *launcher] if launcher else []), str(script), *arguments],
+        [sys.executable, "-m", *launcher, str(script), *arguments],
         env=environment,
         text=True,
         start_new_session=True,
@@ -149,7 +159,7 @@ def assert_similar_weights(one, other):
 def assert_two_processes_match_one(corpus, tmp_path, **model):
     """Compare two processes with one that accumulates the two batches of a step."""
     common = {"max_steps": 5, "save_steps": 5, "eval_steps": 5, **model}
-    process = launch(torchrun(2), flags(corpus, tmp_path / "two", **common))
+    process = start_two(flags(corpus, tmp_path / "two", **common))
     _, errors = process.communicate(timeout=180)
     assert process.returncode == 0, errors
 

@@ -4,12 +4,15 @@ import os
 
 import torch
 
+from tests.forked import fork_context
+
 
 def run_two_processes(function, folder):
     """Call `function(rank, folder, found)` in each of two processes, and return what they put into `found`."""
-    with torch.multiprocessing.Manager() as manager:
+    with fork_context().Manager() as manager:
         found = manager.dict()
-        torch.multiprocessing.spawn(_join, (function, str(folder), found), nprocs=2)
+        arguments = function, str(folder), found
+        torch.multiprocessing.start_processes(_join, arguments, nprocs=2, start_method="forkserver")
         return dict(found)
 
 

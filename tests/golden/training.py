@@ -21,8 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, DataCollatorForSeq2Seq
 
 from tests import tiny
-from tests.launchers import torchrun
-from tests.tiny_runs import ROOT, entries, flags, kill_at_step, launch, no_scores, read_without_corpus
+from tests.tiny_runs import ROOT, entries, flags, kill_at_step, no_scores, read_without_corpus, start_two
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.seq2seq_trainer import TokenBudgetTrainingArguments, VanillaSeq2SeqTrainer
@@ -52,7 +51,7 @@ def run_killed(corpus: Path, output: Path) -> Path:
 
 def run_two_processes(corpus: Path, output: Path, **changes: Any) -> Path:
     """Train in two processes."""
-    process = launch(torchrun(2), flags(corpus, output, **COMMON | changes))
+    process = start_two(flags(corpus, output, **COMMON | changes))
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors
     return output

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import vanilla_transformer
+from tests.forked import run_python
 from tests.tiny import tiny_long_model, tiny_model
 from vanilla_transformer.cli import COMMANDS
 from vanilla_transformer.file_utils import save_model_folder
@@ -37,7 +38,7 @@ assert PaperGenerationMixin.fast_search and TranslationPipeline.backends
     ],
 )
 def test_package_registers_its_classes_in_any_order_of_imports(first):
-    ended = subprocess.run([sys.executable, "-c", first + REGISTERED], capture_output=True, text=True, timeout=120)
+    ended = run_python("-c", first + REGISTERED)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -70,8 +71,7 @@ assert model.generate(model.dummy_inputs["input_ids"], max_new_tokens=2).shape[1
 @pytest.mark.parametrize(("build", "program"), [(tiny_model, TRANSLATE), (tiny_long_model, LOAD_LONG)])
 def test_package_imports_the_engine_and_long_models_at_first_use(build, program, tiny_tokenizer, tmp_path):
     folder = str(save_model_folder(build(), tiny_tokenizer, tmp_path / "model"))
-    command = [sys.executable, "-c", program, folder]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    ended = run_python("-c", program, folder)
     assert ended.returncode == 0, ended.stderr
 
 

@@ -1,13 +1,13 @@
 """Commands that load or write a model, a tokenizer or a corpus."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from tests.forked import run_python
 from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main, train
 from vanilla_transformer.file_utils import save_model_folder
@@ -86,8 +86,7 @@ def test_write_corpus_writes_the_requested_number_of_pairs(tmp_path, capsys):
 
 
 def test_script_runs_as_a_program(folder):
-    command = [sys.executable, str(SCRIPTS / "translate.py"), folder, "Two dogs."]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    finished = run_python(SCRIPTS / "translate.py", folder, "Two dogs.")
     assert finished.returncode == 0, finished.stderr
     assert len(finished.stdout.splitlines()) == 1
 
@@ -108,7 +107,6 @@ def test_use_all_cores_undoes_the_single_thread_of_accelerate_launch(monkeypatch
 
 @pytest.mark.parametrize("arguments", [["--version"], ["train", "--help"]])
 def test_module_runs_as_a_program(arguments):
-    command = [sys.executable, "-m", "vanilla_transformer", *arguments]
-    finished = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    finished = run_python("-m", "vanilla_transformer", *arguments)
     assert finished.returncode == 0, finished.stderr
     assert "vanilla-transformer" in finished.stdout

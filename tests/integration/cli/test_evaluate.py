@@ -2,13 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.launchers import torchrun
+from tests.forked import TwoProcesses
 from vanilla_transformer.cli import main
 from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 from vanilla_transformer.file_utils import save_model_folder
@@ -88,16 +86,11 @@ def test_evaluate_on_two_processes_prints_and_writes_once(folder, texts, capsys)
     given = flags(texts, source=texts / "a.en", compare_with=texts / "theirs.de")
     assert main(["evaluate", folder, *given, "--output_file", f"{texts}/one.de", "--json", f"{texts}/one.json"]) == 0
     alone = capsys.readouterr().out
-    finished = subprocess.run(
-        [sys.executable, "-m", *torchrun(2), str(ROOT / "scripts" / "evaluate.py")]
-        + [folder, *given, "--output_file", f"{texts}/two.de", "--json", f"{texts}/two.json"],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=180,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout == alone
+    words = [folder, *given, "--output_file", f"{texts}/two.de", "--json", f"{texts}/two.json"]
+    process = TwoProcesses([ROOT / "scripts" / "evaluate.py", *words], os.environ | {"ACCELERATE_USE_CPU": "true"})
+    printed, errors = process.communicate()
+    assert process.returncode == 0, errors
+    assert printed == alone
     for kind in ("de", "json"):
         assert (texts / f"two.{kind}").read_text() == (texts / f"one.{kind}").read_text()
 

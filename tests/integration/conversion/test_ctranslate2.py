@@ -1,8 +1,6 @@
 """Conversion to CTranslate2, by this package's converter and by CTranslate2's own: the same greedy tokens."""
 
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import ctranslate2
@@ -10,6 +8,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
+from tests.forked import run_python
 from vanilla_transformer import (
     TranslationPipeline,
     VanillaTransformerConfig,
@@ -61,7 +60,7 @@ def test_ctranslate2_converter_reads_our_folders(tiny_model, tiny_tokenizer, tmp
     program = "import vanilla_transformer.conversion.ctranslate2, sys\n"
     program += "from ctranslate2.converters.transformers import main; main()"
     options = ["--model", str(folder), "--output_dir", str(tmp_path / "fast")]
-    ended = subprocess.run([sys.executable, "-c", program, *options], capture_output=True, text=True, timeout=120)
+    ended = run_python("-c", program, *options)
     assert ended.returncode == 0, ended.stderr
     translator, tokenizer = ctranslate2.Translator(str(tmp_path / "fast")), AutoTokenizer.from_pretrained(folder)
     assert ctranslate2_greedy_translator(translator, tokenizer)(SENTENCES) == greedy_translator(

@@ -1,11 +1,10 @@
 """The tokenizer of a run: trained once for all processes and starts, or loaded."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.forked import Forked
 from vanilla_transformer import VanillaTransformerTokenizer
 from vanilla_transformer.data import tokenizer_training as tokenizing
 from vanilla_transformer.data.data_arguments import DataArguments
@@ -97,13 +96,7 @@ except ValueError as error:
 
 def test_load_or_train_tokenizer_is_shared_by_processes(recipe, tmp_path):
     options = json.dumps(vars(recipe(tokenizer_model="unigram")))
-    command = [sys.executable, "-c", PROCESS]
-    processes = [
-        subprocess.Popen(
-            [*command, str(rank), f"file://{tmp_path}/meeting", options], text=True, stdout=subprocess.PIPE
-        )
-        for rank in (0, 1)
-    ]
+    processes = [Forked(["-c", PROCESS, rank, f"file://{tmp_path}/meeting", options]) for rank in (0, 1)]
     (first, refusal), (second, other) = (process.communicate(timeout=120)[0].splitlines() for process in processes)
     assert first == second
     assert refusal == other and refusal.startswith("All processes must have one tokenizer, got 2 different ones.")

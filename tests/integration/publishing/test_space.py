@@ -1,12 +1,11 @@
 """A Space translates with transformers alone."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from huggingface_hub import SpaceCard
 
+from tests.forked import run_python
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 
@@ -22,9 +21,7 @@ def test_space_of_a_folder_translates_without_the_package(model_folder, tmp_path
     card = SpaceCard.load(tmp_path / "space" / "README.md")
     assert (card.data.sdk, card.data.title, card.data.app_file) == ("gradio", "A title", "app.py")
     code = "import sys; sys.modules['vanilla_transformer'] = None; import app; print(repr(app.answer('one\\ntwo')))"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path / "space", capture_output=True, text=True, timeout=120, check=False
-    )
+    ran = run_python("-c", code, cwd=tmp_path / "space")
     assert ran.returncode == 0, ran.stderr
     assert eval(ran.stdout.splitlines()[-1]).count("\n") == 1
 

@@ -1,11 +1,8 @@
 """The HTTP service: translations, limits, health, metrics and graceful shutdown."""
 
 import json
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import urllib.error
@@ -14,6 +11,7 @@ import urllib.request
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.forked import Forked
 from tests.service_answers import assert_service_answers_like
 from vanilla_transformer import TranslationPipeline
 from vanilla_transformer.cli import main
@@ -244,8 +242,7 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "vanilla_transformer", "serve", str(folder), "--port", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
+    process = Forked(["-m", "vanilla_transformer", "serve", folder, "--port", port])
     try:
         wait_for(f"http://127.0.0.1:{port}/health", process)
         request = urllib.request.Request(
@@ -258,7 +255,7 @@ def test_serve_answers_and_stops_on_sigterm(tiny_model, tiny_tokenizer, tmp_path
         assert answer["translations"] == [[expected[0]["translation_text"]]]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=30) in (0, -signal.SIGTERM)
-        assert "Traceback" not in process.stderr.read()
+        assert "Traceback" not in process.communicate()[1]
     finally:
         process.kill()
 
@@ -268,7 +265,7 @@ def wait_for(url, process):
         try:
             return urllib.request.urlopen(url, timeout=5)
         except (urllib.error.URLError, ConnectionError):
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, process.communicate()[1]
             time.sleep(0.2)
     raise AssertionError("the service did not come up")
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.tiny_runs import entries, flags, launch, no_scores, wait_for_metrics
+from tests.tiny_runs import entries, flags, no_scores, start, wait_for_metrics
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
@@ -154,7 +154,7 @@ def test_train_stops_at_infinite_loss_and_names_sentences(corpus, tmp_path, monk
 def test_train_saves_checkpoint_and_exits_with_75_at_sigterm(corpus, tmp_path):
     folder = tmp_path / "out"
     endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
-    process = launch([], endless)
+    process = start(endless)
     wait_for_metrics(folder)
     os.kill(process.pid, signal.SIGTERM)
     _, errors = process.communicate(timeout=120)

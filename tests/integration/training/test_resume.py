@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, launch, no_scores
+from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, no_scores, start
 from vanilla_transformer.training import checkpoint, train_step, trainer
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
 from vanilla_transformer.training.recipe import parse_recipe
@@ -86,7 +86,7 @@ def test_train_killed_while_checkpoint_is_written_resumes_from_the_one_before(co
     """All files of checkpoint 5 are written, and step 6 is made."""
     options = RUN | {"max_steps": 8, "eval_steps": 8}  # no scores before the kill
     straight, killed = (flags(corpus, tmp_path / name, **options) for name in ("straight", "killed"))
-    process = launch([], ["0", *killed], script=SLOW_DISK)
+    process = start(["0", *killed], script=SLOW_DISK)
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGKILL
     folder = tmp_path / "killed"

@@ -5,7 +5,7 @@ import signal
 
 import psutil
 
-from tests.tiny_runs import assert_same_run, flags, launch, no_scores, wait_for_metrics
+from tests.tiny_runs import assert_same_run, flags, no_scores, start, wait_for_metrics
 from tests.waiting import wait_until
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint
 from vanilla_transformer.training.recipe import parse_recipe
@@ -26,7 +26,7 @@ def wait_for_end(workers):
 
 def test_train_ends_with_one_line_when_a_worker_is_killed(corpus, tmp_path):
     folder = tmp_path / "run"
-    process = launch([], flags(corpus, folder, **ENDLESS))
+    process = start(flags(corpus, folder, **ENDLESS))
     wait_for_metrics(folder)
     workers = workers_of(process)
     assert len(workers) == 2
@@ -43,7 +43,7 @@ def test_train_stops_in_order_when_all_processes_are_signaled(corpus, tmp_path):
     """As Ctrl-C in a terminal signals the whole group, and a scheduler the whole job."""
     for number in (signal.SIGINT, signal.SIGTERM):
         folder = tmp_path / str(number)
-        process = launch([], flags(corpus, folder, **ENDLESS))
+        process = start(flags(corpus, folder, **ENDLESS))
         wait_for_metrics(folder)
         workers = workers_of(process)
         os.killpg(process.pid, number)
@@ -59,7 +59,7 @@ def test_train_resumes_bit_for_bit_at_once_after_a_kill_with_workers(corpus, tmp
     recipe = RUN | {"max_steps": 150, "save_steps": 10}
     straight = train(parse_recipe(flags(corpus, tmp_path / "straight", **recipe)), evaluate=no_scores)
     arguments = flags(corpus, tmp_path / "killed", **recipe, dataloader_num_workers=2)
-    process = launch([], arguments)
+    process = start(arguments)
     wait_for_metrics(tmp_path / "killed")
     workers = workers_of(process)
     process.kill()

@@ -1,0 +1,123 @@
+"""Run Python programs in processes that are forked from one that has imported torch and transformers.
+
+An interpreter takes seconds of a core to import them, and a fork none. A program meets this package unimported, as in
+a new interpreter. What it reads from the environment while other libraries are imported must not differ, so tests of
+imports, of launchers and of other caches start an interpreter.
+"""
+
+import multiprocessing
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import types
+from functools import cache
+from multiprocessing import forkserver
+from pathlib import Path
+from unittest import mock
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def fork_context():
+    """Start the process to fork from, and return a context of `multiprocessing` that forks from it."""
+    multiprocessing.set_forkserver_preload(["tests.preloaded"])
+    with mock.patch.dict(os.environ, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}):
+        forkserver.ensure_running()
+    return multiprocessing.get_context("forkserver")
+
+
+class Forked:
+    """A process that runs `python ARGUMENTS`, with the interface of `subprocess.Popen`. It has its own session."""
+
+    def __init__(self, arguments, env=None, cwd=None):
+        self._folder = tempfile.TemporaryDirectory()
+        self._printed = [Path(self._folder.name, name) for name in ("output", "errors")]
+        given = ([*map(str, arguments)], dict(os.environ if env is None else env), os.fspath(cwd or os.getcwd()))
+        self._process = fork_context().Process(target=_run, args=(*given, *self._printed))
+        self._process.start()
+        self.pid = self._process.pid
+
+    @property
+    def returncode(self):
+        return self._process.exitcode
+
+    def poll(self):
+        return self._process.exitcode
+
+    def wait(self, timeout=300):
+        self._process.join(timeout)
+        if self.returncode is None:
+            self.kill()
+            raise subprocess.TimeoutExpired("a forked process", timeout)
+        return self.returncode
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def kill(self):
+        if self._process.is_alive():
+            os.killpg(self.pid, signal.SIGKILL)
+            self._process.join()
+
+    def communicate(self, timeout=300):
+        self.wait(timeout)
+        return tuple(path.read_text() if path.exists() else "" for path in self._printed)
+
+
+class TwoProcesses:
+    """Two processes of `python ARGUMENTS` that meet as those that torchrun starts."""
+
+    def __init__(self, arguments, env=None):
+        with socket.socket() as listener:
+            listener.bind(("localhost", 0))
+            port = listener.getsockname()[1]
+        shared = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(port)}
+        shared |= {"OMP_NUM_THREADS": "1", "TORCHELASTIC_RUN_ID": "run"}
+        ranks = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
+        self.processes = [Forked(arguments, (env or os.environ) | shared | rank) for rank in ranks]
+
+    @property
+    def returncode(self):
+        return next((each.returncode for each in self.processes if each.returncode), 0)
+
+    def communicate(self, timeout=300):
+        """Return the outputs and the errors of both, one after the other."""
+        printed = [process.communicate(timeout) for process in self.processes]
+        return tuple(map("".join, zip(*printed, strict=True)))
+
+
+def run_python(*arguments, env=None, cwd=None, timeout=300):
+    """Run `python ARGUMENTS` and return it as `subprocess.run` does."""
+    process = Forked(arguments, env, cwd)
+    output, errors = process.communicate(timeout)
+    return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
+
+
+def _run(arguments, environment, folder, output, errors):
+    os.setsid()
+    for descriptor, path in ((1, output), (2, errors)):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(folder)
+    sys.path[:0] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    program, *words = arguments
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    if program == "-c":
+        code, *words = words
+        sys.path.insert(0, "")
+        sys.argv = ["-c", *words]
+        exec(compile(code, "<string>", "exec"), vars(main))
+    elif program == "-m":
+        sys.path.insert(0, "")
+        sys.argv = words
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
+        sys.argv = arguments
+        runpy.run_path(program, run_name="__main__")

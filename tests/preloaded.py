@@ -1,0 +1,13 @@
+"""Import the libraries that most programs of this package import. `tests/forked.py` forks processes that have them."""
+
+import accelerate  # noqa: F401
+import datasets  # noqa: F401
+import sacrebleu  # noqa: F401
+import torch
+import transformers.data.data_collator
+import transformers.generation.utils
+import transformers.modeling_utils
+import transformers.pipelines
+import transformers.trainer_seq2seq  # noqa: F401
+
+torch.set_num_threads(1)

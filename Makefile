@@ -58,9 +58,9 @@ tests: $(READY_DEV)
 test-unit: $(READY_DEV) ## The unit tests alone: no subprocess, no socket (less than a minute on two cores)
 	$(PYTEST) tests/unit
 
-test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, new random examples
+test-slow: $(READY_DEV) ## The tests that take minutes, transformers' common model tests, all similar cases, new random examples
 	$(BIN)/python -m pytest tests/slow
-	$(PYTEST) -m hypothesis --hypothesis-profile random
+	$(PYTEST) -m "hypothesis or sweep" --hypothesis-profile random
 
 test-benchmarks: $(READY_DEV) ## The tests of benchmarks and tools, which `make test` leaves out
 	$(PYTEST) tests/benchmarks tests/tools

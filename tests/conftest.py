@@ -17,6 +17,7 @@ from vanilla_transformer import (
     VanillaTransformerForConditionalGeneration,
     VanillaTransformerTokenizer,
 )
+from vanilla_transformer.decoding.engine import compiled_steps
 from vanilla_transformer.file_utils import save_model_folder
 
 # Property tests draw the same examples in every run. `make test-slow` draws new ones.
@@ -40,6 +41,14 @@ def _cache_of_the_tests(tmp_path_factory):
         patch.setenv("HF_DATASETS_CACHE", str(folder))
         patch.setenv("VANILLA_TRANSFORMER_CACHE", str(folder / "vanilla_transformer"))
         patch.setattr(datasets.config, "HF_DATASETS_CACHE", folder)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_compilation_in_the_background():
+    """Leave the cores to the tests. An engine compiles its steps after three seconds, in another process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled_steps, "EAGER_SECONDS", float("inf"))
         yield
 
 

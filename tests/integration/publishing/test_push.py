@@ -10,6 +10,7 @@ from tests.hub_client import read_answer, run_with_hub, use_hub_in_this_process
 from tests.local_hub import READ_ONLY_TOKEN, TOKEN
 from tests.publishable import CARDS, add_card
 from vanilla_transformer import TranslationPipeline
+from vanilla_transformer.cli import main
 from vanilla_transformer.publishing import checks, push
 from vanilla_transformer.publishing.push import push_folder
 from vanilla_transformer.publishing.staging import code_names
@@ -64,14 +65,14 @@ def test_push_to_hub_of_the_library_publishes_models_that_load_without_this_pack
     assert tuned["pipeline"] == tuned["generate"] == found["trainer"]
 
 
-def test_translate_answers_a_missing_repository_in_one_line(hub, tmp_path):
+@pytest.mark.parametrize(("offline", "said"), [(False, "user/none"), (True, "offline")])
+def test_translate_answers_a_missing_repository_in_one_line(hub, monkeypatch, capsys, offline, said):
     """The repository does not exist, or it is not cached and there is no network."""
-    for offline, said in ((False, "user/none"), (True, "offline")):
-        ended = run_with_hub(
-            hub, tmp_path, "-m", "vanilla_transformer", "translate", "user/none", "A man.", offline=offline
-        )
-        assert ended.returncode == 2 and said in ended.stderr
-        assert ended.stderr.count("error: ") == 1 and "Traceback" not in ended.stderr
+    use_hub_in_this_process(hub, monkeypatch)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+    assert main(["translate", "user/none", "A man."]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown and shown.count("error: ") == 1 and "Traceback" not in shown
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import SLOW_DISK, Killed, assert_same_run, entries, flags, kill_at_step, no_scores, start
 from vanilla_transformer.training import checkpoint, train_step, trainer
 from vanilla_transformer.training.checkpoint import find_latest_checkpoint, list_checkpoints
@@ -16,9 +17,10 @@ from vanilla_transformer.training.trainer import train
 RUN = {"max_steps": 14, "save_steps": 1, "dropout": 0.3, "gradient_accumulation_steps": 2, "ema_decay": 0.9}
 
 
-@pytest.fixture
-def straight(corpus, tmp_path):
-    return train(parse_recipe(flags(corpus, tmp_path / "straight", **RUN)), evaluate=no_scores)
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("straight")
+    return train(parse_recipe(flags(write_tiny_corpus(folder), folder / "straight", **RUN)), evaluate=no_scores)
 
 
 @pytest.mark.parametrize("step", [1, 3, 9])

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn.modules.module import register_module_forward_pre_hook
 from transformers import LogitsProcessorList, MaxLengthCriteria
@@ -23,6 +23,7 @@ from tests.generation_cases import (
     model_of,
     sources,
 )
+from tests.sweeps import examples
 from tests.tiny import tiny_long_model
 from tests.tiny_engines import eager_steps_for_compiled_ones
 from vanilla_transformer.decoding.engine.engine import Engine
@@ -42,7 +43,7 @@ def decoded(monkeypatch):
         yield numbers
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     shape=st.fixed_dictionaries(SHAPES | {"source_eos": st.booleans()}),
     batch=st.fixed_dictionaries(
@@ -74,7 +75,7 @@ def test_generate_by_the_engine_returns_several_sequences(decoded, beams, dtype)
     assert len(found) == 5 * min(beams, 3) and decoded == [5]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     shape=st.fixed_dictionaries(SHAPES),
     batch=st.fixed_dictionaries(BATCHES | {"left": st.just(False)}),

@@ -1,5 +1,6 @@
 """One step of the search: static shapes, no look at a value by the host, and results that stay."""
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tests.host_reads import GPU, NoHostReads, gpu_stand_in
+from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.coverage import CoveragePenalty
 from vanilla_transformer.decoding.engine.known_features import NoRepeatedNgrams, kept_heads
@@ -96,9 +98,12 @@ def test_search_step_never_looks_at_values(options):
     assert state.done.all()
 
 
-@pytest.mark.parametrize("early_stopping", [True, False, "never"])
-@pytest.mark.parametrize("penalty", [("wu", 0.6), ("power", 1.0), ("power", -0.5), ("power", 0.0)], ids=str)
-@pytest.mark.parametrize("beams", [1, 4])
+SEARCHES = itertools.product(
+    [1, 4], [("wu", 0.6), ("power", 1.0), ("power", -0.5), ("power", 0.0)], [True, False, "never"]
+)
+
+
+@pytest.mark.parametrize(("beams", "penalty", "early_stopping"), sample(SEARCHES, 2, 12, 16, 20))
 @torch.inference_mode()
 def test_search_step_never_waits_for_a_gpu(beams, penalty, early_stopping):
     kind, alpha = penalty
@@ -245,7 +250,7 @@ def test_search_options_divide_by_length_penalty(kind, alpha):
     torch.testing.assert_close(SearchOptions(2, (EOS,), alpha, kind).divisor(lengths), torch.tensor(expected))
 
 
-@every_search
+@pytest.mark.parametrize("options", sample(OPTIONS, 3, 4, 5, 7), ids=NAMES)
 def test_search_step_exports_as_one_graph(options):
     step, memory = step_of(options)
     state = started(options, memory)

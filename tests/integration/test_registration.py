@@ -93,7 +93,7 @@ for words in lines:
         status = main(words)
     found.append([status, printed.getvalue(), sorted({"torch", "transformers", "numpy", "datasets"} & {*sys.modules})])
 import vanilla_transformer
-from vanilla_transformer.cli.arguments import register_models
+from vanilla_transformer.cli.flags import register_models
 register_models()
 from transformers import AutoModelForSeq2SeqLM
 assert AutoModelForSeq2SeqLM._model_mapping[vanilla_transformer.VanillaTransformerConfig]

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from os.path import commonprefix
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import regex
-from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.text.glossary import Match
 from vanilla_transformer.text.inline_terms import TERM_TOKENS, annotate
@@ -24,7 +23,11 @@ from vanilla_transformer.text.protection import find_protected, locate, mask, me
 from vanilla_transformer.text.units import split_units
 
 from .readers import SentencePair
-from .word_alignments import Lexicon, WordPair
+
+if TYPE_CHECKING:  # `train --help` imports this module, and must not wait for transformers or numpy
+    from transformers import PreTrainedTokenizerBase
+
+    from .word_alignments import Lexicon, WordPair
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
@@ -164,7 +167,7 @@ class _AlignedTerm(NamedTuple):
     form: str
 
 
-def add_augmentation_tokens(tokenizer: PreTrainedTokenizerBase, augmentations: Collection[str]) -> None:
+def add_augmentation_tokens(tokenizer: "PreTrainedTokenizerBase", augmentations: Collection[str]) -> None:
     """Add the tokens of text with these augmentations that the vocabulary lacks."""
     known = tokenizer.get_added_vocab().keys()
     if "inline_terms" in augmentations and not known >= set(TERM_TOKENS):
@@ -192,7 +195,7 @@ def replace_by_noise(pair: SentencePair, random: Random) -> SentencePair:
     return SentencePair(noise, noise)
 
 
-def follow_words(words: set[WordPair], before: SentencePair, after: SentencePair) -> set[WordPair]:
+def follow_words(words: "set[WordPair]", before: SentencePair, after: SentencePair) -> "set[WordPair]":
     """
     Return the aligned words of a pair after one of its augmentations, given the ones before.
 
@@ -206,7 +209,7 @@ def follow_words(words: set[WordPair], before: SentencePair, after: SentencePair
     return words if counts == [sources, targets] else set()
 
 
-def insert_inline_terms(pair: SentencePair, random: Random, lexicon: Lexicon, words: Sequence[str]) -> SentencePair:
+def insert_inline_terms(pair: SentencePair, random: Random, lexicon: "Lexicon", words: Sequence[str]) -> SentencePair:
     """
     Annotate some terms of a pair whose translation is in its target.
 
@@ -266,7 +269,7 @@ def insert_placeholders(pair: SentencePair, random: Random) -> SentencePair:
     return SentencePair(mask(source, kept, masks)[0], masked)
 
 
-def _find_terms(pair: SentencePair, lexicon: Lexicon) -> list[_AlignedTerm]:
+def _find_terms(pair: SentencePair, lexicon: "Lexicon") -> list[_AlignedTerm]:
     """Return the words that the lexicon translates by a word of the target. Both are on their side once."""
     targets = _words_by_form(pair.target, casefold=False)
     found = []

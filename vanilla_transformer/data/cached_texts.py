@@ -165,7 +165,7 @@ def drop_low_scores(
         rows = np.flatnonzero(corpora == number)
         if rule is not None and len(rows):
             scores = _load_scores(texts, rows, spec.direction, rule, score, cache_dir)
-            kept[rows[scores < rule.threshold(scores)]] = False
+            kept[rows[scores < rule.threshold(scores.tolist())]] = False
     key = hash_json(texts.key, [rule and vars(rule) | {"models": _model_keys(rule)} for rule in rules])
     folder = cached_folder(cache_dir, f"texts-{key}", partial(_write_kept, texts=texts, kept=kept))
     return load_folder(folder, key)

@@ -21,7 +21,6 @@ from .cleaning_rules import (
     RULES,
     CleaningRules,
     PairRules,
-    find_duplicates,
     hash_repetition,
     identify,
     is_clearly_another,
@@ -341,3 +340,48 @@ def _share(found: Sequence[SentencePair], sample: Sequence[SentencePair]) -> str
 def _describe(spec: CorpusSpec, mistake: str, pairs: Sequence[SentencePair]) -> str:
     examples = [f"    {abbreviate(pair.source)} | {abbreviate(pair.target)}" for pair in pairs[:EXAMPLES]]
     return "\n".join([f"The corpus {spec.name} {mistake}. Examples:", *examples])
+
+
+def is_too_long(source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: float | np.ndarray) -> np.ndarray:
+    """Return a mask of the pairs with more than `max_length` tokens on a side, including EOS."""
+    return np.maximum(source_lengths, target_lengths) > max_length
+
+
+def is_unbalanced(source_lengths: np.ndarray, target_lengths: np.ndarray, max_ratio: float | np.ndarray) -> np.ndarray:
+    """Return a mask of the pairs with one side more than `max_ratio` times as long as the other, in tokens."""
+    return np.maximum(source_lengths, target_lengths) > max_ratio * np.minimum(source_lengths, target_lengths)
+
+
+def find_dropped_by_length(
+    source_lengths: np.ndarray, target_lengths: np.ndarray, rules: Sequence[CleaningRules], corpora: np.ndarray
+) -> dict[str, np.ndarray]:
+    """
+    Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop.
+
+    Args:
+        rules: The rules of each corpus.
+        corpora: The number of each pair's corpus, shape `(pairs,)`.
+    """
+    masks: dict[str, np.ndarray] = {}
+    for name, is_broken in (("max_length", is_too_long), ("max_length_ratio", is_unbalanced)):
+        limits = [getattr(each, name) for each in rules]
+        if any(limit is not None for limit in limits):
+            of_pairs = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
+            broken = is_broken(source_lengths, target_lengths, of_pairs)
+            masks[name] = broken & ~masks["max_length"] if masks else broken
+    return masks
+
+
+def find_duplicates(hashes: bytes | bytearray) -> np.ndarray:
+    """
+    Return a mask of shape `(pairs,)` that is True for each pair equal to an earlier one.
+
+    Args:
+        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a set's memory.
+    """
+    first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
+    order = np.lexsort((second, first))  # stable: the earliest of equal pairs comes first
+    repeated = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
+    duplicates = np.zeros(len(order), dtype=bool)
+    duplicates[order[1:]] = repeated
+    return duplicates

@@ -13,8 +13,6 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.text.translation_warnings import (
     find_scripts,
@@ -89,11 +87,11 @@ class ScoreRule:
         )
         return cls(**section)
 
-    def threshold(self, scores: np.ndarray) -> float:
+    def threshold(self, scores: Sequence[float]) -> float:
         """Return the lowest score to keep, given the scores of a corpus."""
         if self.keep is None:
             return float(self.min_score or 0.0)
-        return float(np.sort(scores)[-max(1, round(self.keep * len(scores)))])
+        return float(sorted(scores)[-max(1, round(self.keep * len(scores)))])
 
 
 @dataclass(frozen=True)
@@ -236,36 +234,6 @@ def is_in_other_languages(pair: SentencePair, codes: Sequence[str]) -> bool:
     return any(is_clearly_another(text, code) for text, code in zip(pair, codes, strict=True))
 
 
-def is_too_long(source_lengths: np.ndarray, target_lengths: np.ndarray, max_length: float | np.ndarray) -> np.ndarray:
-    """Return a mask of the pairs with more than `max_length` tokens on a side, including EOS."""
-    return np.maximum(source_lengths, target_lengths) > max_length
-
-
-def is_unbalanced(source_lengths: np.ndarray, target_lengths: np.ndarray, max_ratio: float | np.ndarray) -> np.ndarray:
-    """Return a mask of the pairs with one side more than `max_ratio` times as long as the other, in tokens."""
-    return np.maximum(source_lengths, target_lengths) > max_ratio * np.minimum(source_lengths, target_lengths)
-
-
-def find_dropped_by_length(
-    source_lengths: np.ndarray, target_lengths: np.ndarray, rules: Sequence[CleaningRules], corpora: np.ndarray
-) -> dict[str, np.ndarray]:
-    """
-    Return for each rule on tokens a mask of shape `(pairs,)` of the pairs that it is the first to drop.
-
-    Args:
-        rules: The rules of each corpus.
-        corpora: The number of each pair's corpus, shape `(pairs,)`.
-    """
-    masks: dict[str, np.ndarray] = {}
-    for name, is_broken in (("max_length", is_too_long), ("max_length_ratio", is_unbalanced)):
-        limits = [getattr(each, name) for each in rules]
-        if any(limit is not None for limit in limits):
-            of_pairs = np.array([np.inf if limit is None else limit for limit in limits])[corpora]
-            broken = is_broken(source_lengths, target_lengths, of_pairs)
-            masks[name] = broken & ~masks["max_length"] if masks else broken
-    return masks
-
-
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 
@@ -292,21 +260,6 @@ def hash_repetition(rule: str, pair: SentencePair, direction: str) -> bytes:
 def _normalize(text: str) -> str:
     """Return the letters of a text, without case. A text without letters is returned as it is."""
     return _NO_LETTERS.sub("", unicodedata.normalize("NFKC", text).casefold()) or text
-
-
-def find_duplicates(hashes: bytes | bytearray) -> np.ndarray:
-    """
-    Return a mask of shape `(pairs,)` that is True for each pair equal to an earlier one.
-
-    Args:
-        hashes: The concatenated 16-byte hashes of all pairs. Sorting them takes a quarter of a set's memory.
-    """
-    first, second = np.frombuffer(hashes, dtype=np.uint64).reshape(-1, 2).T
-    order = np.lexsort((second, first))  # stable: the earliest of equal pairs comes first
-    repeated = (first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])
-    duplicates = np.zeros(len(order), dtype=bool)
-    duplicates[order[1:]] = repeated
-    return duplicates
 
 
 # A text is in another language if that is this many times as probable as the expected one. Short texts are uncertain.

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from .cleaning import EXAMPLES, CleaningReport, abbreviate, nothing_left_error
-from .cleaning_rules import CleaningRules, find_dropped_by_length
+from .cleaning import EXAMPLES, CleaningReport, abbreviate, find_dropped_by_length, nothing_left_error
+from .cleaning_rules import CleaningRules
 from .readers import ROWS_PER_BATCH, SentencePair
 from .tokenized_corpus import EncodedPairs
 

@@ -14,8 +14,6 @@ from difflib import SequenceMatcher
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from .units import split_words
 
 # The warnings, and what each says about a translation.
@@ -177,6 +175,8 @@ def length_ratio(source: str, translation: str) -> float:
 
 def measure_limits(sources: Sequence[str], translations: Sequence[str]) -> WarningLimits:
     """Return limits from good translations: 99.8 % of the lengths, and scripts with 0.1 % of the letters."""
+    import numpy as np  # recipes, whose help is shown at once, import this module
+
     ratios = [length_ratio(*pair) for pair in zip(sources, translations, strict=True)]
     shortest, longest = np.quantile(ratios, _LENGTH_QUANTILES)
     return WarningLimits(float(shortest), float(longest), find_scripts(translations, _USED_SHARE))

@@ -355,7 +355,7 @@ FLAGS = {
     "serve: port above 65535": (["serve", "model", "--port", "65536"], {}, "port"),
     "serve: port is text": (["serve", "model", "--port", "http"], {}, "port"),
     "serve: no such host": (["serve", "model", "--host", "nowhere.invalid"], {}, "nowhere.invalid"),
-    "serve: unknown backend": (["serve", "model", "--backend", "onnx"], {}, "backend"),
+    "serve: unknown backend": (["serve", "model", "--backend", "tf"], {}, "backend"),
     "serve: two models": (["serve", "model", "model"], {}, "Name one model"),
     "convert: no format": (["convert", "model", "out"], {}, "source_format or --target_format"),
     "convert: both formats": (

@@ -7,15 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vanilla_transformer.data.cleaning import CleaningReport, clean_text, is_empty, is_identical, is_invalid_unicode
+from vanilla_transformer.data.cleaning import (
+    CleaningReport,
+    clean_text,
+    find_dropped_by_length,
+    find_duplicates,
+    is_empty,
+    is_identical,
+    is_invalid_unicode,
+    is_too_long,
+    is_unbalanced,
+)
 from vanilla_transformer.data.cleaning_rules import (
     RULES,
     CleaningRules,
-    find_dropped_by_length,
-    find_duplicates,
     hash_pair,
-    is_too_long,
-    is_unbalanced,
 )
 from vanilla_transformer.data.corpus import OverlapCounter
 from vanilla_transformer.data.readers import CorpusSpec, SentencePair

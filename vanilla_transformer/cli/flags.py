@@ -3,7 +3,6 @@
 The options of a request are declared in `decoding.options`; here they become flags, with the files that give some.
 """
 
-import gc
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from vanilla_transformer.decoding.options import TranslationOptions, flags_of, given_flags
-from vanilla_transformer.import_utils import collection_paused
+from vanilla_transformer.import_utils import collection_paused, freeze_modules
 from vanilla_transformer.training.parser import Parser
 from vanilla_transformer.user_input import check_numbers
 
@@ -58,8 +57,7 @@ def register_models() -> None:
     """Import torch and transformers, and register the models, which a command needs once its flags are right."""
     with collection_paused():
         from vanilla_transformer import registration  # noqa: F401
-    if not gc.get_freeze_count():
-        gc.freeze()  # modules are never garbage: collections need not look at them, which saves a quarter of the start
+    freeze_modules()
 
 
 def parse_workers(text: str) -> int | str:
@@ -246,12 +244,9 @@ def open_model(name: str, options: ModelArguments, num_beams: int | None) -> Ite
 def _set_threads(threads: int, backend: str | None) -> None:
     import torch
 
-    from vanilla_transformer.device_utils import usable_cores
+    from vanilla_transformer.device_utils import check_threads
 
-    cores = usable_cores()
-    if not 1 <= threads <= cores:
-        rule = f"from 1 to {cores}, the number of cores that this process may use"
-        raise ValueError(f"`threads` must be {rule}, got {threads}.")
+    check_threads(threads)
     if backend is not None:
         hint = f"Set OMP_NUM_THREADS={threads} in the environment."
         raise ValueError(f"`threads` is for PyTorch, but `backend` is {backend!r}. {hint}")

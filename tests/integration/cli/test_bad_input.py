@@ -480,7 +480,7 @@ FLAGS = {
     **{
         f"render-card: number for {name}": (
             ["render-card", "model", "--facts", "f"],
-            {"f": re.sub(rf"{name}: .*", f"{name}: 3", (CARDS / "demo.yaml").read_text()).encode()},
+            {"f": re.sub(rf"(?m)^{name}: .*", f"{name}: 3", (CARDS / "demo.yaml").read_text()).encode()},
             f"`{name}` in f must be text, got 3",
         )
         for name in ("name", "license", "example", "source_language", "validation_text")

@@ -119,7 +119,7 @@ def test_convert_command_prints_the_comparison(tiny_model, tiny_tokenizer, tmp_p
     (tmp_path / "text").write_text("\n".join(MARIAN_SENTENCES))
     command = ["convert", folder, str(tmp_path / "marian"), "--target_format", "marian"]
     assert main([*command, "--sentences", str(tmp_path / "text")]) == 0
-    assert "3 of 3 outputs identical, largest logit difference" in capsys.readouterr().out
+    assert "3 of 3 outputs identical, chrF between both 100.0, largest logit difference" in capsys.readouterr().out
     assert main(command) == 2
     assert "is not empty" in capsys.readouterr().err
     for flags, said in (

@@ -73,8 +73,8 @@ def test_worker_pipeline_forwards_errors(executors, folder):
 
 
 def test_open_pipeline_refuses_workers_on_another_device(executors, folder, monkeypatch):
-    def on_meta(name, precision):
-        translate = load_pipeline(name, precision=precision)
+    def on_meta(name, **loading):
+        translate = load_pipeline(name, **loading)
         translate.model.to("meta")
         return translate
 

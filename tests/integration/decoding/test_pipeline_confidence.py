@@ -63,7 +63,7 @@ def test_service_returns_confidence_and_warnings(tiny_tokenizer):
 
 def test_translate_prints_confidence_and_warnings_as_json(tiny_tokenizer, tmp_path, capsys):
     folder = str(save_model_folder(calibrated_model(), tiny_tokenizer, tmp_path / "model"))
-    assert main(["translate", folder, "A man in 1999.", "--num_beams", "1", "--json"]) == 0
+    assert main(["translate", folder, "A man in 1999.", "--num_beams", "1", "--no_protect", "--json"]) == 0
     (translation,) = json.loads(capsys.readouterr().out)["translations"]
     assert 0 < translation["confidence"] < 1 and "numbers" in translation["warnings"]
 

@@ -138,7 +138,7 @@ def describe_schedule(
     line = f"Training has at most {planned:,} steps ({planned / steps_per_epoch:,.1f} epochs)"
     if options.max_minutes is not None:
         line += f" and {options.max_minutes:g} {'minute' if options.max_minutes == 1 else 'minutes'}"
-    line += f", with a warm-up of {schedule.warmup_steps:,} steps."
+    line += f", with a warm-up of {schedule.warmup_steps:,} {'step' if schedule.warmup_steps == 1 else 'steps'}."
     names = [name for name, value in _known_schedule(recipe, before or {}).items() if value is None]
     if options.lr_scheduler != NOAM and "learning_rate_scale" in names:
         names.remove("learning_rate_scale")

@@ -35,7 +35,11 @@ def test_space_of_a_hub_model_names_it(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("model", "message"),
-    [("no such/name/here", "Repo id must"), ("empty", "empty must be a model folder, but it has no")],
+    [
+        ("no such/name/here", "Repo id must"),
+        ("runs/none", "There is no model folder runs/none"),
+        ("empty", "empty must be a model folder, but it has no"),
+    ],
 )
 def test_space_refuses_a_wrong_model_in_one_line(model, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -9,6 +9,7 @@ from huggingface_hub.utils import validate_repo_id
 
 from vanilla_transformer.file_utils import atomic_folder
 from vanilla_transformer.publishing.staging import missing_files, stage
+from vanilla_transformer.user_input import check_local_model
 
 _TEMPLATE = Path(__file__).parent
 
@@ -29,6 +30,7 @@ def create_space(
     Raises:
         ValueError: The folder lacks a file of a model that can be published, or the name is no name on the Hub.
         FileExistsError: `output_dir` has files already.
+        FileNotFoundError: The name is of a local folder that does not exist.
     """
     output_dir = Path(output_dir)
     if output_dir.exists() and any(output_dir.iterdir()):
@@ -39,6 +41,7 @@ def create_space(
         if missing:
             raise ValueError(f"{model} must be a model folder, but it has no {missing[0]}.")
     else:
+        check_local_model(model)
         validate_repo_id(str(model))
     title = title or Path(model).name
     settings = {"model": str(title if is_folder else model), "title": title, "examples": examples or []}

@@ -90,7 +90,7 @@ def test_micro_batch_loader_leaves_the_global_generator_alone():
 
 
 def workers():
-    return psutil.Process().children()
+    return [child for child in psutil.Process().children() if child.name() == "pt_data_worker"]
 
 
 def test_micro_batch_loader_workers_survive_signals_to_all_processes():

@@ -1,4 +1,4 @@
-"""What must survive a translation survives it: by masks, by constraints, or because only the rest is translated."""
+"""Keep URLs, placeholders and numbers in translations: by masks, by constraints, or by translating the rest alone."""
 
 import pytest
 

@@ -33,7 +33,7 @@ def check_local_model(name: str | Path) -> None:
         FileNotFoundError: It does not exist. The message names the command that makes one.
     """
     path = Path(name)
-    is_local = path.is_absolute() or path.parts[:1] in (("runs",), ("..",)) or str(name).startswith((".", "~"))
+    is_local = path.is_absolute() or path.parts[:1] == ("runs",) or str(name).startswith((".", "~"))
     if is_local and not path.exists():
         command = "demo" if path.name == "demo" else "train small --train_source FILE --train_target FILE"
         command = f"vanilla-transformer {command} --output_dir {name}"

@@ -1,6 +1,5 @@
 """Train a model or a student, average checkpoints, and show it all on the demo corpus."""
 
-import json
 import logging
 import os
 import shutil
@@ -166,6 +165,7 @@ def demo_command(arguments: Sequence[str]) -> None:
     words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
     require_no_words(words)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
+    from vanilla_transformer.training.metrics import read_entries
     from vanilla_transformer.training.run_folder import check_output_dir
     from vanilla_transformer.training.signals import TrainingInterrupted
     from vanilla_transformer.training.trainer import train
@@ -183,7 +183,7 @@ def demo_command(arguments: Sequence[str]) -> None:
     except TrainingInterrupted as error:
         raise TrainingInterrupted(f"{error} A model of fewer than {steps:,} steps is undertrained.") from None
     bleu = _print_demo_scores(folder, corpus)
-    _print_if_undertrained(_demo_steps(folder), steps, bleu)
+    _print_if_undertrained(max(entry["step"] for entry in read_entries(folder)), steps, bleu)
     draw_pictures(_draw_demo, folder)
     _print_next_steps(folder)
 
@@ -229,14 +229,6 @@ def choose_ranks(scores: Sequence[float], count: int) -> list[tuple[int, int]]:
     order = sorted(range(len(scores)), key=lambda number: -scores[number])
     ranks = [round(place * (len(order) - 1) / (count - 1)) for place in range(count)]
     return [(rank + 1, order[rank]) for rank in ranks]
-
-
-def _demo_steps(folder: Path) -> int:
-    """Return the number of steps that the log of a run has."""
-    from vanilla_transformer.training.metrics import METRICS_FILE
-
-    lines = (folder / METRICS_FILE).read_text(encoding="utf-8").splitlines()
-    return max(json.loads(line)["step"] for line in lines)
 
 
 def _print_if_undertrained(made: int, steps: int, bleu: float) -> None:

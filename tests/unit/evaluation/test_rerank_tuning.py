@@ -23,9 +23,7 @@ def _without_some_words(draw, text):
 def random_lists(seed, size=3):
     """Return n-best lists of texts that lack some words, and features."""
     draw = random.Random(seed)
-    texts = [
-        [" ".join(word for word in text.split() if draw.random() < 0.8) for _ in range(size)] for text in REFERENCES
-    ]
+    texts = [[_without_some_words(draw, text) for _ in range(size)] for text in REFERENCES]
     lists = [[Features(-draw.random() * 9, -draw.random() * 9, draw.randint(3, 9)) for _ in row] for row in texts]
     return texts, lists
 

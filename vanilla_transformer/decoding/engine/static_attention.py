@@ -144,7 +144,7 @@ class StaticCrossAttention(nn.Module):
 def split_heads(attention: Any, states: Tensor, parts: str) -> Sequence[Tensor]:
     """Split joined projections `(B, N, ·)` into `parts` of the letters q, k and v with their heads, `(B, H, N, K)`."""
     slots, beams = states.shape[:2]
-    if attention.value_dim == attention.head_dim:
+    if attention.value_dim == attention.head_dim:  # one view of all parts: few operations in a step
         joined = states.view(slots, beams, len(parts), -1, attention.head_dim)
         return joined.permute(2, 0, 3, 1, 4).unbind()
     widths, heads = [attention.value_dim if part == "v" else attention.head_dim for part in parts], _heads(attention)
@@ -273,7 +273,7 @@ class StaticLinearCrossAttention(nn.Module):
 
 def _no_sums(attention: Any, slots: int, *beams: int) -> Sums:
     weight, width = attention.out_proj.weight, attention.head_dim
-    sizes = slots, *beams, attention.out_proj.in_features // width, width, width + 1
+    sizes = slots, *beams, _heads(attention), width, width + 1
     return Sums(torch.zeros(sizes, dtype=torch.promote_types(weight.dtype, torch.float32), device=weight.device))
 
 
@@ -312,9 +312,8 @@ class StaticLSHAttention(StaticSelfAttention):
 
     def __init__(self, attention: Any):
         super().__init__(attention)
-        heads, width = attention.out_proj.in_features // attention.head_dim, attention.head_dim
         seed, rounds, buckets = hash_settings(attention)
-        drawn = rotations(seed, heads, width, rounds, buckets)
+        drawn = rotations(seed, _heads(attention), attention.head_dim, rounds, buckets)
         self.register_buffer("rotations", drawn)  # in the identity of a compiled step
 
     @staticmethod

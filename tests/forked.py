@@ -1,10 +1,11 @@
 """Run Python programs in processes that are forked from one that has imported torch and transformers.
 
 An interpreter takes seconds of a core to import them, and a fork none. A program meets this package unimported, as in
-a new interpreter. What it reads from the environment while other libraries are imported must not differ, so tests of
-imports, of launchers and of other caches start an interpreter.
+a new interpreter, and the Hub's client reads the environment again. What other libraries read from it while they are
+imported must not differ, so tests of imports and of launchers start an interpreter.
 """
 
+import importlib
 import multiprocessing
 import os
 import runpy
@@ -20,6 +21,7 @@ from pathlib import Path
 from unittest import mock
 
 ROOT = Path(__file__).parents[1]
+_WRITING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 @cache
@@ -34,11 +36,13 @@ def fork_context():
 class Forked:
     """A process that runs `python ARGUMENTS`, with the interface of `subprocess.Popen`. It has its own session."""
 
-    def __init__(self, arguments, env=None, cwd=None):
+    def __init__(self, arguments, env=None, cwd=None, input=""):
         self._folder = tempfile.TemporaryDirectory()
-        self._printed = [Path(self._folder.name, name) for name in ("output", "errors")]
+        files = [Path(self._folder.name, name) for name in ("input", "output", "errors")]
+        files[0].write_text(input)
+        self._printed = files[1:]
         given = ([*map(str, arguments)], dict(os.environ if env is None else env), os.fspath(cwd or os.getcwd()))
-        self._process = fork_context().Process(target=_run, args=(*given, *self._printed))
+        self._process = fork_context().Process(target=_run, args=(*given, files))
         self._process.start()
         self.pid = self._process.pid
 
@@ -91,19 +95,21 @@ class TwoProcesses:
         return tuple(map("".join, zip(*printed, strict=True)))
 
 
-def run_python(*arguments, env=None, cwd=None, timeout=300):
+def run_python(*arguments, env=None, cwd=None, input="", timeout=300):
     """Run `python ARGUMENTS` and return it as `subprocess.run` does."""
-    process = Forked(arguments, env, cwd)
+    process = Forked(arguments, env, cwd, input)
     output, errors = process.communicate(timeout)
     return subprocess.CompletedProcess(arguments, process.returncode, output, errors)
 
 
-def _run(arguments, environment, folder, output, errors):
+def _run(arguments, environment, folder, files):
     os.setsid()
-    for descriptor, path in ((1, output), (2, errors)):
-        os.dup2(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), descriptor)
+    for descriptor, (path, mode) in enumerate(zip(files, (os.O_RDONLY, _WRITING, _WRITING), strict=True)):
+        os.dup2(os.open(path, mode), descriptor)
+    sys.stdin = os.fdopen(0, closefd=False)  # `multiprocessing` has replaced it by an empty one
     os.environ.clear()
     os.environ.update(environment)
+    _reread_environment()
     os.chdir(folder)
     sys.path[:0] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
     program, *words = arguments
@@ -121,3 +127,15 @@ def _run(arguments, environment, folder, output, errors):
         sys.path.insert(0, os.path.dirname(os.path.abspath(program)))
         sys.argv = arguments
         runpy.run_path(program, run_name="__main__")
+
+
+def _reread_environment():
+    """Let the Hub's client read addresses and caches again, which it reads when it is imported."""
+    import huggingface_hub
+    import transformers
+
+    constants = importlib.reload(huggingface_hub.constants)
+    huggingface_hub.hf_api.api.endpoint = constants.ENDPOINT
+    modules = os.environ.get("HF_MODULES_CACHE", os.path.join(constants.HF_HOME, "modules"))
+    for reader in (transformers.utils, transformers.utils.hub, transformers.dynamic_module_utils):
+        reader.HF_MODULES_CACHE = modules

@@ -2,19 +2,16 @@
 
 import json
 import os
-import subprocess
-import sys
 
 from huggingface_hub import constants
 
+from tests.forked import run_python
 from tests.local_hub import TOKEN
+from vanilla_transformer.publishing import checks
 
 
 def run_with_hub(hub, folder, *command, offline=False, **options):
-    """Run a Python program in a new process, because huggingface_hub reads the Hub's address when it is imported.
-
-    Caches are below `folder`, which is the working directory.
-    """
+    """Run a Python program whose Hub is `hub`. Caches are below `folder`, which is the working directory."""
     environment = {
         **os.environ,
         "HF_ENDPOINT": hub.url,
@@ -25,9 +22,16 @@ def run_with_hub(hub, folder, *command, offline=False, **options):
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_OFFLINE": str(int(offline)),
     }
-    return subprocess.run(
-        [sys.executable, *map(str, command)], env=environment, cwd=folder, text=True, capture_output=True, **options
-    )
+    return run_python(*command, env=environment, cwd=folder, **options)
+
+
+def fork_checks(monkeypatch):
+    """Let the checks before publishing fork the process that loads a folder without this package."""
+
+    def fork(command, input, env, cwd, **_):
+        return run_python(*command[1:], input=input, env=env, cwd=cwd)
+
+    monkeypatch.setattr(checks.subprocess, "run", fork)
 
 
 def read_answer(process):
@@ -39,6 +43,8 @@ def read_answer(process):
 def use_hub_in_this_process(hub, monkeypatch):
     """Point the client of this process to the local Hub."""
     monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.partition("{repo_id}")
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", f"{hub.url}/{''.join(template[1:])}")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_TOKEN", TOKEN)

@@ -41,11 +41,14 @@ def assert_onnx_parity(config, tokenizer, folder):
     torch.manual_seed(0)
     model = VanillaTransformerForConditionalGeneration(config).eval()
     ours = save_model_folder(model, tokenizer, folder / "ours")
-
     comparison = to_onnx(ours, folder / "onnx", SENTENCES)
     assert (comparison.num_sentences, comparison.num_identical) == (5, 5)
+    assert_graphs_translate_alike(model, tokenizer, folder / "onnx")
 
-    encoder, forward = run_graphs(folder / "onnx")
+
+def assert_graphs_translate_alike(model, tokenizer, folder):
+    """Compare beam search of the model and of the graphs in `folder`, tokens and scores."""
+    encoder, forward = run_graphs(folder)
     for sentences in (SENTENCES[:1], SENTENCES):  # a batch of one as well
         inputs = tokenizer(sentences, padding=True, return_tensors="pt")
         inputs = {name: inputs[name] for name in ("input_ids", "attention_mask")}
@@ -55,6 +58,6 @@ def assert_onnx_parity(config, tokenizer, folder):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(model, "forward", forward)
             outputs = GenerationMixin.generate(model, encoder_outputs=encoder(**inputs), **inputs, **options)
-        assert_decoder_takes_prefixes(model, inputs, folder / "onnx")
+        assert_decoder_takes_prefixes(model, inputs, folder)
         assert outputs.sequences.tolist() == expected.sequences.tolist()
         torch.testing.assert_close(outputs.sequences_scores, expected.sequences_scores, atol=1e-4, rtol=1e-4)

@@ -1,19 +1,22 @@
-"""The wheel of this package, built from a copy of its sources."""
+"""The wheel of this package, built from the files that the image of Docker copies."""
 
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUILT_FROM = ("vanilla_transformer", "recipes", "model_card", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 
 def build_wheel(folder: Path) -> Path:
     """Build the wheel in `folder` and return its path. The working tree stays unchanged."""
     source = folder / "source"
     source.mkdir()
-    for name in BUILT_FROM:
+    allowed = re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    copied = re.findall(r"^COPY (.*) \S+$", (ROOT / "docker" / "Dockerfile").read_text(), re.MULTILINE)
+    for name in " ".join(copied).split():
+        assert name in allowed, f"docker/Dockerfile copies {name}, which .dockerignore leaves out"
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:

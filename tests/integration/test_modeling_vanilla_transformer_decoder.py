@@ -3,8 +3,6 @@
 import copy
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -28,6 +26,7 @@ from transformers import (
     TrainingArguments,
 )
 
+from tests.forked import run_python
 from vanilla_transformer import (
     VanillaTransformerConfig,
     VanillaTransformerDecoderConfig,
@@ -261,8 +260,7 @@ def test_auto_class_loads_saved_model_without_package(tmp_path):
         model.save_pretrained(folder)
         asked.append([str(folder), auto_class.__name__])
     environment = {**os.environ, "HF_HOME": str(tmp_path / "home"), "HF_HUB_OFFLINE": "1"}
-    command = [sys.executable, "-c", LOAD_WITHOUT_PACKAGE, json.dumps(asked)]
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    ended = run_python("-c", LOAD_WITHOUT_PACKAGE, json.dumps(asked), env=environment, cwd=tmp_path)
     assert ended.returncode == 0, ended.stderr[-2000:]
     for model, line in zip(models, ended.stdout.splitlines()[-len(models) :], strict=True):
         name, found = json.loads(line)

@@ -1,8 +1,7 @@
 """The wheel contains all files that an installed command needs."""
 
+import json
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 
@@ -10,10 +9,22 @@ import pytest
 import yaml
 
 import vanilla_transformer
+from tests.forked import run_python
 from tests.wheel import build_wheel
+from vanilla_transformer.evaluation.scores import score, score_paper_bleu
 
 ROOT = Path(__file__).parents[2]
 _PACKAGED = ("*.py", "*.tsv.gz", "*.html", "*.css", "*.js")
+METRIC = """
+import json, sys
+import evaluate
+from vanilla_transformer.evaluation import metric_path
+
+print(metric_path())
+hypotheses, references = json.load(sys.stdin)
+metric = evaluate.load(metric_path())
+print(json.dumps(metric.compute(predictions=hypotheses, references=references, paper_bleu="de")))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +39,12 @@ def run(wheel, tmp_path):
     offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path / "home")}
     environment = os.environ | offline | {"PYTHONPATH": str(tmp_path / "installed"), "OMP_NUM_THREADS": "1"}
 
-    def run_python(*arguments):
-        command = [sys.executable, *map(str, arguments)]
-        finished = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    def call(*arguments, **options):
+        finished = run_python(*arguments, env=environment, cwd=tmp_path, **options)
         assert finished.returncode == 0, finished.stderr
         return finished.stdout
 
-    return run_python
+    return call
 
 
 def test_wheel_contains_every_module_and_resource(wheel):
@@ -52,10 +62,11 @@ def test_wheel_runs_as_a_module(run):
 
 
 def test_wheel_loads_the_metric_by_its_path_without_a_network(run, tmp_path):
-    program = "import evaluate; from vanilla_transformer.evaluation import metric_path as path\n"
-    program += "print(path()); print(evaluate.load(path()).compute(predictions=['a'], references=['a'])['chrf'])"
-    path, chrf = run("-c", program).splitlines()
-    assert path.startswith(str(tmp_path)) and float(chrf) == 100.0
+    hypotheses, references = ["Ein Mann schläft.", "Zwei E-Mail-Hunde laufen."], ["Ein Mann schlief.", "Zwei Hunde."]
+    path, scores = run("-c", METRIC, input=json.dumps([hypotheses, references])).splitlines()
+    assert path.startswith(str(tmp_path))
+    expected = score(hypotheses, references)._asdict() | score_paper_bleu(hypotheses, references)._asdict()
+    assert json.loads(scores) == expected
 
 
 def test_wheel_metadata_names_the_command_the_license_and_the_requirements(wheel):

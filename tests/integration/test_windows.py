@@ -1,10 +1,6 @@
 """Nothing imports or calls unguarded what Windows lacks; by hiding it from this package on another system."""
 
-import os
-import subprocess
-import sys
-
-from benchmarks.harness import ROOT
+from tests.forked import run_python
 from tests.tiny import write_tiny_corpus
 
 # Hides modules from the package's own imports only: other packages choose by the name of the system.
@@ -40,9 +36,6 @@ print(len(pipeline("translation", model="run")("a b", max_new_tokens=3)))
 
 
 def test_package_imports_trains_and_translates_without_what_windows_lacks(tmp_path):
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", PROGRAM]
-    folder = write_tiny_corpus(tmp_path)
-    ended = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True)
+    ended = run_python("-c", PROGRAM, cwd=write_tiny_corpus(tmp_path))
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert ended.stdout.splitlines()[-1] == "1"

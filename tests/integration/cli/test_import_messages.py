@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from benchmarks.harness import ROOT
+from tests.forked import run_python
 
 TORCHAO = """
 import logging
@@ -40,18 +41,15 @@ sys.exit(status)
 """
 
 
-@pytest.fixture
-def run():
-    def call(*words, **variables):
-        paths = {"PYTHONPATH": str(ROOT)}
-        kept = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
-        command = [sys.executable, *words]
-        return subprocess.run(command, env=kept | paths | variables, capture_output=True, text=True)
-
-    return call
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
+ENVIRONMENT |= {"PYTHONPATH": str(ROOT)}
 
 
-def test_a_command_prints_nothing_of_other_packages_about_themselves(run, tmp_path):
+def run(*words, **variables):
+    return subprocess.run([sys.executable, *words], env=ENVIRONMENT | variables, capture_output=True, text=True)
+
+
+def test_a_command_prints_nothing_of_other_packages_about_themselves(tmp_path):
     for name, text in (("torchao", TORCHAO), ("triton", TRITON)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(text)
@@ -59,6 +57,17 @@ def test_a_command_prints_nothing_of_other_packages_about_themselves(run, tmp_pa
     error, *said = ended.stderr.splitlines()
     assert ended.returncode == 2 and error.startswith("error: ") and ended.stdout == ""
     assert said == ["Something for users", "freed"]  # nothing is left of triton at exit
+
+
+WAITING = """
+import os, sys
+class Torch:
+    def find_spec(self, name, *rest):
+        if name == "torch":
+            print(os.environ.get("GOMP_SPINCOUNT"), os.environ.get("OMP_WAIT_POLICY"))
+            os._exit(sys.stdout.flush() or 0)
+sys.meta_path.insert(0, Torch())
+"""
 
 
 @pytest.mark.parametrize(
@@ -69,12 +78,11 @@ def test_a_command_prints_nothing_of_other_packages_about_themselves(run, tmp_pa
         ({"OMP_WAIT_POLICY": "active"}, "None active"),
     ],
 )
-def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(run, given, expected):
-    variables = "os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY')"
-    for line in ("import vanilla_transformer", "from vanilla_transformer.cli import main"):
-        assert run("-c", f"{line}\nimport os\nprint({variables})", **given).stdout.split() == expected.split()
+def test_waiting_threads_sleep_soon_unless_the_environment_says_otherwise(given, expected):
+    for line in ("import vanilla_transformer", "from vanilla_transformer.cli import main; main(['translate', 'a'])"):
+        assert run("-c", f"{WAITING}\n{line}", **given).stdout.split() == expected.split()
 
 
-def test_waiting_threads_of_a_program_that_has_imported_torch_stay_as_they_are(run):
-    code = "import torch, vanilla_transformer, os\nprint(os.environ.get('GOMP_SPINCOUNT'))"
-    assert run("-c", code).stdout.split() == ["None"]
+def test_waiting_threads_of_a_program_that_has_imported_torch_stay_as_they_are():
+    code = "import os, torch, vanilla_transformer; print(os.environ.get('GOMP_SPINCOUNT'))"
+    assert run_python("-c", code, env=ENVIRONMENT).stdout.split() == ["None"]

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.hub_client import fork_checks
 from tests.marian_models import MARIAN_SENTENCES, build_marian_tokenizer, marian_model
 from vanilla_transformer.conversion.marian import from_marian
 from vanilla_transformer.file_utils import save_model_folder
@@ -9,7 +10,8 @@ from vanilla_transformer.publishing.card import read_facts, render_card
 from vanilla_transformer.publishing.checks import check_folder, failed_checks
 
 
-def test_from_marian_writes_a_publishable_folder(tmp_path):
+def test_from_marian_writes_a_publishable_folder(tmp_path, monkeypatch):
+    fork_checks(monkeypatch)
     (tmp_path / "tokenizer").mkdir()
     marian_tokenizer = build_marian_tokenizer(tmp_path / "tokenizer")
     original = marian_model(len(marian_tokenizer))

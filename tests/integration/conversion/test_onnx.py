@@ -3,24 +3,21 @@
 import json
 
 import pytest
+import torch
 
-from tests.onnx_parity import assert_onnx_parity
-from vanilla_transformer import VanillaTransformerConfig
+from tests.onnx_parity import assert_graphs_translate_alike
+from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
 from vanilla_transformer.file_utils import save_model_folder
 
 
-def test_onnx_translates_as_pytorch_by_greedy_and_beam_search(tiny_config, tiny_tokenizer, tmp_path):
+def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):
+    """Export once, which takes seconds, and compare commands, greedy search and beam search."""
+    torch.manual_seed(0)
     config = VanillaTransformerConfig(**tiny_config.to_dict() | {"decoder_layers": 2})
-    assert_onnx_parity(config, tiny_tokenizer, tmp_path)
-    (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()
-    with pytest.raises(OSError, match=DECODER_WITH_PAST):
-        onnx_greedy_translator(tmp_path / "onnx", tiny_tokenizer)
-
-
-def test_translate_runs_a_folder_for_onnx_by_its_runtime(tiny_model, tiny_tokenizer, tmp_path, capsys):
-    ours, onnx = str(save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "ours")), str(tmp_path / "onnx")
+    model = VanillaTransformerForConditionalGeneration(config).eval()
+    ours, onnx = str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours")), str(tmp_path / "onnx")
     (tmp_path / "validation.en").write_text("A man is sleeping.\nTwo dogs run.\n")
     (tmp_path / "ours" / "recipe.json").write_text(json.dumps({"validation_source": f"{tmp_path}/validation.en"}))
     assert main(["convert", ours, onnx, "--target_format", "onnx"]) == 0
@@ -37,6 +34,11 @@ def test_translate_runs_a_folder_for_onnx_by_its_runtime(tiny_model, tiny_tokeni
         assert capsys.readouterr().out == expected != "\n\n\n"
     assert main(["translate", onnx, "A man.", "--json", "--quiet"]) == 2
     assert main(["translate", onnx, "A man.", "--device", "cuda"]) == 2
+
+    assert_graphs_translate_alike(model, tiny_tokenizer, tmp_path / "onnx")
+    (tmp_path / "onnx" / f"{DECODER_WITH_PAST}.onnx").unlink()
+    with pytest.raises(OSError, match=DECODER_WITH_PAST):
+        onnx_greedy_translator(tmp_path / "onnx", tiny_tokenizer)
 
 
 def test_onnx_refuses_a_folder_that_is_not_empty(tiny_model, tiny_tokenizer, tmp_path, capsys):

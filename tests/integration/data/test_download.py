@@ -21,7 +21,7 @@ def server(tmp_path, monkeypatch):
     folder.mkdir()
     handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         files = {"train.en": TextFile(2, hashlib.sha256(TEXT).hexdigest())}
         monkeypatch.setitem(CORPORA, "tiny", PublicCorpus(f"http://127.0.0.1:{server.server_port}", "free", files))
@@ -73,7 +73,7 @@ class Flaky(SimpleHTTPRequestHandler):
 def serve(handler):
     """Yield the address of a server on the loopback address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/train.en.gz"
         server.shutdown()

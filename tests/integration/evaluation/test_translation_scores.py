@@ -1,9 +1,5 @@
 """The metric for the `evaluate` library: loaded by path, without network."""
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import evaluate
@@ -12,42 +8,16 @@ import torch
 from transformers import DataCollatorForSeq2Seq, Seq2SeqTrainer, Seq2SeqTrainingArguments
 
 from vanilla_transformer.evaluation import metric_path
-from vanilla_transformer.evaluation.scores import score, score_paper_bleu
+from vanilla_transformer.evaluation.scores import score
 from vanilla_transformer.evaluation.translation_scores.translation_scores import TranslationScores
 
-ROOT = Path(__file__).parents[3]
 HYPOTHESES = ["Ein Mann schläft auf dem Sofa.", "Zwei E-Mail-Hunde laufen schnell."]
 REFERENCES = ["Ein Mann schläft auf einem Sofa.", "Zwei E-Mail-Hunde rennen schnell."]
-PROGRAM = """
-import json, sys
-import evaluate
-from vanilla_transformer.evaluation import metric_path
-
-metric = evaluate.load(metric_path())
-hypotheses, references = json.load(sys.stdin)
-print(json.dumps(metric.compute(predictions=hypotheses, references=references, paper_bleu="de")))
-"""
 
 
 @pytest.fixture
 def metric(tmp_path):
     return TranslationScores(cache_dir=str(tmp_path / "cache"))
-
-
-def test_translation_scores_loads_by_path_offline(tmp_path):
-    offline = {"HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1", "HF_HOME": str(tmp_path)}
-    finished = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps([HYPOTHESES, REFERENCES]),
-        env=os.environ | offline | {"PYTHONPATH": str(ROOT)},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert finished.returncode == 0, finished.stderr
-    expected = score(HYPOTHESES, REFERENCES)._asdict() | score_paper_bleu(HYPOTHESES, REFERENCES)._asdict()
-    assert json.loads(finished.stdout) == expected
 
 
 def test_metric_path_is_an_evaluate_metric():

@@ -1,8 +1,16 @@
 """Checks before publishing that load the folder in a new process without this package."""
 
+import pytest
+
+from tests.hub_client import fork_checks
 from tests.publishable import add_card
 from vanilla_transformer.publishing import checks
 from vanilla_transformer.publishing.behavior import BEHAVIOR_CHECKS
+
+
+@pytest.fixture(autouse=True)
+def _fork_checks(monkeypatch):
+    fork_checks(monkeypatch)
 
 
 def failed(results):

@@ -1,5 +1,7 @@
 """Import the libraries that most programs of this package import. `tests/forked.py` forks processes that have them."""
 
+import gc
+
 import accelerate  # noqa: F401
 import datasets  # noqa: F401
 import sacrebleu  # noqa: F401
@@ -11,3 +13,5 @@ import transformers.pipelines
 import transformers.trainer_seq2seq  # noqa: F401
 
 torch.set_num_threads(1)
+gc.collect()
+gc.freeze()

@@ -30,6 +30,7 @@ from tests.generation_models import (
     partly_trained_model,
     penalty,
 )
+from tests.sweeps import sample
 from tests.tiny import tiny_config
 from vanilla_transformer import (
     PaperGenerationMixin,
@@ -153,7 +154,7 @@ def plain_beam_search(model, source, limit, beams, kind, alpha):
     return sorted(finished, reverse=True)[:beams]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", sample(range(4), 0))
 @pytest.mark.parametrize(("kind", "alpha"), [("wu", 0.6), ("wu", 2.0), ("power", 0.6)])
 def test_beam_search_early_stopping_matches_search_to_limit(kind, alpha, seed):
     model = partly_trained_model(seed)

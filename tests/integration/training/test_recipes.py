@@ -1,9 +1,10 @@
-"""Every shipped recipe trains two steps of a tiny model on a tiny corpus."""
+"""Shipped recipes train two steps of a tiny model on a tiny corpus; `tests/golden` trains each for twenty."""
 
 import pytest
 import torch
 import yaml
 
+from tests.sweeps import sample
 from tests.tiny_runs import ROOT, flags, no_scores, read_without_corpus
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.recipe import parse_recipe
@@ -12,7 +13,7 @@ from vanilla_transformer.training.trainer import train
 RUN = {"max_steps": 2, "max_tokens": 200, "vocab_size": 600}
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sample(sorted((ROOT / "recipes").glob("*.yaml")), 0), ids=lambda path: path.stem)
 def test_recipes_train_two_steps_of_tiny_model(path, corpus, tmp_path):
     shipped = read_without_corpus(path)
     (tmp_path / "shipped.yaml").write_text(yaml.safe_dump(shipped))

@@ -8,6 +8,7 @@ import torch
 
 from tests.constrained_reference import ConstrainedBeamSearch, occurrences
 from tests.engine_cases import EOS, START
+from tests.sweeps import sample
 from tests.tiny import tiny_model
 from vanilla_transformer.decoding.engine.engine import Engine
 from vanilla_transformer.decoding.engine.phrase_constraints import WholeWords, WordContinuations
@@ -103,7 +104,7 @@ def test_engine_lets_a_prefix_continue_a_word():
     assert found.tokens[:3] == [7, 8, 9]
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", sample(range(12), 0, 3, 6, 9))
 def test_engine_finds_constrained_hypotheses_of_definition(seed):
     model, options, sources, phrases = random_case(seed)
     engine = Engine(model, slots=3, compile=False, constraint_tokens=9, **options)

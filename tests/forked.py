@@ -111,7 +111,8 @@ def _run(arguments, environment, folder, files):
     os.environ.update(environment)
     _reread_environment()
     os.chdir(folder)
-    sys.path[:0] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path += sys.modules["tests.preloaded"].PATHS
     program, *words = arguments
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     if program == "-c":

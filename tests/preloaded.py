@@ -1,6 +1,7 @@
 """Import the libraries that most programs of this package import. `tests/forked.py` forks processes that have them."""
 
 import gc
+import sys
 
 import accelerate  # noqa: F401
 import datasets  # noqa: F401
@@ -12,6 +13,7 @@ import transformers.modeling_utils
 import transformers.pipelines
 import transformers.trainer_seq2seq  # noqa: F401
 
+PATHS = [*sys.path]  # a fork gets the paths of the process that asks for it
 torch.set_num_threads(1)
 gc.collect()
 gc.freeze()

@@ -144,14 +144,7 @@ DAMAGE = {
     "generation config out of range": (change("generation_config.json", num_beams=-1), "num_beams"),
 }
 # One function loads models for all commands, so the others get a sample.
-SAMPLE = (
-    "no folder",
-    "config nested deeply",
-    "weights truncated",
-    "weights dangling",
-    "tensor missing",
-    "NaN in a tensor",
-)
+SAMPLE = ("no folder", "config nested deeply", "weights truncated")
 MODELS = [
     pytest.param(arguments, damage, words, id=f"{command}: {name}")
     for command, arguments in COMMANDS.items()

@@ -33,7 +33,7 @@ def shorten(monkeypatch, **changes):
 
 def test_demo_that_the_time_limit_stops_says_that_it_is_undertrained(run_demo, tmp_path, monkeypatch):
     shorten(monkeypatch, vocab_size=400, d_model=32)
-    status, shown = run_demo("--max_minutes", "0.1")
+    status, shown = run_demo("--max_minutes", "0.03")
     made = entries(tmp_path / "demo")[-1]["step"]
     assert status == 0 and f"undertrained: the time limit ended training after {made:,} of " in shown.out
     assert "BLEU must be at least" in shown.out and "higher --max_minutes" in shown.out

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.sweeps import sample
 from tests.tiny_runs import (
     assert_similar_weights,
     assert_two_processes_match_one,
@@ -16,6 +17,7 @@ from tests.tiny_runs import (
     flags,
     launch,
     no_scores,
+    start,
     wait_for_metrics,
 )
 from vanilla_transformer import VanillaTransformerForConditionalGeneration, device_utils
@@ -106,10 +108,14 @@ def test_train_on_two_processes_matches_one(corpus, tmp_path):
     assert_two_processes_match_one(corpus, tmp_path)
 
 
-def test_train_saves_usable_model_at_ctrl_c(corpus, tmp_path):
+def launch_by_accelerate(arguments):
+    return launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], arguments)
+
+
+@pytest.mark.parametrize("begin", sample([start, launch_by_accelerate], 0))
+def test_train_saves_usable_model_at_ctrl_c(corpus, tmp_path, begin):
     folder = tmp_path / "out"
-    endless = flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000)
-    process = launch(["accelerate.commands.launch", "--cpu", "--num_processes", "1"], endless)
+    process = begin(flags(corpus, folder, max_steps=1_000_000, save_steps=1_000_000))
     wait_for_metrics(folder)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to all that it runs
     _, errors = process.communicate(timeout=120)

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +41,15 @@ def _concerns_users(record: logging.LogRecord) -> bool:
     return not any(words in record.getMessage() for words in _OWN_MATTERS[record.name])
 
 
+@cache
 def freeze_modules() -> None:
     """Leave all objects that exist out of garbage collections: modules are never garbage.
 
     This saves a quarter of the start and the collection at exit. If there is triton, whose bindings print about 25
     lines about each of their objects that is left then, it is collected at exit.
     """
-    if not gc.get_freeze_count():
-        gc.freeze()
-        atexit.register(lambda: gc.unfreeze() if "triton" in sys.modules else None)
+    gc.freeze()
+    atexit.register(lambda: gc.unfreeze() if "triton" in sys.modules else None)
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:

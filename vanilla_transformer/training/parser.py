@@ -49,6 +49,7 @@ class Parser(ArgumentParser):
         layout = {"formatter_class": RawDescriptionHelpFormatter, "description": about, "epilog": notes}
         super().__init__(usage=usage, add_help=False, allow_abbrev=False, **layout)  # type: ignore[arg-type]
         self._classes, self._others = classes, list[Action]()
+        self._hints = {each: get_type_hints(each) for each in classes}
         self._names, self._switches = (
             {"help", "help_all"},
             dict[str, dict[str, Any]](),
@@ -68,7 +69,7 @@ class Parser(ArgumentParser):
             title = titles.get(each) or _title(each, item)
             if title not in groups:
                 groups[title] = self.add_argument_group(f"{title}{mark}")
-            self._add_flag(groups[title], item, get_type_hints(each)[item.name])
+            self._add_flag(groups[title], item, self._hints[each][item.name])
 
     def _add_flag(self, group: Any, item: Field, hint: Any) -> None:
         """Add the flag of a field, whose type may be a union with None, and with str for text that is parsed later."""

@@ -95,7 +95,7 @@ def dangling_folder(folder):
     folder.symlink_to("nowhere")
 
 
-NESTED = "[" * 100_000
+NESTED = "[" * 20_000
 # Damage to a model folder, and words of the message: what must hold, and which file breaks it.
 DAMAGE = {
     "no folder": (no_folder, "no model folder model"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from tests.onnx_parity import assert_graphs_translate_alike
-from vanilla_transformer import VanillaTransformerConfig, VanillaTransformerForConditionalGeneration
+from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.cli import main
 from vanilla_transformer.conversion.onnx import DECODER_WITH_PAST, onnx_greedy_translator
 from vanilla_transformer.file_utils import save_model_folder
@@ -15,8 +15,7 @@ from vanilla_transformer.file_utils import save_model_folder
 def test_onnx_folder_translates_as_pytorch_does(tiny_config, tiny_tokenizer, tmp_path, capsys):
     """Export once, which takes seconds, and compare commands, greedy search and beam search."""
     torch.manual_seed(0)
-    config = VanillaTransformerConfig(**tiny_config.to_dict() | {"decoder_layers": 2})
-    model = VanillaTransformerForConditionalGeneration(config).eval()
+    model = VanillaTransformerForConditionalGeneration(tiny_config).eval()
     ours, onnx = str(save_model_folder(model, tiny_tokenizer, tmp_path / "ours")), str(tmp_path / "onnx")
     (tmp_path / "validation.en").write_text("A man is sleeping.\nTwo dogs run.\n")
     (tmp_path / "ours" / "recipe.json").write_text(json.dumps({"validation_source": f"{tmp_path}/validation.en"}))

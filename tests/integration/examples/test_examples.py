@@ -107,6 +107,7 @@ def test_image_classification_learns_directions(run, tmp_path):
     assert accuracy > 60
 
 
+@pytest.mark.sweep
 def test_time_series_forecasting_beats_repeating_the_last_value(run, tmp_path):
     flags = ["--use_cpu", "--disable_tqdm", "true", "--num_train_epochs", "4"]
     said = run("time_series_forecasting.py", ["--output_dir", tmp_path, *flags])

@@ -11,6 +11,7 @@ import vanilla_transformer
 from vanilla_transformer.cli import COMMANDS, GROUPS, main, train
 from vanilla_transformer.cli.flags import parse, register_models
 from vanilla_transformer.cli.translate import TranslateArguments
+from vanilla_transformer.import_utils import freeze_modules
 from vanilla_transformer.resources import find_recipe
 from vanilla_transformer.training.recipe import RECIPE_PARTS, SECTIONS, parse_recipe
 
@@ -32,6 +33,8 @@ def test_main_help_names_every_command(capsys):
 
 
 def test_commands_leave_modules_to_no_collection():
+    gc.unfreeze()
+    freeze_modules.cache_clear()
     register_models()
     assert gc.get_freeze_count() > 100_000
 

@@ -163,8 +163,13 @@ def test_load_pretrained_names_a_missing_folder():
         load_pretrained(AutoModelForSeq2SeqLM, "a/b/c")
 
 
-@pytest.mark.parametrize("command", ["translate", "evaluate", "score", "compile", "convert", "explain"])
-@pytest.mark.parametrize("name", ["runs/demo", "runs/mine", "./model", "../model", "/no/such/model", "~/model"])
+COMMANDS = ("translate", "evaluate", "score", "compile", "convert", "explain")
+NAMES = ("runs/demo", "runs/mine", "./model", "../model", "/no/such/model", "~/model")
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [("translate", name) for name in NAMES] + [(command, NAMES[1]) for command in COMMANDS[1:]]
+)
 def test_commands_ask_the_hub_for_no_local_folder(command, name, tmp_path, monkeypatch, capsys):
     def refuse(*_, **__):
         raise AssertionError("no request may reach the Hub")

@@ -109,6 +109,11 @@ def test_public_class_names_occur_once():
     assert {name for name, count in names.items() if count > 1} == {"TranslationPipeline"}
 
 
+def test_module_names_occur_once():
+    names = Counter(path.stem for path in PACKAGE.rglob("*.py"))
+    assert {name for name, count in names.items() if count > 1} == {"__init__"}
+
+
 def test_hub_modules_are_carried_by_some_checkpoint():
     carried = set.union(*(carried_with(configuration()) for configuration in CONFIGURATIONS))
     assert carried | {"tokenization_vanilla_transformer"} == HUB_MODULES

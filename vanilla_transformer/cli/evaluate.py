@@ -3,7 +3,7 @@
 import json
 import os
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,6 @@ from .flags import (
     SearchArguments,
     TermArguments,
     check_engine,
-    check_record_name,
     further_models,
     language_settings,
     parse,
@@ -35,7 +34,7 @@ from .flags import (
 from .lines import work_by_ray, write_shards
 
 if TYPE_CHECKING:
-    from vanilla_transformer.decoding.corpus_shards import Shard
+    from vanilla_transformer.evaluation.pair_scores import PairScorer
     from vanilla_transformer.evaluation.significance import Report
 
 _EVALUATE_USAGE = (
@@ -106,7 +105,8 @@ def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
     from vanilla_transformer.data.readers import read_lines
     from vanilla_transformer.evaluation.scores import process_state
-    from vanilla_transformer.evaluation.significance import add_term_use, build_report
+    from vanilla_transformer.evaluation.significance import add_term_use, build_report, worst_translations
+    from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
 
     _check_evaluate(words, options)
     settings = request_settings(options)
@@ -123,8 +123,9 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         if options.source is not None and options.glossary is not None:
             found = add_term_use(found, settings["glossary"], read_lines(options.source), hypotheses, baseline)
         _write_results(hypotheses, found, options)
-        if options.name is not None:
-            _save_for_card(Path(words[0]), hypotheses, references, found, options)
+        if options.source is not None and options.name is not None:
+            worst = worst_translations(read_lines(options.source), hypotheses, references)
+            save_record(words[0], EVALUATIONS, options.name, {**found.as_dict(), "worst": worst})
         print("\n".join(found.lines()))
     process_state().destroy_process_group()
 
@@ -137,6 +138,7 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
     """
     from vanilla_transformer.decoding.engine.precision import check_precision
     from vanilla_transformer.evaluation.scores import corpus_metrics, process_state
+    from vanilla_transformer.publishing.run_records import check_record_name
 
     if options.hypotheses is None:
         require_one_model(words)
@@ -214,22 +216,6 @@ def _write_results(hypotheses: Sequence[str], found: "Report", options: Evaluate
         write_text_atomically(options.output_file, "\n".join(hypotheses) + "\n")
     if options.json is not None:
         write_text_atomically(options.json, json.dumps(found.as_dict(), indent=2, ensure_ascii=False) + "\n")
-
-
-def _save_for_card(
-    folder: Path, hypotheses: Sequence[str], references: Sequence[str], found: "Report", options: EvaluateArguments
-) -> None:
-    from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.evaluation.significance import worst_translations
-
-    assert options.source and options.name  # see `_check`
-    record = {
-        "name": options.name,
-        **found.as_dict(),
-        "worst": worst_translations(read_lines(options.source), hypotheses, references),
-    }
-    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    write_text_atomically(folder / "evaluations" / f"{options.name.replace(' ', '_')}.json", text)
 
 
 _DIRECTIONS_MAIN = ("text", "directions", "json", "precision", "num_beams")  # the flags that `--help` shows
@@ -380,10 +366,15 @@ def score_command(arguments: Sequence[str]) -> None:
 def _score_lines(name: str, options: ScoreArguments, total: int) -> Iterator[str]:
     from vanilla_transformer.data.readers import stream_text_files
 
-    scorer = ShardScorer(name, options)
-    texts = stream_text_files(options.source, options.target)
-    pairs = stream_text_files(options.source, options.target)
-    yield from (f"{line}\n" for line in scorer.describe(texts, pairs, total))
+    texts, pairs = (stream_text_files(options.source, options.target) for _ in range(2))
+    yield from (f"{line}\n" for line in _open_scorer(name, options).describe(texts, pairs, total))
+
+
+def _open_scorer(name: str, options: ScoreArguments) -> "PairScorer":
+    from vanilla_transformer.evaluation.pair_scores import PairScorer
+
+    models, languages = (options.ensemble, options.ensemble_weights), partial(language_settings, options=options)
+    return PairScorer(name, *models, languages, options.max_tokens, options.json)
 
 
 def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) -> None:
@@ -398,44 +389,8 @@ def _write_by_ray(name: str, options: ScoreArguments, output: Path, total: int) 
     origin = {"input": [hash_file(Path(each)) for each in (options.source, options.target)], "model": models}
     origin["options"] = chosen | {"target_language": options.target_language}
     lines = (f"{pair.source}\n{pair.target}" for pair in stream_text_files(options.source, options.target))
-    work = partial(work_by_ray, build=partial(ShardScorer, name, options), total=total, options=options)
+    work = partial(work_by_ray, build=partial(_open_scorer, name, options), total=total, options=options)
     write_shards(output, lines, total, origin, WINDOW, options.resume, work)
-
-
-class ShardScorer:
-    """Score pairs of sentences, or shards of lines that have a sentence and its translation in two lines."""
-
-    def __init__(self, name: str, options: ScoreArguments):
-        from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
-        from vanilla_transformer.evaluation.scores import process_state
-        from vanilla_transformer.text.languages import Direction
-
-        model = load_seq2seq(name, "scores translations").to(process_state().device)
-        self._options, self._tokenizer = options, load_tokenizer(name)
-        self._model = load_ensemble(model, self._tokenizer, options.ensemble, options.ensemble_weights)
-        languages = language_settings(self._tokenizer, options)
-        self._direction = Direction(*map(languages.get, ("src_lang", "tgt_lang")))
-
-    def __call__(self, shard: "Shard") -> list[str]:
-        """Return the score of each pair of a shard."""
-        from vanilla_transformer.data.readers import SentencePair
-
-        pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
-        return [*self.describe(pairs, pairs, len(pairs))]
-
-    def describe(self, texts: Iterable, pairs: Iterable, total: int) -> Iterator[str]:
-        """Yield the score of each pair; `texts` are the same pairs, read once more."""
-        from vanilla_transformer.decoding.alignments import token_entries
-        from vanilla_transformer.evaluation.pair_scores import score_pairs
-
-        scored = score_pairs(self._model, self._tokenizer, pairs, self._options.max_tokens, total, self._direction)
-        for text, pair in zip(texts, scored, strict=True):
-            if not self._options.json:
-                yield f"{pair.log_probability:.6f}"
-                continue
-            tokens = token_entries(self._tokenizer, pair.tokens, pair.token_log_probabilities)
-            entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
-            yield json.dumps(entry, ensure_ascii=False)
 
 
 @dataclass

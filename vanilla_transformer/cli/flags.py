@@ -3,7 +3,6 @@
 The options of a request are declared in `decoding.options`; here they become flags, with the files that give some.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -93,16 +92,6 @@ def require_no_words(words: Sequence[str]) -> None:
     """
     if words:
         raise ValueError(f"This command takes flags only, got {words[0]!r}.")
-
-
-def check_record_name(name: str) -> None:
-    """Check a name under which a record is saved in the model's folder for its card.
-
-    Raises:
-        ValueError: it has other characters than a file name and a heading may have.
-    """
-    if not re.fullmatch(r"[\w .-]+", name):
-        raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
 
 
 def read_keys(path: str) -> list[str]:

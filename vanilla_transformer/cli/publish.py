@@ -1,20 +1,17 @@
 """Render the card of a model, check its folder, publish it on the Hub, and write a Space to try it."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import vanilla_transformer
-from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.resources import find_facts, resource_folder
 
 from .flags import (
     MODEL,
     PRECISION_HELP,
     LanguageArguments,
-    check_record_name,
     language_settings,
     parse,
     read_keys,
@@ -97,21 +94,23 @@ def _check_stress_flags(options: CheckArguments) -> None:
     if options.max_pairs is not None and options.max_pairs < 1:
         raise ValueError(f"`max_pairs` must be 1 or more, got {options.max_pairs}.")
     if options.name is not None:
+        from vanilla_transformer.publishing.run_records import check_record_name
+
         check_record_name(options.name)
 
 
 def _stress(folder: str, pairs: Sequence, options: CheckArguments) -> None:
     from vanilla_transformer.decoding.loading import load_pipeline
     from vanilla_transformer.evaluation.stress import format_header, format_row, measure_stress
+    from vanilla_transformer.publishing.run_records import STRESS_TABLES, save_record
 
     translate = load_pipeline(folder, precision=options.precision)
     languages = language_settings(translate.tokenizer, options)
     print(f"\n{format_header()}", flush=True)
     table = measure_stress(translate, pairs, lambda row: print(format_row(row), flush=True), **languages)
     if options.name is not None:
-        record = {"name": options.name, "rows": [row._asdict() for row in table.rows], "groups": table.groups}
-        path = Path(folder) / "stress_tables" / f"{options.name.replace(' ', '_')}.json"
-        write_text_atomically(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+        record = {"rows": [row._asdict() for row in table.rows], "groups": table.groups}
+        save_record(folder, STRESS_TABLES, options.name, record)
 
 
 @dataclass

@@ -25,6 +25,7 @@ def train_command(arguments: Sequence[str]) -> None:
     from accelerate import PartialState
 
     from vanilla_transformer.conversion.from_transformers import load_converted
+    from vanilla_transformer.evaluation.scores import validation_scores
     from vanilla_transformer.training.dry_run import plan_run
     from vanilla_transformer.training.trainer import train
 
@@ -38,14 +39,6 @@ def train_command(arguments: Sequence[str]) -> None:
         draw_pictures(_draw_learning_curve, folder)
         draw_pictures(draw_lengths, folder)
         print(f"The model is in {folder}. Translate with: vanilla-transformer translate {folder} 'A sentence.'")
-
-
-def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
-    """Return BLEU and chrF of a validation, by name, as training logs them."""
-    from vanilla_transformer.evaluation.scores import translate_and_score
-
-    _, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **generate_kwargs)
-    return scores._asdict()
 
 
 def show_progress() -> None:
@@ -112,6 +105,7 @@ def distill_command(arguments: Sequence[str]) -> None:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.conversion.from_transformers import load_converted
     from vanilla_transformer.distillation.distill import TABLE_FILE, distill
+    from vanilla_transformer.evaluation.scores import validation_scores
 
     show_progress()
     use_all_cores()
@@ -165,6 +159,7 @@ def demo_command(arguments: Sequence[str]) -> None:
     words, options = parse(DemoArguments, arguments, "demo [--output_dir FOLDER] [--flags]")
     require_no_words(words)
     from vanilla_transformer.data.demo_corpus import write_demo_corpus
+    from vanilla_transformer.evaluation.scores import validation_scores
     from vanilla_transformer.training.metrics import read_entries
     from vanilla_transformer.training.run_folder import check_output_dir
     from vanilla_transformer.training.signals import TrainingInterrupted

@@ -1,6 +1,7 @@
 """Score given translations by a model, on one process or on all processes that Accelerate started."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -8,7 +9,10 @@ from accelerate.utils import gather_object
 from transformers.utils import logging
 
 from vanilla_transformer.data.readers import SentencePair
+from vanilla_transformer.decoding.alignments import token_entries
+from vanilla_transformer.decoding.corpus_shards import Shard
 from vanilla_transformer.decoding.forced_decoding import encode_as_trained, score_tokens
+from vanilla_transformer.decoding.pretrained import load_ensemble, load_seq2seq, load_tokenizer
 from vanilla_transformer.text.languages import NO_DIRECTION, Direction
 
 from .scores import interleave, process_state
@@ -63,3 +67,49 @@ def _score(
     texts = [pair.source for pair in pairs], [pair.target for pair in pairs]
     sources, targets = encode_as_trained(model, tokenizer, *texts, direction)
     return [*map(ScoredPair, targets, score_tokens(model, sources, targets, max_tokens))]
+
+
+class PairScorer:
+    """Score pairs of sentences by a model, or shards of lines that have a sentence and its translation in two lines.
+
+    A worker of a cluster makes its own, since it loads the model.
+
+    Args:
+        name: Folder or Hub name of the model.
+        ensemble, weights: See [`load_ensemble`].
+        languages: Returns `src_lang` and `tgt_lang` of the text for the model's tokenizer, if it has several.
+        max_tokens: See [`score_tokens`].
+        with_tokens: Describe a pair as a JSON object with its tokens, not by the log-probability alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ensemble: Sequence[str] | None,
+        weights: Sequence[float] | None,
+        languages: Callable[[Any], Mapping[str, str]],
+        max_tokens: int,
+        with_tokens: bool,
+    ):
+        model = load_seq2seq(name, "scores translations").to(process_state().device)
+        self._tokenizer, self._max_tokens, self._with_tokens = load_tokenizer(name), max_tokens, with_tokens
+        self._model = load_ensemble(model, self._tokenizer, ensemble, weights)
+        self._direction = Direction(*map(languages(self._tokenizer).get, ("src_lang", "tgt_lang")))
+
+    def __call__(self, shard: Shard) -> list[str]:
+        """Return the score of each pair of a shard."""
+        pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
+        return [*self.describe(pairs, pairs, len(pairs))]
+
+    def describe(
+        self, texts: Iterable[SentencePair], pairs: Iterable[SentencePair], total: int | None = None
+    ) -> Iterator[str]:
+        """Yield the score of each pair as a line; `texts` are the same pairs, read once more."""
+        scored = score_pairs(self._model, self._tokenizer, pairs, self._max_tokens, total, self._direction)
+        for text, pair in zip(texts, scored, strict=True):
+            if not self._with_tokens:
+                yield f"{pair.log_probability:.6f}"
+                continue
+            tokens = token_entries(self._tokenizer, pair.tokens, pair.token_log_probabilities)
+            entry = text._asdict() | {"log_probability": pair.log_probability, "tokens": tokens}
+            yield json.dumps(entry, ensure_ascii=False)

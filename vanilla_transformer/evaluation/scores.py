@@ -181,6 +181,12 @@ def translate_and_score(
     return hypotheses, score(hypotheses, [target for _, target in pairs])
 
 
+def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
+    """Return BLEU and chrF of a validation, by name, as training logs them."""
+    _, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **generate_kwargs)
+    return scores._asdict()
+
+
 def corpus_metrics(paper_language: str | None = None) -> dict[str, Metric]:
     """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
 

@@ -18,12 +18,11 @@ from vanilla_transformer.resources import METRIC_LABELS
 from vanilla_transformer.user_input import load_yaml
 
 from .behavior import CheckFailed, find_task
-from .run_records import CURVE, learning_curve, read_emissions, read_stress_tables, read_validations
+from .run_records import CURVE, EVALUATIONS, learning_curve, read_emissions, read_stress_tables, read_validations
 from .staging import CARD_NAME, publishable_files
 
 # Records of training and evaluation in a run's folder.
 _RECIPE, _CORPUS, _MACHINE = "recipe.json", "corpus.json", "machine.json"
-_EVALUATIONS = "evaluations"
 # Entries of a recipe that say nothing about the model.
 _OUTPUT_FOLDERS = ("output_dir", "cache_dir")
 
@@ -139,7 +138,7 @@ def render_card(
     machine = _read_json(run / _MACHINE)
     hardware = machine.get("hardware", _UNKNOWN)
     emissions = read_emissions(run, hardware, "base_model" in facts or bool(recipe.get("init_from")))
-    evaluations = [_read_json(path) for path in sorted((run / _EVALUATIONS).glob("*.json"))]
+    evaluations = [_read_json(path) for path in sorted((run / EVALUATIONS).glob("*.json"))]
     results = [*_validation_results(facts, recorded), *_test_results(evaluations)]
     return ModelCard.from_template(
         _card_data(facts, results, version, task, emissions),

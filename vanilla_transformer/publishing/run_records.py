@@ -1,14 +1,17 @@
-"""Read the records of a run that its card shows: validations, emissions and stress tables."""
+"""Records of a model that its card shows: validations, emissions, evaluations and stress tables."""
 
 import csv
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vanilla_transformer.file_utils import write_text_atomically
 from vanilla_transformer.text.translation_warnings import WARNINGS
 
 METRICS, EMISSIONS, CURVE = "metrics.jsonl", "emissions.csv", "learning_curve.png"
+EVALUATIONS, STRESS_TABLES = "evaluations", "stress_tables"  # folders of the records with a name
 _MOST_POINTS = 12
 _GRAMS_PER_KILOGRAM = 1000
 
@@ -59,7 +62,25 @@ def read_emissions(run: Path, hardware: str, is_fine_tuned: bool) -> dict[str, A
     return {name: value for name, value in found.items() if value != ""}
 
 
-_FOLDER = "stress_tables"
+def check_record_name(name: str) -> None:
+    """Check a name under which a record is saved in the model's folder for its card.
+
+    Raises:
+        ValueError: it has other characters than a file name and a heading may have.
+    """
+    if not re.fullmatch(r"[\w .-]+", name):
+        raise ValueError(f"--name may hold letters, digits, spaces, '.', '_' and '-', got {name!r}.")
+
+
+def save_record(folder: str | Path, kind: str, name: str, values: Mapping[str, Any]) -> None:
+    """Save a record in a model's folder.
+
+    Args:
+        kind: `EVALUATIONS` or `STRESS_TABLES`.
+        name: Of the test set; see [`check_record_name`]. An earlier record of this name is replaced.
+    """
+    text = json.dumps({"name": name, **values}, indent=2, ensure_ascii=False) + "\n"
+    write_text_atomically(Path(folder) / kind / f"{name.replace(' ', '_')}.json", text)
 
 
 def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:
@@ -67,8 +88,8 @@ def read_stress_tables(run: str | Path) -> list[dict[str, Any]]:
 
     Each has `name`, `header`, `rows`, and for calibrated models `correlation` and `groups`, else None and [].
     """
-    records = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((Path(run) / _FOLDER).glob("*.json"))]
-    return [_as_text(record) for record in records]
+    paths = sorted((Path(run) / STRESS_TABLES).glob("*.json"))
+    return [_as_text(json.loads(path.read_text(encoding="utf-8"))) for path in paths]
 
 
 def _as_text(record: Mapping[str, Any]) -> dict[str, Any]:

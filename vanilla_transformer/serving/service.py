@@ -29,9 +29,9 @@ from .incoming import STATUS_OF_A_CLIENT_THAT_LEFT, BodyLimit, JsonRoute, unless
 from .language_detection import DetectLanguages
 from .libretranslate import Question, TranslatedFiles, find_format, name_translation
 from .limits import LONGEST_REASON, Limits, Refusal
-from .metrics import CountRequests, Metrics
 from .models import Choice, LoadedModel, Models, ServedModel
 from .page import render_docs
+from .prometheus import CountRequests, Metrics
 from .queue import CountTokens, ModelFailure, Translate, count_bytes
 from .schema import ResolvedRequest, TranslationRequest
 

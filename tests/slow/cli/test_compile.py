@@ -91,7 +91,7 @@ def test_compile_chooses_the_workers_that_auto_means(folder, tmp_path, monkeypat
     (tmp_path / "source").write_text("\n".join(TEXTS) + "\n")
     before = load_pipeline(folder)(TEXTS, num_beams=1)
     measured = [WorkersResult(number, 200.0 if number == faster else 100.0) for number in (1, 2)]
-    monkeypatch.setattr("vanilla_transformer.evaluation.speed.compare_workers", lambda *_, **__: measured)
+    monkeypatch.setattr("vanilla_transformer.evaluation.compile_model.compare_workers", lambda *_, **__: measured)
     command = ["compile", str(folder), "--num_beams", "1", "--workers", "auto"]
     assert main([*command, "--source", str(tmp_path / "source")]) == 0
     printed = capsys.readouterr().out

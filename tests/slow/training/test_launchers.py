@@ -8,7 +8,7 @@ from tests.launchers import find_rank, torchrun, torchrun_on_two_nodes
 from tests.tiny import write_tiny_corpus
 from tests.tiny_runs import ROOT, assert_same_run, assert_similar_weights, flags, launch
 from tests.waiting import wait_until
-from vanilla_transformer.cli.train import validation_scores
+from vanilla_transformer.evaluation.scores import validation_scores
 from vanilla_transformer.training.recipe import parse_recipe
 from vanilla_transformer.training.trainer import train
 

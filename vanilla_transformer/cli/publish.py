@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +34,7 @@ def render_card_command(arguments: Sequence[str]) -> None:
         CardArguments, arguments, "render-card FOLDER --facts FILE.yaml [--flags]", {"FOLDER": "Folder of the model."}
     )
     folder = Path(require_one_model(words))
-    from vanilla_transformer.publishing.card import read_facts, render_card
-
-    template = options.template or resource_folder("model_card") / "template.md"
-    facts, version = read_facts(find_facts(options.facts)), vanilla_transformer.__version__
-    card = render_card(folder, facts, template, version, location=options.repo_id)
+    card = _card_renderer(folder, options.repo_id, options.facts, options.template)(folder)
     card.save(folder / "README.md")
     print(f"The card is in {folder / 'README.md'}.")
 
@@ -175,13 +172,21 @@ def _read_token(path: str) -> str:
     return keys[0]
 
 
-def _card_renderer(run: str, repo_id: str, facts_file: str) -> Callable[[Path], Any]:
-    """Return a function that renders the card of a staged copy from the records of the folder `run`."""
+def _card_renderer(
+    run: str | Path, repo_id: str | None, facts_file: str, template: str | None = None
+) -> Callable[[Path], Any]:
+    """Return a function that renders the card of a folder from the records of the folder `run`."""
     from vanilla_transformer.publishing.card import read_facts, render_card
+    from vanilla_transformer.training.recipe import default_values
 
-    facts, template = read_facts(find_facts(facts_file)), resource_folder("model_card") / "template.md"
-    return lambda staged: render_card(
-        staged, facts, template, vanilla_transformer.__version__, run=run, location=repo_id
+    return partial(
+        render_card,
+        facts=read_facts(find_facts(facts_file)),
+        template=template or resource_folder("model_card") / "template.md",
+        version=vanilla_transformer.__version__,
+        run=run,
+        location=repo_id,
+        defaults=default_values(),
     )
 
 

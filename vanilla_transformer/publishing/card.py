@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from huggingface_hub.utils import validate_repo_id
 from safetensors import safe_open
@@ -31,7 +32,9 @@ _FACTS = {"name", "source_language", "target_language", "source_name", "target_n
 _FACTS |= {"validation_text", "example", "limits"}
 # Names on the Hub: the training data, and the model that was fine-tuned or converted.
 _HUB_NAMES = {"datasets", "base_model"}
-_OPTIONAL_FACTS = _HUB_NAMES | {"evaluation_datasets", "quote_test_text"}
+_LICENSE_FACTS = {"license_name", "license_link"}  # of a license that the Hub has no identifier for
+_OPTIONAL_FACTS = _HUB_NAMES | _LICENSE_FACTS | {"evaluation_datasets", "intended_use", "quote_test_text"}
+_LEAST_BLEU = 20.0  # below it, a translation often has another meaning than its source
 _CORPUS_FACTS = {"name", "license"}
 _DATASET_FACTS = {"type", "split"}
 _METRIC_ARGUMENTS = {"signature": "signature", "interval_95": "margin"}
@@ -62,6 +65,9 @@ def read_facts(path: str | Path) -> dict[str, Any]:
     _check_texts(path, {name: facts[name] for name in _FACTS - {"data"}})
     for name in _HUB_NAMES & facts.keys():
         _check_hub_names(path, name, facts[name])
+    _check_texts(path, {name: facts[name] for name in (_LICENSE_FACTS | {"intended_use"}) & facts.keys()})
+    if (facts["license"] == "other") != ("license_name" in facts):
+        raise ValueError(f"`license_name` in {path} must name the license where `license` is other, and only there.")
     if not isinstance(facts.get("quote_test_text", True), bool):
         raise ValueError(f"`quote_test_text` in {path} must be true or false, got {facts['quote_test_text']!r}.")
     _check_datasets(path, facts.get("evaluation_datasets", {}))
@@ -117,6 +123,7 @@ def render_card(
     version: str,
     run: str | Path | None = None,
     location: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
 ) -> ModelCard:
     """Render the card of the model in `folder`. Values that were not recorded are shown as "unknown".
 
@@ -126,6 +133,7 @@ def render_card(
         version: The version of the package that trained the model.
         run: The folder with the records of training and evaluation; by default `folder`.
         location: The model's name on the Hub, such as `"user/name"`; by default the name of `folder`.
+        defaults: Values of a recipe that the card leaves out; by default none.
 
     Raises:
         ValueError, OSError: the folder holds no model.
@@ -161,12 +169,13 @@ def render_card(
         mixed_precision=machine.get("mixed_precision"),
         versions=_versions(machine),
         decoding=describe_decoding(GenerationConfig.from_pretrained(folder)) if task == "translation" else None,
+        warning=_warning(results),
         results=[{**row, "signature": _escape_cell(row["signature"])} for row in results],
         mistakes=_mistakes(evaluations) if facts.get("quote_test_text", True) else [],
         stress_tables=read_stress_tables(run),
         learning_curve=learning_curve(validations),
         picture=CURVE if (folder / CURVE).exists() else None,
-        recipe=json.dumps(portable_recipe(recipe), indent=2) if recipe else _UNKNOWN,
+        recipe=_as_yaml(_without_defaults(portable_recipe(recipe), defaults or {})),
         hashes=[(path.name, hash_file(path)) for path in publishable_files(folder) if path.name != CARD_NAME],
     )
 
@@ -188,6 +197,14 @@ def _without_folders(value: Any) -> Any:
     if isinstance(value, str) and (value.startswith(("/", "~", "file:")) or ".." in Path(value).parts):
         return Path(value).name
     return value
+
+
+def _without_defaults(recipe: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in recipe.items() if name not in defaults or value != defaults[name]}
+
+
+def _as_yaml(recipe: Mapping[str, Any]) -> str | None:
+    return yaml.safe_dump(dict(recipe), sort_keys=False, allow_unicode=True).strip() if recipe else None
 
 
 def hashes_in_card(text: str) -> dict[str, str]:
@@ -214,6 +231,8 @@ def _card_data(
         model_name=facts["name"],
         language=[*languages],
         license=facts["license"],
+        license_name=facts.get("license_name"),
+        license_link=facts.get("license_link"),
         library_name="transformers",
         pipeline_tag=task,
         tags=["vanilla-transformer", f"vanilla-transformer-{version}"],
@@ -279,6 +298,17 @@ def _result(text: str, split: str, metric: str, score: float, margin: float | No
     }
 
 
+def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return a warning about poor or missing scores on text that the model was not trained on."""
+    scores = [(row["score"], row["text"]) for row in results if row["metric"] == "bleu"]
+    if not scores:
+        return "No BLEU on held-out text was recorded, so nobody knows how good its translations are."
+    score, text = min(scores)
+    if score >= _LEAST_BLEU:
+        return None
+    return f"Its scores on held-out text are poor: BLEU {score:.1f} on {text}. Expect translations of another meaning."
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
@@ -287,17 +317,22 @@ def _pairs(corpus: Mapping[str, Any]) -> str:
     cleaning = corpus.get("cleaning")
     if not cleaning:
         return _UNKNOWN
-    dropped = ", ".join(f"{count:,} {rule}" for rule, count in cleaning["dropped"].items())
-    return f"{cleaning['kept']:,} of {cleaning['read']:,} pairs" + (f" (dropped: {dropped})" if dropped else "")
+    dropped = ", ".join(f"{rule} {count:,}" for rule, count in cleaning["dropped"].items())
+    kept = f"{cleaning['kept']:,} of {_count(cleaning['read'], 'pair')}"
+    return f"{kept} (dropped: {dropped})" if dropped else kept
 
 
 def _overlap(corpus: Mapping[str, Any]) -> list[str]:
     """Return a sentence on each validation or test text that training compared with its training text."""
     return [
-        f"Of the {found['pairs']:,} {name} pairs, {found['both']:,} are in the training text; so are "
-        f"{found['sources']:,} source and {found['targets']:,} target sentences."
+        f"The training text has {found['both']:,} of {_count(found['pairs'], f'{name} pair')}, "
+        f"{_count(found['sources'], 'source')} and {_count(found['targets'], 'target')} of them."
         for name, found in corpus.get("overlap", {}).items()
     ]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def _versions(machine: Mapping[str, Any]) -> str:

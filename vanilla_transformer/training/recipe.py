@@ -7,7 +7,7 @@ Every mistake is a `ValueError` that names it.
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +236,14 @@ def _choose_batch_size(recipe: dict[str, Any], flags: list[str]) -> None:
 def flatten(recipe: Recipe) -> dict[str, Any]:
     """Return all values of a recipe by name."""
     return {name: value for part in asdict(recipe).values() for name, value in part.items()}
+
+
+def default_values() -> dict[str, Any]:
+    """Return the default of each key of a recipe that has one, by name."""
+    items = {item.name: item for part in RECIPE_PARTS for item in fields(part) if item.init}
+    values = {name: item.default for name, item in items.items() if item.default is not MISSING}
+    made = {name: item.default_factory() for name, item in items.items() if item.default_factory is not MISSING}
+    return values | made
 
 
 def given_architecture(recipe: Recipe) -> dict[str, Any]:

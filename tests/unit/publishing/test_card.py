@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from huggingface_hub import EvalResult, ModelCard
 
 from vanilla_transformer.cli import main
 from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.publishing.card import hashes_in_card, read_facts, render_card
 from vanilla_transformer.publishing.staging import publishable_files
+from vanilla_transformer.training.recipe import default_values, flatten, parse_recipe
 
 CARDS = Path(__file__).parents[3] / "model_card"
 FACTS = sorted(CARDS.glob("*.yaml"))
@@ -39,10 +41,10 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     for shown in (
         "| training steps, minutes | 1,234, 5 |",
         "| hardware | 2 CPU cores |\n| mixed precision | bf16 |\n| software | torch 2.13.0 |",
-        "1,100 of 1,200 pairs (dropped: 100 duplicates).",
-        "Of the 50 test pairs, 1 are in the training text; so are 3 source and 2 target sentences.",
+        "1,100 of 1,200 pairs (dropped: duplicates 100).",
+        "The training text has 1 of 50 test pairs, 3 sources and 2 targets of them.",
         r"| BLEU | 36.79 | unknown | `nrefs:1\|x` |",
-        '"dropout": 0.3',
+        "```yaml\ndropout: 0.3\n```",
         "beam 4, α = 0.6",
     ):
         assert shown in card.text
@@ -50,6 +52,61 @@ def test_render_card_shows_the_records_of_training(folder, tiny_model):
     (result,) = card.data.eval_results
     assert (result.metric_type, result.metric_value) == ("bleu", 36.79)
     assert result.metric_args == {"signature": "nrefs:1|x"}
+
+
+def test_render_card_counts_one_thing_in_the_singular(folder):
+    overlap = {"test": {"pairs": 1, "sources": 1, "targets": 0, "both": 1}}
+    corpus = {"cleaning": {"read": 1, "dropped": {}, "kept": 1}, "overlap": overlap}
+    (folder / "corpus.json").write_text(json.dumps(corpus))
+    text = render(folder).text
+    assert "Kept for training: 1 of 1 pair.\n" in text
+    assert "The training text has 1 of 1 test pair, 1 source and 0 targets of them." in text
+
+
+def test_card_of_the_command_has_the_changed_settings_of_the_recipe(folder, tmp_path):
+    words = ["recipes/small.yaml", "--train_source", "/home/me/a", "--train_target", "b", "--dropout", "0.25"]
+    recipe = flatten(parse_recipe([*words, "--output_dir", str(tmp_path)]))
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    assert main(["render-card", str(folder), "--facts", "demo"]) == 0
+    shown = yaml.safe_load(re.search(r"```yaml\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)[1])
+    assert shown["dropout"] == 0.25 and shown["train_source"] == "a" and "output_dir" not in shown
+    assert {*shown} == {name for name, value in recipe.items() if value != default_values().get(name)} - {"output_dir"}
+    assert 5 < len(shown) < 30
+
+
+@pytest.mark.parametrize(
+    ("bleu", "warning"),
+    [
+        (None, "> **Warning:** No BLEU on held-out text was recorded"),
+        (3.14, "> **Warning:** Its scores on held-out text are poor: BLEU 3.1 on Multi30k validation set."),
+        (20.0, None),
+    ],
+)
+def test_card_warns_of_poor_scores(folder, bleu, warning):
+    entry = {"validation_loss": 1.0, "step": 1, "minutes": 1.0}
+    entry |= {} if bleu is None else {"bleu": bleu, "bleu_signature": "x"}
+    (folder / "metrics.jsonl").write_text(json.dumps(entry) + "\n")
+    text = render(folder).text
+    assert "Warning" not in text if warning is None else warning in text
+
+
+def test_card_says_how_to_install_and_what_the_model_is_for(folder, tmp_path):
+    text = render(folder).text
+    assert "`pip install vanilla-transformer`" in text and "`pip install transformers torch`" in text
+    assert "## Intended use\n\nTranslating text like its training data from English to German" in text
+    (tmp_path / "facts.yaml").write_text((CARDS / "demo.yaml").read_text() + "intended_use: Tests alone.\n")
+    card = render_card(folder, read_facts(tmp_path / "facts.yaml"), CARDS / "template.md", version="1")
+    assert "## Intended use\n\nTests alone.\n\n## How" in card.text
+
+
+def test_card_names_a_license_that_the_hub_does_not_know(folder, tmp_path):
+    data = render(folder).data.to_dict()
+    assert (data["license"], data["license_name"]) == ("other", "multi30k-non-commercial")
+    for given, added in (("multi30k_en_de", ""), ("demo", "license_name: mine\n")):
+        text = (CARDS / f"{given}.yaml").read_text().replace("license_name: multi30k-non-commercial\n", "")
+        (tmp_path / "facts.yaml").write_text(text + added)
+        with pytest.raises(ValueError, match="`license_name` in .* must name the license where"):
+            read_facts(tmp_path / "facts.yaml")
 
 
 def test_render_card_shows_the_records_of_evaluate(folder, tmp_path, capsys):
@@ -189,7 +246,7 @@ def test_render_card_shows_measured_emissions_in_grams(folder, tmp_path):
         "hardware_used": "2 CPU cores",
     }
     assert "| hardware | 2 CPU cores |\n| software |" in card.text
-    assert "| CO₂ equivalent (codecarbon) | 2.62 g, quebec, Canada; France |\n\n## How to use" in card.text
+    assert "| CO₂ equivalent (codecarbon) | 2.62 g, quebec, Canada; France |\n\n## Intended use" in card.text
     (folder / "recipe.json").write_text(json.dumps({"init_from": "user/model"}))
     assert render(folder).data.co2_eq_emissions["training_type"] == "fine-tuning"
     (folder / "emissions.csv").write_text(EMISSIONS.splitlines()[0])

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+import yaml
 
 from tests.publishable import CARDS
 from vanilla_transformer.cli import main
@@ -101,7 +102,7 @@ def test_render_card_shows_no_folders_of_the_machine(folder):
     card = render_card(folder, read_facts(CARDS / "demo.yaml"), CARDS / "template.md", version="1.2.3")
     for hidden in ("alice", "~/", ".cache", "output_dir", str(folder), str(folder.parent)):
         assert hidden not in card.content
-    shown = json.loads(card.text.split("```json\n")[1].split("```")[0])
+    shown = yaml.safe_load(card.text.split("```yaml\n")[1].split("```")[0])
     assert shown == {
         "train_source": "train.en",
         "train_target": ["train.de", "more.de"],

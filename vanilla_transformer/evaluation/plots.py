@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from vanilla_transformer.data.cleaning import LENGTH_EDGES, RATIO_EDGES
+from vanilla_transformer.decoding.alignments import token_texts
 from vanilla_transformer.decoding.segments import begin_with_languages, forced_language
 from vanilla_transformer.import_utils import requires_extra
 from vanilla_transformer.modeling_vanilla_transformer import VanillaTransformerForConditionalGeneration
@@ -29,26 +30,41 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     Raises:
         OSError: there is no such file, or matplotlib is not installed.
     """
+    return _save(draw_learning_curve(metrics_file), image_file)
+
+
+def draw_learning_curve(metrics_file: str | Path) -> Any:
+    """Return the figure of [`plot_learning_curve`]. The final model, which another search scores, is a point alone."""
     figure = new_figure(11, 4)
     entries = [json.loads(line) for line in Path(metrics_file).read_text(encoding="utf-8").splitlines()]
     loss_axes, bleu_axes = figure.subplots(1, 2)
-    for name, label in (("loss", "training"), ("validation_loss", "validation")):
-        loss_axes.plot(*_extract_curve(entries, name), label=label, marker="o" if name == "validation_loss" else None)
-    loss_axes.set(xlabel="minutes", ylabel="nats per target token", title="Cross-entropy", ylim=(0, None))
-    loss_axes.legend()
-    bleu_axes.plot(*_extract_curve(entries, "bleu"), marker="o", color="tab:green")
-    bleu_axes.set(xlabel="minutes", ylabel="BLEU", title="Validation (greedy; last point: beam 4)", ylim=(0, None))
+    for axes, name, label, color in (
+        (loss_axes, "loss", "training", "tab:blue"),
+        (loss_axes, "validation_loss", "validation", "tab:orange"),
+        (bleu_axes, "bleu", "during training, greedy", "tab:green"),
+    ):
+        found = [entry for entry in entries if name in entry]
+        curve = [entry for entry in found if "model" not in entry]
+        axes.plot(*_points(curve, name), label=label, color=color, marker=None if name == "loss" else "o")
+        if found and found[-1] not in curve:
+            axes.plot(*_points(found[-1:], name), "*", label="final model, its own search", color=color, markersize=13)
+    loss_axes.set(ylabel="nats per target token", title="Cross-entropy")
+    bleu_axes.set(ylabel="BLEU", title="BLEU of the validation text")
     for axes in (loss_axes, bleu_axes):
+        axes.margins(0.05)
+        axes.set(xlabel="minutes", xlim=(0, None), ylim=(0, None))
         axes.grid(alpha=0.3)
+        axes.legend()
+    return figure
+
+
+def _points(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
+    return [entry["minutes"] for entry in entries], [entry[name] for entry in entries]
+
+
+def _save(figure: Any, image_file: str | Path) -> Path:
     figure.savefig(image_file, dpi=120)
     return Path(image_file)
-
-
-def _extract_curve(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], list[float]]:
-    """Return minutes and values of the entries with the value `name`: of the trained model, and of the final one."""
-    found = [entry for entry in entries if name in entry]
-    selected = [entry for entry in found if "model" not in entry or entry is found[-1]]
-    return [entry["minutes"] for entry in selected], [entry[name] for entry in selected]
 
 
 @torch.no_grad()
@@ -75,8 +91,18 @@ def cross_attention(
         outputs = model.eval()(input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True)
     finally:
         model.set_attn_implementation(implementation)
-    source_tokens, target_tokens = ([tokenizer.decode(token) for token in ids] for ids in (source[0], target[0, 1:]))
+    source_tokens, target_tokens = (_labels(tokenizer, ids.tolist()) for ids in (source[0], target[0, 1:]))
     return source_tokens, target_tokens, outputs.cross_attentions[-1][0].cpu()
+
+
+def _labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+    """Return the text of each token, after a dot if it continues a word, or dots for a part of a character."""
+    labels, before = [], " "
+    for text in token_texts(tokenizer, ids):
+        continues = text[:1].isalnum() and before[-1:].isalnum()
+        labels.append(f"·{text}" if continues else text.strip() or "…")
+        before = text
+    return labels
 
 
 def plot_attention(
@@ -88,23 +114,43 @@ def plot_attention(
 ) -> Path:
     """Plot the cross-attention of the last decoder layer for a translation of `sentence`, one panel per head.
 
+    A dot before a subword says that it continues a word.
+
     Raises:
         OSError: matplotlib is not installed.
     """
-    source, target, heads = cross_attention(model, tokenizer, sentence, **languages)
-    width, height = 1.2 + 0.34 * len(source), 1.6 + 0.28 * len(target)
-    figure = new_figure(width * len(heads), height)
-    panels = figure.subplots(1, len(heads), sharey=True, squeeze=False)[0]
-    for number, (panel, head) in enumerate(zip(panels, heads, strict=True), start=1):
-        panel.imshow(head, cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
-        panel.set_xticks(range(len(source)), source, rotation=60, ha="right")
+    return _save(draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file)
+
+
+def draw_attention(source: Sequence[str], target: Sequence[str], heads: torch.Tensor) -> Any:
+    """Return a figure of attention weights.
+
+    Args:
+        source: S labels of columns.
+        target: T labels of rows.
+        heads: Weights `(num_heads, T, S)`.
+    """
+    columns = min(len(heads), _PANELS_IN_A_ROW)
+    rows = -(-len(heads) // columns)
+    figure = new_figure(1.0 + (0.6 + 0.36 * len(source)) * columns, 0.6 + (1.0 + 0.3 * len(target)) * rows)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for number, panel in enumerate(panels.flat):
+        if number >= len(heads):
+            panel.set_axis_off()
+            continue
+        image = panel.imshow(heads[number], cmap="viridis", vmin=0.0, vmax=1.0, aspect="auto")
+        panel.set_xticks(range(len(source)), source, rotation=90)
         panel.set_yticks(range(len(target)), target)
-        panel.set_title(f"head {number}")
+        panel.tick_params(labelbottom=number + columns >= len(heads))  # a panel with none below it
+        panel.set_title(f"head {number + 1}")
+    figure.colorbar(image, ax=panels, label="attention weight", pad=0.01)
     figure.suptitle("Encoder-decoder attention of the last layer")
-    figure.savefig(image_file, dpi=120)
-    return Path(image_file)
+    figure.supxlabel("source")
+    figure.supylabel("translation")
+    return figure
 
 
+_PANELS_IN_A_ROW = 4  # of attention heads
 _PANELS = {
     "source": (LENGTH_EDGES, "characters of the source"),
     "target": (LENGTH_EDGES, "characters of the target"),
@@ -119,16 +165,25 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
         OSError: there is no such file, or matplotlib is not installed.
         ValueError: the report counts no lengths.
     """
+    return _save(draw_lengths(report_file), image_file)
+
+
+def draw_lengths(report_file: str | Path) -> Any:
+    """Return the figure of [`plot_lengths`]. Each panel ends where the pairs end."""
     figure = new_figure(15, 4)
     histograms = json.loads(Path(report_file).read_text(encoding="utf-8"))["cleaning"].get("histograms")
     if not histograms:
         raise ValueError(f"{report_file} must count the lengths of pairs, which an older version did not.")
     panels = figure.subplots(1, len(_PANELS))
     for axes, (name, (edges, label)) in zip(panels, _PANELS.items(), strict=True):
-        for kind, color in (("kept", "tab:blue"), ("dropped", "tab:red")):
-            axes.stairs(histograms[name][kind], edges, label=kind, color=color, fill=kind == "kept")
+        counts = {kind: counted for kind, counted in histograms[name].items() if any(counted)}
+        filled = [place for counted in counts.values() for place, count in enumerate(counted) if count]
+        first, last = min(filled, default=0), max(filled, default=len(edges) - 2) + 1
+        for kind, counted in counts.items():
+            color = {"kept": "tab:blue", "dropped": "tab:red"}[kind]
+            axes.stairs(counted[first:last], edges[first : last + 1], label=kind, color=color, fill=kind == "kept")
         axes.set(xlabel=label, ylabel="pairs", yscale="symlog", ylim=(0, None))
         axes.grid(alpha=0.3)
-    panels[0].legend()
-    figure.savefig(image_file, dpi=120)
-    return Path(image_file)
+        if counts:
+            axes.legend()
+    return figure

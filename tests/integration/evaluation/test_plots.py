@@ -3,8 +3,17 @@
 import json
 
 import pytest
+import torch
 
-from vanilla_transformer.evaluation.plots import plot_attention, plot_learning_curve
+from vanilla_transformer.data.tokenizer_training import train_tokenizer
+from vanilla_transformer.evaluation.plots import (
+    cross_attention,
+    draw_attention,
+    draw_learning_curve,
+    draw_lengths,
+    plot_attention,
+    plot_learning_curve,
+)
 
 
 def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
@@ -15,6 +24,67 @@ def test_plots_are_png_files(tiny_model, tiny_tokenizer, tmp_path):
         plot_attention(tiny_model, tiny_tokenizer, "Two dogs run.", tmp_path / "attention.png"),
     ]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
+
+
+def test_learning_curve_joins_no_points_of_different_searches(tmp_path):
+    metrics = [{"minutes": float(minute), "loss": 3.0 - minute} for minute in range(3)]
+    metrics += [{"minutes": float(minute), "validation_loss": 2.0, "bleu": 9.0 + minute} for minute in (1, 2)]
+    final = {"minutes": 2.1, "validation_loss": 1.5, "model": "mean of checkpoints"}
+    metrics += [final | {"bleu": 12.0}, final | {"bleu": 13.0}]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, metrics)))
+    loss, bleu = draw_learning_curve(tmp_path / "metrics.jsonl").axes
+    assert [(axes.get_xlabel(), axes.get_ylabel()) for axes in (loss, bleu)] == [
+        ("minutes", "nats per target token"),
+        ("minutes", "BLEU"),
+    ]
+    assert (loss.get_title(), bleu.get_title()) == ("Cross-entropy", "BLEU of the validation text")
+    assert [[*line.get_xdata()] for line in loss.lines] == [[0, 1, 2], [1, 2], [2.1]]
+    assert [[*line.get_ydata()] for line in bleu.lines] == [[10, 11], [13]]
+    names = [text.get_text() for text in bleu.get_legend().get_texts()]
+    assert names == ["during training, greedy", "final model, its own search"]
+    assert all(axes.get_xlim()[0] == axes.get_ylim()[0] == 0 for axes in (loss, bleu))
+
+
+@pytest.mark.parametrize("heads", [4, 7])
+def test_attention_has_a_panel_for_each_head_and_one_colorbar(heads):
+    source, target = ["a", "·b", "</s>"], ["c", "</s>"]
+    weights = torch.rand(heads, 2, 3)
+    figure = draw_attention(source, target, weights)
+    *panels, colorbar = figure.axes
+    assert colorbar.get_ylabel() == "attention weight" and colorbar.get_ylim() == (0, 1)
+    shown = [panel for panel in panels if panel.images]
+    assert [panel.get_title() for panel in shown] == [f"head {number + 1}" for number in range(heads)]
+    assert all((panel.images[0].get_array() == head.numpy()).all() for panel, head in zip(shown, weights, strict=True))
+    labels = [
+        [text.get_text() for text in shown[0].get_yticklabels()],
+        [x.get_text() for x in shown[-1].get_xticklabels()],
+    ]
+    assert labels == [target, source]
+    assert (figure.get_supxlabel(), figure.get_supylabel()) == ("source", "translation")
+    assert [panel.xaxis.get_tick_params()["labelbottom"] for panel in shown] == [
+        number + 4 >= heads for number in range(heads)
+    ]
+
+
+def test_attention_marks_subwords_that_continue_a_word(tiny_model):
+    texts = ["ab ab ab, cd cd cd."] * 9
+    tokenizer = train_tokenizer(texts, 262)
+    source, _, _ = cross_attention(tiny_model, tokenizer, "ab dc ü.")
+    assert source[-2:] == [".", "</s>"] and source[0] in ("ab", "a")
+    assert "d" in source and "·c" in source and not any(text.startswith(" ") or "▁" in text for text in source)
+    assert "…" in source and "ü" in source  # one byte, and the other one, which ends the character
+
+
+def test_lengths_end_where_the_pairs_end(tmp_path):
+    counts = {"kept": [0, 5, 9] + [0] * 47, "dropped": [0, 0, 0, 2] + [0] * 46}
+    ratios = {"kept": [0] * 20 + [3] + [0] * 27, "dropped": [0] * 48}
+    report = {"cleaning": {"histograms": {"source": counts, "target": counts, "ratio": ratios}}}
+    (tmp_path / "corpus.json").write_text(json.dumps(report))
+    source, _, ratio = draw_lengths(tmp_path / "corpus.json").axes
+    kept, dropped = (patch.get_data() for patch in source.patches)
+    assert [*kept.edges] == [10, 20, 30, 40] and [*kept.values] == [5, 9, 0] and [*dropped.values] == [0, 0, 2]
+    assert source.get_xlabel() == "characters of the source" and source.get_ylabel() == "pairs"
+    assert [text.get_text() for text in ratio.get_legend().get_texts()] == ["kept"]
 
 
 def test_plot_learning_curve_refuses_a_missing_file(tmp_path):

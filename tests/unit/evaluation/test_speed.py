@@ -1,8 +1,11 @@
 """The choice among numbers of worker processes."""
 
+from contextlib import contextmanager
+
 import pytest
 
-from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers
+from vanilla_transformer.evaluation import speed
+from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers, compare_workers
 
 
 @pytest.mark.parametrize(
@@ -17,3 +20,20 @@ from vanilla_transformer.evaluation.speed import WorkersResult, choose_workers
 )
 def test_choice_is_the_fastest_that_gains_enough_over_one_worker(speeds, chosen):
     assert choose_workers([WorkersResult(*item) for item in speeds.items()]).workers == chosen
+
+
+def test_speed_of_workers_leaves_out_the_round_in_which_they_start(monkeypatch):
+    clock, sizes = [0.0], []
+
+    def translate(sentences, progress_bar, num_beams):
+        clock[0] += 2.0 if sizes else 100.0
+        sizes.append(len(sentences))
+
+    @contextmanager
+    def open_workers(name, workers, precision):
+        yield translate
+
+    monkeypatch.setattr(speed, "open_pipeline", open_workers)
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: clock[0])
+    (result,) = compare_workers("model", ["a"], [2], num_beams=1)
+    assert sizes == [512] * 4 and result.sentences_per_second == 512 / 2.0

@@ -393,6 +393,14 @@ def test_generate_limit_nearest_to_call_takes_precedence(own, passed, keywords, 
     assert count_new_tokens(model, generation_config=passed, **keywords) == expected
 
 
+@pytest.mark.parametrize("own", [{}, {"max_length": 6}, {"max_new_tokens": 2}], ids=str)
+def test_generate_logs_no_warning_about_two_limits(transformers_warnings, own):
+    model = without_eos(build(lm_head_bias=True))
+    model.generation_config.update(**own)
+    count_new_tokens(model)
+    assert not transformers_warnings
+
+
 def test_generate_accepts_own_parameters_without_paper_config():
     model = without_eos(build(lm_head_bias=True))
     model.generation_config = GenerationConfig(pad_token_id=PAD, eos_token_id=EOS, decoder_start_token_id=START)

@@ -27,7 +27,7 @@ from vanilla_transformer.data.data_arguments import TOKENIZER_MODELS
 from vanilla_transformer.data.demo_corpus import read_demo_corpus
 from vanilla_transformer.data.tokenizer_training import train_tokenizer
 from vanilla_transformer.pipeline_vanilla_transformer import _encode_by_backend, encode_sentences
-from vanilla_transformer.tokenization_vanilla_transformer import _fit_unigram
+from vanilla_transformer.tokenization_vanilla_transformer import _MAX_PIECE_LENGTH, _count_pieces, _fit_unigram
 from vanilla_transformer.user_input import limit_of
 
 TINY_TEXTS = [
@@ -287,6 +287,12 @@ def test_unigram_tokenizer_probabilities_fit_the_corpus_better_than_equal_ones()
         for name, pieces in (("equal", dict.fromkeys(fitted, 1 / len(fitted))), ("fitted", fitted))
     }
     assert likelihood["fitted"] > likelihood["equal"]
+
+
+def test_unigram_candidates_are_counted_with_overlaps():
+    assert _count_pieces({"aa", "aaa", "b", "none"}, {"aaaa": 2, "b": 3}) == {"aa": 7, "aaa": 5, "b": 4, "none": 1}
+    longest = "a" * _MAX_PIECE_LENGTH
+    assert _count_pieces({longest, longest + "a"}, {longest + "a": 1}) == {longest: 3, longest + "a": 1}
 
 
 def test_unigram_tokenizer_segments_as_sentencepiece_does(monkeypatch):

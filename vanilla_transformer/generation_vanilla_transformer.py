@@ -146,13 +146,10 @@ class PaperGenerationMixin(GenerationMixin):
             self.generation_config = config
 
     def _length_limit(self, longest: int, prompt_length: int) -> dict[str, int | None]:
-        """Return `max_new_tokens` or `max_length` for the longest sentence of the batch; shorter ones stop earlier."""
+        """Return `max_new_tokens` for the longest sentence of the batch; shorter ones stop earlier."""
         if self.config.position_embedding_type == "learned":
             longest = min(longest, self.config.max_position_embeddings)
         longest = max(longest, prompt_length + 1)
-        own = self.generation_config
-        if own.max_length is not None and own.max_new_tokens is None:  # both at once would log a warning
-            return {"max_length": longest, "max_new_tokens": None}
         return {"max_new_tokens": longest - prompt_length, "max_length": None}
 
     def _update_finished_beams(self, **arguments: Any) -> tuple[torch.Tensor, ...]:

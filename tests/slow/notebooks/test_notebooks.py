@@ -41,7 +41,7 @@ def test_annotated_transformer_equals_the_package(tmp_path, monkeypatch):
 
 def test_notebook_from_text_files_to_a_hub_model(tmp_path, monkeypatch):
     outputs = run(
-        "from_text_files_to_a_hub_model.ipynb", tmp_path, monkeypatch, **{"--max_minutes 2": "--max_steps 30"}
+        "from_text_files_to_a_hub_model.ipynb", tmp_path, monkeypatch, **{"--max_steps 2500": "--max_steps 30"}
     )
     assert pictures(outputs) == 2
     shown = printed(outputs)

@@ -47,6 +47,7 @@ _EVALUATE_MAIN = [
     "hypotheses",
     "compare_with",
     "paper_bleu",
+    "metric",
     "output_file",
     "json",
     "name",
@@ -80,6 +81,13 @@ class _TestSetArguments:
             "help": "Add the paper's BLEU (Moses tokens, compounds split) for this target language, by default de.",
         },
     )
+    metric: list[str] | None = field(
+        default=None,
+        metadata={
+            "help": "Add further metrics: loss, metrics of the evaluate library, or functions of sources, hypotheses "
+            "and references, such as package.module:name."
+        },
+    )
     bootstrap_samples: int = field(
         default=1000, metadata={"help": "Number of resamples for confidence intervals and p-values."}
     )
@@ -104,11 +112,14 @@ class EvaluateArguments(SearchArguments, FurtherModelArguments, TermArguments, _
 def evaluate_command(arguments: Sequence[str]) -> None:
     words, options = parse(EvaluateArguments, arguments, _EVALUATE_USAGE, MODEL, _EVALUATE_MAIN)
     from vanilla_transformer.data.readers import read_lines
-    from vanilla_transformer.evaluation.scores import process_state
+    from vanilla_transformer.evaluation.named_metrics import OWN_METRICS, load_metric
+    from vanilla_transformer.evaluation.pair_scores import PairScorer
+    from vanilla_transformer.evaluation.scores import measure_metrics, process_state
     from vanilla_transformer.evaluation.significance import add_term_use, build_report, worst_translations
     from vanilla_transformer.publishing.run_records import EVALUATIONS, save_record
 
     _check_evaluate(words, options)
+    metrics = {name: load_metric(name) for name in options.metric or () if name not in OWN_METRICS}
     settings = request_settings(options)
     references = _read_references(options)
     baseline = None if options.compare_with is None else _read_aligned(options.compare_with, references, options)
@@ -118,8 +129,13 @@ def evaluate_command(arguments: Sequence[str]) -> None:
         hypotheses = _translate(words[0], options, settings)
         if options.glossary is not None and baseline is None:  # what the glossary changes
             baseline = _translate(words[0], options, without_terms(settings))
+    sources = read_lines(options.source) if options.source is not None else []
+    values = measure_metrics(metrics, sources, hypotheses, references) if metrics else {}
+    if "loss" in (options.metric or ()):
+        languages, models = partial(language_settings, options=options), (options.ensemble, options.ensemble_weights)
+        values["loss"] = PairScorer(words[0], *models, languages).loss(zip(sources, references, strict=True))
     if process_state().is_main_process:
-        found = build_report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples)
+        found = build_report(hypotheses, references, baseline, options.paper_bleu, options.bootstrap_samples, values)
         if options.source is not None and options.glossary is not None:
             found = add_term_use(found, settings["glossary"], read_lines(options.source), hypotheses, baseline)
         _write_results(hypotheses, found, options)
@@ -146,6 +162,10 @@ def _check_evaluate(words: Sequence[str], options: EvaluateArguments) -> None:
             raise ValueError(
                 "Give a text to translate with --source FILE, or its translations with --hypotheses FILE."
             )
+    if options.metric is not None and options.source is None:
+        raise ValueError("Give the source text by --source FILE, which the metrics of --metric may read.")
+    if "loss" in (options.metric or ()) and options.hypotheses is not None:
+        raise ValueError("The metric loss is of a model, so a model must translate. Leave out --hypotheses.")
     if options.glossary is not None and options.source is None:
         raise ValueError("Give the source text by --source FILE, in which the terms of --glossary are found.")
     if options.bootstrap_samples < 1:

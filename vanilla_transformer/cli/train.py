@@ -25,7 +25,7 @@ def train_command(arguments: Sequence[str]) -> None:
     from accelerate import PartialState
 
     from vanilla_transformer.conversion.from_transformers import load_converted
-    from vanilla_transformer.evaluation.scores import validation_scores
+    from vanilla_transformer.evaluation.scores import evaluator_for
     from vanilla_transformer.training.dry_run import plan_run
     from vanilla_transformer.training.trainer import train
 
@@ -34,7 +34,7 @@ def train_command(arguments: Sequence[str]) -> None:
     if recipe.output.dry_run:
         _print_plan(plan_run(recipe, load_model=load_converted))
         return
-    folder = train(recipe, evaluate=validation_scores, load_model=load_converted)
+    folder = train(recipe, evaluate=evaluator_for(recipe.output.best_metric), load_model=load_converted)
     if PartialState().is_main_process:
         draw_pictures(_draw_learning_curve, folder)
         draw_pictures(draw_lengths, folder)
@@ -105,11 +105,12 @@ def distill_command(arguments: Sequence[str]) -> None:
         raise ValueError("--dry_run is for `train`, which plans the same recipe. Leave it out.")
     from vanilla_transformer.conversion.from_transformers import load_converted
     from vanilla_transformer.distillation.distill import TABLE_FILE, distill
-    from vanilla_transformer.evaluation.scores import validation_scores
+    from vanilla_transformer.evaluation.scores import evaluator_for
 
     show_progress()
     use_all_cores()
-    distilled = distill(recipe, options, evaluate=validation_scores, load_model=load_converted)
+    evaluate = evaluator_for(recipe.output.best_metric)
+    distilled = distill(recipe, options, evaluate=evaluate, load_model=load_converted)
     print(distilled.table, end="")
     print(f"The student is in {distilled.folder}, and this table in {distilled.folder / TABLE_FILE}.")
 

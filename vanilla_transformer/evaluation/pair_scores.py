@@ -88,8 +88,8 @@ class PairScorer:
         ensemble: Sequence[str] | None,
         weights: Sequence[float] | None,
         languages: Callable[[Any], Mapping[str, str]],
-        max_tokens: int,
-        with_tokens: bool,
+        max_tokens: int = 2048,
+        with_tokens: bool = False,
     ):
         model = load_seq2seq(name, "scores translations").to(process_state().device)
         self._tokenizer, self._max_tokens, self._with_tokens = load_tokenizer(name), max_tokens, with_tokens
@@ -100,6 +100,16 @@ class PairScorer:
         """Return the score of each pair of a shard."""
         pairs = [SentencePair(*line.split("\n")) for line in shard.lines]
         return [*self.describe(pairs, pairs, len(pairs))]
+
+    def loss(self, pairs: Iterable[tuple[str, str]]) -> float:
+        """Return the cross-entropy of (source, target) pairs, in nats per target token, EOS included."""
+        scored = score_pairs(
+            self._model, self._tokenizer, map(SentencePair._make, pairs), self._max_tokens, None, self._direction
+        )
+        total, tokens = 0.0, 0
+        for pair in scored:
+            total, tokens = total - pair.log_probability, tokens + len(pair.tokens)
+        return total / tokens
 
     def describe(
         self, texts: Iterable[SentencePair], pairs: Iterable[SentencePair], total: int | None = None

@@ -1,20 +1,23 @@
 """Translate a test set on all processes, and score it with BLEU, chrF and the paper's BLEU."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import sacrebleu
 import torch
 from accelerate import PartialState
-from accelerate.utils import gather_object, parse_flag_from_env
-from sacrebleu.metrics.base import Metric
+from accelerate.utils import broadcast_object_list, gather_object, parse_flag_from_env
+from sacrebleu.metrics.base import Metric as SacreMetric
 from sacrebleu.tokenizers.tokenizer_base import BaseTokenizer
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from vanilla_transformer.decoding import TranslationPipeline
 from vanilla_transformer.import_utils import requires_extra
+
+from .named_metrics import OWN_METRICS, Metric, load_metric
 
 Item = TypeVar("Item")
 
@@ -181,20 +184,59 @@ def translate_and_score(
     return hypotheses, score(hypotheses, [target for _, target in pairs])
 
 
-def validation_scores(model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], **generate_kwargs: Any) -> dict:
-    """Return BLEU and chrF of a validation, by name, as training logs them."""
-    _, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **generate_kwargs)
-    return scores._asdict()
+def validation_scores(
+    model: Any, tokenizer: Any, pairs: Sequence[tuple[str, str]], metrics: Mapping[str, Metric] = {}, **options: Any
+) -> dict[str, Any]:
+    """Return BLEU, chrF and further metrics of a validation, by name, as training logs them.
+
+    Args:
+        metrics: Further metrics by name; the main process computes them.
+        options: Of the search.
+    """
+    hypotheses, scores = translate_and_score(model, tokenizer, pairs, progress_bar=False, compile=False, **options)
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    measure = partial(measure_metrics, metrics, sources, hypotheses, references)
+    return scores._asdict() | (measure() if metrics else {})
 
 
-def corpus_metrics(paper_language: str | None = None) -> dict[str, Metric]:
+def measure_metrics(
+    metrics: Mapping[str, Metric], sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+) -> dict[str, float]:
+    """Return the values of metrics by name on every process; the main process computes them.
+
+    Raises:
+        ValueError: a metric fails; on every process.
+    """
+    found: list[Any] = [None, None]
+    if process_state().is_main_process:
+        try:
+            found[0] = {name: metric(sources, hypotheses, references) for name, metric in metrics.items()}
+        except ValueError as error:
+            found[1] = str(error)
+    values, failure = broadcast_object_list(found)
+    if failure is not None:
+        raise ValueError(failure)
+    return values
+
+
+def evaluator_for(best_metric: str) -> Callable[..., dict[str, Any]]:
+    """Return [`validation_scores`] that also has the value of the metric which ranks the models of a run.
+
+    Raises:
+        ValueError: there is no such metric.
+    """
+    metrics = {} if best_metric in OWN_METRICS else {best_metric: load_metric(best_metric)}
+    return partial(validation_scores, metrics=metrics)
+
+
+def corpus_metrics(paper_language: str | None = None) -> dict[str, SacreMetric]:
     """Return sacreBLEU metrics by name: `bleu`, `chrf`, and with a language `paper_bleu` and `tokenized_bleu`.
 
     Raises:
         ValueError: the language is not supported.
         OSError: sacremoses is not installed.
     """
-    metrics: dict[str, Metric] = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}
+    metrics: dict[str, SacreMetric] = {"bleu": sacrebleu.BLEU(), "chrf": sacrebleu.CHRF()}
     return metrics if paper_language is None else metrics | _paper_metrics(paper_language)
 
 
@@ -210,11 +252,13 @@ def check_same_length(hypotheses: Sequence[str], references: Sequence[str]) -> N
         )
 
 
-def _paper_metrics(language: str) -> dict[str, Metric]:
+def _paper_metrics(language: str) -> dict[str, SacreMetric]:
     return {"paper_bleu": MosesBLEU(language), "tokenized_bleu": MosesBLEU(language, compounds=False)}
 
 
-def _score_all(metrics: dict[str, Metric], hypotheses: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
+def _score_all(
+    metrics: dict[str, SacreMetric], hypotheses: Sequence[str], references: Sequence[str]
+) -> dict[str, Any]:
     """Return each score as `name` and each signature as `name_signature`."""
     check_same_length(hypotheses, references)
     scores = {name: metric.corpus_score(hypotheses, [references]).score for name, metric in metrics.items()}

@@ -1,8 +1,8 @@
 """Confidence intervals, significance of differences, use of terms, and the report of all scores of a test set."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,12 +180,13 @@ def measure_term_use(glossary: Glossary, sources: Sequence[str], translations: S
 
 @dataclass(frozen=True)
 class Report:
-    """Scores of a system by metric, and the comparison with a baseline, if given; and the use of terms."""
+    """Scores of a system by metric, the comparison with a baseline, if given, further metrics and the use of terms."""
 
     sentences: int
     samples: int
     estimates: dict[str, Estimate]
     comparisons: dict[str, SystemComparison]
+    metrics: Mapping[str, float] = field(default_factory=dict)  # without confidence intervals
     term_uses: Sequence[TermUse] = ()  # of the system and the baseline
 
     def as_dict(self) -> dict[str, Any]:
@@ -199,12 +200,15 @@ class Report:
                 for name, one in self.comparisons.items()
             }
             or None,
+            **({"metrics": dict(self.metrics)} if self.metrics else {}),
         } | ({} if not self.term_uses else {"terms": [each.as_dict() for each in self.term_uses]})
 
     def lines(self) -> Iterator[str]:
         """Yield one line per metric, the meaning of ±, and one line per comparison."""
         for name, estimate in self.estimates.items():
             yield f"{METRIC_LABELS[name]} {_format(estimate)}  {estimate.signature}"
+        for name, value in self.metrics.items():
+            yield f"{name} {value:.4f}"
         yield f"±: half of the 95 % confidence interval, from {self.samples} resamples of {self.sentences} sentences"
         for name, one in self.comparisons.items():
             difference = one.system.score - one.baseline.score
@@ -222,16 +226,21 @@ def build_report(
     baseline: Sequence[str] | None = None,
     paper_language: str | None = None,
     samples: int = 1000,
+    metrics: Mapping[str, float] | None = None,
 ) -> Report:
     """Score `hypotheses` and, if given, compare them with the translations of a `baseline` system.
+
+    Args:
+        metrics: Values of further metrics, which the report shows as they are.
 
     Raises the errors of `estimate_scores`.
     """
     if baseline is None:
         estimates = estimate_scores(hypotheses, references, paper_language, samples)
-        return Report(len(references), samples, estimates, {})
+        return Report(len(references), samples, estimates, {}, metrics or {})
     comparisons = compare_systems(hypotheses, baseline, references, paper_language, samples)
-    return Report(len(references), samples, {name: one.system for name, one in comparisons.items()}, comparisons)
+    estimates = {name: one.system for name, one in comparisons.items()}
+    return Report(len(references), samples, estimates, comparisons, metrics or {})
 
 
 def add_term_use(

@@ -259,6 +259,7 @@ _MAY_CHANGE = {"output_dir", "overwrite_output_dir", "logging_steps", "eval_step
 _MAY_CHANGE |= {"keep_last", "keep_best", "best_metric", "average_checkpoints", "report_to", "max_minutes"}
 _MAY_CHANGE |= {
     "early_stopping_patience",
+    "greater_is_better",
     "compile",
     "packing",
     "attn_implementation",

@@ -227,8 +227,14 @@ class OutputArguments:
     best_metric: str = field(
         default="bleu",
         metadata={
-            "help": "Metric that ranks the models: bleu, chrf or loss.",
-            "choices": ["bleu", "chrf", "loss"],
+            "help": "Metric that ranks the models: bleu, chrf, loss, a metric of the evaluate library, or a function "
+            "of sources, hypotheses and references, such as package.module:name."
+        },
+    )
+    greater_is_better: bool | None = field(
+        default=None,
+        metadata={
+            "help": "Whether a greater `best_metric` is better; by default not for loss, ter, wer, cer, perplexity."
         },
     )
     report_to: str | None = field(

@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 _LOCK = ".lock"
 _BEST = "best-"
 _RECIPE = "recipe"
+_LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
 
@@ -321,9 +322,13 @@ class RunFolder:
     def score(self, entry: dict[str, Any]) -> float:
         """Return the number by which a validation is ranked, a higher one for a better model, or minus infinity."""
         metric = self.options.best_metric
-        if metric == "loss":
-            return -entry.get("validation_loss", math.inf)
-        return entry.get(metric, -math.inf)
+        value = entry.get("validation_loss" if metric == "loss" else metric)
+        if value is None:
+            return -math.inf
+        greater_is_better = self.options.greater_is_better
+        if greater_is_better is None:
+            greater_is_better = metric not in _LOWER_IS_BETTER
+        return value if greater_is_better else -value
 
     def rank(self, entry: dict[str, Any]) -> tuple[float, float, float]:
         """Return the values that final models are compared by: the best metric, then chrF, then the loss.

@@ -1,0 +1,108 @@
+"""Metrics by name choose the best model of a run, and `evaluate` reports them."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.tiny_runs import entries, flags
+from vanilla_transformer.cli import main
+from vanilla_transformer.evaluation.named_metrics import load_metric
+from vanilla_transformer.evaluation.pair_scores import PairScorer
+from vanilla_transformer.file_utils import save_model_folder
+
+SAME_WORDS = str(Path(__file__).parents[2] / "same_words.py")
+SHORTNESS = "tests.same_words:shortness"
+
+
+def raising(*_):
+    raise RuntimeError("no GPU\nno memory")
+
+
+def as_text(*_):
+    return "0.5"
+
+
+def nothing(*_):
+    return math.nan
+
+
+def one_tensor(*_):
+    return torch.tensor(0.5)
+
+
+def sources_first(sources, hypotheses, references):
+    return float(sources == ["a"] and hypotheses == ["b"] and references == ["c"])
+
+
+def test_metric_is_a_function_or_of_the_evaluate_library():
+    assert load_metric(f"{__name__}:sources_first")(("a",), ["b"], ["c"]) == 1.0
+    assert load_metric(SAME_WORDS)(["", ""], ["a b", "c"], ["b a", "d"]) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("no_such_metric", "A metric must be bleu, chrf, loss, .*'no_such_metric' cannot be loaded"),
+        ("no_such_module:name", "'no_such_module:name' cannot be loaded: No module named 'no_such_module'"),
+        ("math:no_such_name", "'math:no_such_name' cannot be loaded: module 'math' has no attribute"),
+        ("math:pi", "'math:pi' is not a function but float"),
+        (":", "':' cannot be loaded: Empty module name"),
+    ],
+)
+def test_unknown_metric_is_refused_before_training_and_decoding(corpus, tmp_path, capsys, name, message):
+    with pytest.raises(ValueError, match=message):
+        load_metric(name)
+    assert main(["train", *flags(corpus, tmp_path / "run", best_metric=name)]) == 2
+    words = ["nowhere", "--source", str(corpus / "train.a"), "--target", str(corpus / "train.b"), "--metric", name]
+    assert main(["evaluate", *words]) == 2
+    shown = capsys.readouterr().err
+    assert shown.count("error: A metric must be bleu") == shown.count("\n") == 2 and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("raising", "failed: RuntimeError: no GPU$"),
+        ("as_text", "must return one finite number, got '0.5'"),
+        ("nothing", "must return one finite number, got nan"),
+        ("one_tensor", r"must return one finite number, got tensor\(0.5000\)"),
+    ],
+)
+def test_metric_that_fails_is_named(function, message):
+    with pytest.raises(ValueError, match=f"The metric {__name__}:{function} {message}"):
+        load_metric(f"{__name__}:{function}")(["a"], ["b"], ["c"])
+
+
+@pytest.mark.parametrize("greater_is_better", [None, False])
+def test_train_keeps_the_best_model_by_a_function(corpus, tmp_path, greater_is_better):
+    run = tmp_path / "run"
+    options = {"best_metric": SHORTNESS, "greater_is_better": greater_is_better, "max_steps": 6, "eval_steps": 2}
+    assert main(["train", *flags(corpus, run, **options)]) == 0
+    greedy = [entry for entry in entries(run) if SHORTNESS in entry and "model" not in entry]
+    assert len(greedy) == 3 and all("bleu" in entry for entry in greedy)
+    best = (min if greater_is_better is False else max)(greedy, key=lambda entry: entry[SHORTNESS])
+    assert (run / f"best-{best['step']}").exists()
+
+
+def test_evaluate_reports_further_metrics(tiny_model, tiny_tokenizer, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_model_folder(tiny_model, tiny_tokenizer, tmp_path / "model")
+    for name in ("a.en", "a.de"):
+        Path(name).write_text("A man is sleeping.\nTwo dogs.\n")
+    words = ["--source", "a.en", "--target", "a.de", "--json", "scores.json", "--bootstrap_samples", "10"]
+    assert main(["evaluate", "model", *words, "--metric", "loss", "bleu", SAME_WORDS, SHORTNESS]) == 0
+    found = json.loads(Path("scores.json").read_text())
+    assert found["metrics"].keys() == {"loss", SAME_WORDS, SHORTNESS} and {*found["scores"]} == {"bleu", "chrf"}
+    batch = [
+        tiny_tokenizer(text, text_target=text, return_tensors="pt") for text in ("A man is sleeping.", "Two dogs.")
+    ]
+    tokens = [each["labels"].numel() for each in batch]
+    losses = [float(tiny_model(**each).loss) * count for each, count in zip(batch, tokens, strict=True)]
+    assert found["metrics"]["loss"] == pytest.approx(sum(losses) / sum(tokens), rel=1e-4)
+    assert f"loss {found['metrics']['loss']:.4f}" in capsys.readouterr().out
+    assert PairScorer("model", None, None, lambda _: {}).loss([("a", "b")]) > 0
+    assert main(["evaluate", "--hypotheses", "a.de", *words, "--metric", "loss"]) == 2
+    assert "The metric loss is of a model" in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""Metrics by name: of the `evaluate` library, or a function `package.module:name`, such as one that runs COMET."""
+
+import importlib
+import math
+from collections.abc import Callable, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+# Scores sources, hypotheses and references, aligned.
+Metric = Callable[[Sequence[str], Sequence[str], Sequence[str]], float]
+OWN_METRICS = ("bleu", "chrf", "loss")
+_RULE = (
+    "A metric must be bleu, chrf, loss, a metric of the evaluate library or a function of sources, hypotheses and "
+    "references, such as package.module:name"
+)
+_SCORES = ("mean_score", "score")  # where COMET and metrics of sacreBLEU return the score
+
+
+def load_metric(name: str) -> Metric:
+    """Return the metric with this name, which is not one of `OWN_METRICS`.
+
+    The returned function raises a `ValueError` if the metric fails or does not return one finite number.
+
+    Raises:
+        ValueError: there is no such metric, or what it needs is not installed.
+    """
+    module, separator, function = name.rpartition(":")
+    compute = _load_function(name, module, function) if separator else _load_of_evaluate(name)
+
+    def measure(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> float:
+        try:
+            found = compute([*sources], [*hypotheses], [*references])
+        except Exception as error:  # of any library
+            raise ValueError(f"The metric {name} failed: {type(error).__name__}: {_first_line(error)}") from error
+        if isinstance(found, bool) or not isinstance(found, Real) or not math.isfinite(found):
+            raise ValueError(f"The metric {name} must return one finite number, got {found!r}.")
+        return float(found)
+
+    return measure
+
+
+def _load_function(name: str, module: str, function: str) -> Callable[..., Any]:
+    try:
+        found = getattr(importlib.import_module(module), function)
+    except Exception as error:  # any error of the user's module
+        raise ValueError(f"{_RULE}. {name!r} cannot be loaded: {_first_line(error)}") from error
+    if not callable(found):
+        raise ValueError(f"{_RULE}. {name!r} is not a function but {type(found).__name__}.")
+    return found
+
+
+def _load_of_evaluate(name: str) -> Callable[..., Any]:
+    import evaluate
+
+    try:
+        metric = evaluate.load(name)
+    except Exception as error:  # of the Hub, or of packages that the metric needs
+        raise ValueError(f"{_RULE}. {name!r} cannot be loaded: {_first_line(error)}") from error
+    features = metric.features[0] if isinstance(metric.features, list) else metric.features
+    known = {"predictions", "references", "sources"} & {*features}
+
+    def compute(sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]) -> Any:
+        given = {"predictions": hypotheses, "references": references, "sources": sources}
+        return _choose_score(Path(name).stem, metric.compute(**{key: given[key] for key in known}))
+
+    return compute
+
+
+def _choose_score(name: str, found: dict[str, Any]) -> Any:
+    """Return the value with the metric's name or a usual one, or the only number."""
+    for key in (name, *_SCORES):
+        if key in found:
+            return found[key]
+    numbers = {key: value for key, value in found.items() if isinstance(value, Real)}
+    if len(numbers) != 1:
+        raise ValueError(f"it returns {', '.join(map(repr, found))}. Write a function that returns one of them")
+    return next(iter(numbers.values()))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), "") or type(error).__name__

@@ -1,5 +1,6 @@
 """The files for contributors and newcomers name things that exist."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -55,6 +56,23 @@ def test_migration_names_flags_that_exist(capsys):
         main(["convert", "--help"])
     shown = capsys.readouterr().out
     assert source_formats and all(name in shown for name in source_formats)
+
+
+# It starts from a model of the Hub, which no test can download.
+WITHOUT_OUTPUTS = {"fine_tune_opus_mt.ipynb"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks_are_stored_with_their_outputs(path):
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert bool(outputs) == (path.name not in WITHOUT_OUTPUTS)
+    if outputs:
+        assert [cell["execution_count"] for cell in cells] == [*range(1, len(cells) + 1)], "run all cells in order"
+        assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
+    assert not [output for output in outputs if output["output_type"] == "error" or output.get("name") == "stderr"]
+    shown = [[output.get("text"), output.get("data", {}).get("text/plain")] for output in outputs]
+    assert not re.search(r"(?<![\w.])/(tmp|home|root|work|Users)/|error:|Traceback", str(shown))
 
 
 def test_citation_has_the_version_of_the_package():

@@ -1,4 +1,9 @@
-"""Translate blocks of text sentence by sentence, with their markup, and keep what must survive."""
+"""
+Translate blocks of text sentence by sentence, with their markup, and keep what must survive.
+
+The steps are the ones of `decoding/protected_search.py`, whose parts of sentences this uses. They differ in what they
+carry: there n-best lists with tokens and scores, here one translation whose links place the markup.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import sacrebleu
 from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
@@ -14,7 +13,7 @@ from vanilla_transformer.resources import METRIC_LABELS
 from vanilla_transformer.text.glossary import Glossary
 from vanilla_transformer.text.units import count_forms
 
-from .scores import check_same_length, corpus_bleu, corpus_metrics, count_ngrams
+from .scores import check_same_length, corpus_metrics
 
 _SEED = 12345  # the default of sacreBLEU
 
@@ -70,41 +69,6 @@ def compare_systems(
     check_same_length(baseline, references)
     metrics = corpus_metrics(paper_language)
     return {name: _compare(hypotheses, baseline, references, metric, samples) for name, metric in metrics.items()}
-
-
-class MeanComparison(NamedTuple):
-    """The BLEU of a system and the mean BLEU of others, with a p-value as in [`SystemComparison`]."""
-
-    system: float
-    mean: float
-    p_value: float
-
-
-def compare_with_mean(
-    hypotheses: Sequence[str], others: Sequence[Sequence[str]], references: Sequence[str], samples: int = 1000
-) -> MeanComparison:
-    """
-    Compare a system's BLEU with the mean BLEU of other systems, by paired bootstrap resampling.
-
-    Each resample draws the same sentences for all systems. For one other system this is sacreBLEU's test.
-
-    Raises:
-        ValueError: there are no sentences or systems, their numbers differ, or `samples` is not positive.
-    """
-    if samples < 1 or not others:
-        raise ValueError(f"There must be other systems and resamples, got {len(others)} and {samples}.")
-    systems = np.stack([count_ngrams(each, references) for each in (hypotheses, *others)])  # (systems, sentences, 10)
-
-    def scores(sums: np.ndarray) -> tuple[float, float]:
-        ours, *theirs = (corpus_bleu(each) for each in sums)
-        return ours, sum(theirs) / len(theirs)
-
-    ours, theirs = scores(systems.sum(axis=1))
-    draws = np.random.default_rng(_SEED).integers(len(references), size=(samples, len(references)))
-    differences = np.array([abs(np.subtract(*scores(systems[:, draw].sum(axis=1)))) for draw in draws])
-    extreme = int((differences - differences.mean() > abs(ours - theirs)).sum())
-    # As in `_compare`, equal systems do not differ.
-    return MeanComparison(ours, theirs, (extreme + 1) / (samples + 1) if differences.any() else 1.0)
 
 
 def _compare(

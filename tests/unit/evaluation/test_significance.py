@@ -9,7 +9,6 @@ from vanilla_transformer.evaluation.scores import corpus_metrics, score, score_p
 from vanilla_transformer.evaluation.significance import (
     build_report,
     compare_systems,
-    compare_with_mean,
     estimate_scores,
 )
 
@@ -91,26 +90,3 @@ def test_build_report_without_baseline_has_no_comparison():
     found = build_report(GOOD, REFERENCES, samples=50)
     assert found.as_dict()["comparison"] is None and found.as_dict()["scores"].keys() == {"bleu", "chrf"}
     assert not [line for line in found.lines() if "p = " in line]
-
-
-def test_compare_with_mean_of_one_system_is_sacrebleus_test():
-    other = [text.replace("Buch", "Heft") if number % 5 == 1 else text for number, text in enumerate(REFERENCES)]
-    for hypotheses, baseline in ((GOOD, BAD), (GOOD, other)):
-        found = compare_with_mean(hypotheses, [baseline], REFERENCES, samples=200)
-        expected = compare_systems(hypotheses, baseline, REFERENCES, samples=200)["bleu"]
-        assert found.system == pytest.approx(expected.system.score)
-        assert found.mean == pytest.approx(expected.baseline.score)
-        assert found.p_value == pytest.approx(expected.p_value)
-
-
-def test_compare_with_mean_takes_the_mean_of_scores():
-    alone = [compare_with_mean(GOOD, [each], REFERENCES, samples=20).mean for each in (GOOD, BAD)]
-    found = compare_with_mean(GOOD, [GOOD, BAD], REFERENCES, samples=200)
-    assert found.mean == pytest.approx(sum(alone) / 2)
-    assert found.p_value < 0.05
-    assert compare_with_mean(GOOD, [GOOD, GOOD], REFERENCES, samples=200).p_value == 1.0
-
-
-def test_compare_with_mean_refuses_no_systems():
-    with pytest.raises(ValueError, match="There must be other systems and resamples, got 0 and 1000"):
-        compare_with_mean(GOOD, [], REFERENCES)

@@ -57,6 +57,7 @@ setup(
         "vanilla_transformer.serving": ["page.[chj]*"],
         "vanilla_transformer.publishing.space": ["requirements.txt"],
         "vanilla_transformer.recipes": ["*.yaml"],
+        "vanilla_transformer.reproduction": ["*.yaml"],
         "vanilla_transformer.model_card": ["*.yaml", "*.md"],
     },
     install_requires=[

@@ -35,7 +35,7 @@ CONFIGURATIONS = [tiny_config, tiny_decoder_config, tiny_encoder_config, tiny_lo
 RELATIVE_IMPORT = re.compile(r"^\s*from\s+\.(\S+)\s+import", re.MULTILINE)
 
 # Who may import whom: cli → the six that do the work → data and decoding → text and Hub modules. The six meet in
-# files on disk and do not import each other. Distillation is the exception: it trains and evaluates.
+# files on disk and do not import each other. Distillation and reproduction are exceptions: they train and evaluate.
 FOUNDATIONS = {"data", "decoding", "text", "hub"} | UTILITIES
 WORKERS = {"training", "evaluation", "conversion", "publishing", "serving", "documents"}
 ALLOWED = {
@@ -51,7 +51,8 @@ ALLOWED = {
     "data": {"data", "text", "hub"} | UTILITIES,
     **{worker: {worker} | FOUNDATIONS for worker in WORKERS},
     "distillation": {"distillation", "training", "evaluation"} | FOUNDATIONS,
-    "cli": {"cli", "package", "distillation"} | WORKERS | FOUNDATIONS,
+    "reproduction": {"reproduction", "training", "evaluation"} | FOUNDATIONS,
+    "cli": {"cli", "package", "distillation", "reproduction"} | WORKERS | FOUNDATIONS,
     "__main__": {"cli"},
     "package": {"package", "hub", "decoding", "import_utils"},
 }

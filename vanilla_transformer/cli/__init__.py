@@ -33,6 +33,7 @@ GROUPS = {
         "score": "compute the log-probability of given translations",
         "calibrate": "calibrate the confidence and the warnings of a model on validation text",
         "tune-reranking": "choose the weights of reranking by a reverse model",
+        "reproduce": "repeat an experiment of the paper, with its table and its picture",
         "choose-alignment-head": "store the attention head that aligns words best in a model's configuration",
     },
     "publish": {

@@ -30,7 +30,7 @@ def plot_learning_curve(metrics_file: str | Path, image_file: str | Path) -> Pat
     Raises:
         OSError: there is no such file, or matplotlib is not installed.
     """
-    return _save(draw_learning_curve(metrics_file), image_file)
+    return save_figure(draw_learning_curve(metrics_file), image_file)
 
 
 def draw_learning_curve(metrics_file: str | Path) -> Any:
@@ -62,7 +62,8 @@ def _points(entries: Sequence[dict[str, Any]], name: str) -> tuple[list[float], 
     return [entry["minutes"] for entry in entries], [entry[name] for entry in entries]
 
 
-def _save(figure: Any, image_file: str | Path) -> Path:
+def save_figure(figure: Any, image_file: str | Path) -> Path:
+    """Write a figure to a file, and return its path."""
     figure.savefig(image_file, dpi=120)
     return Path(image_file)
 
@@ -119,7 +120,7 @@ def plot_attention(
     Raises:
         OSError: matplotlib is not installed.
     """
-    return _save(draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file)
+    return save_figure(draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file)
 
 
 def draw_attention(source: Sequence[str], target: Sequence[str], heads: torch.Tensor) -> Any:
@@ -165,7 +166,7 @@ def plot_lengths(report_file: str | Path, image_file: str | Path) -> Path:
         OSError: there is no such file, or matplotlib is not installed.
         ValueError: the report counts no lengths.
     """
-    return _save(draw_lengths(report_file), image_file)
+    return save_figure(draw_lengths(report_file), image_file)
 
 
 def draw_lengths(report_file: str | Path) -> Any:

@@ -1,0 +1,142 @@
+"""`reproduce` runs each run once, continues, refuses other experiments' folders, and writes table and picture."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.tiny import tiny_model
+from vanilla_transformer.cli import main
+from vanilla_transformer.reproduction import EXPERIMENTS, ReproductionOptions, reproduce, table3
+from vanilla_transformer.reproduction.table3 import count_parameters, read_rows, recipe_of
+from vanilla_transformer.training.recipe import parse_recipe
+from vanilla_transformer.training.signals import TrainingInterrupted
+
+ROWS = {
+    "recipe": {"vocab_size": 280, "max_tokens": 64, "average_checkpoints": 1},
+    "base": {"layers": 1, "d_model": 16, "ffn_dim": 16, "attention_heads": 2, "dropout": 0.1},
+    "rows": {
+        "base": {"paper": [4.92, 25.8]},
+        "one head": {"attention_heads": 1},
+        "narrow keys": {"attention_key_dim": 4},
+    },
+}
+
+
+@pytest.fixture
+def words(corpus, tmp_path, monkeypatch):
+    """Return flags for a small table 3, and change to a folder for its results."""
+    for name, own in (("train", "train"), ("val", "validation")):
+        for end, letters in (("en", "a"), ("de", "b")):
+            (corpus / f"{name}.{end}").write_text((corpus / f"{own}.{letters}").read_text())
+    (tmp_path / "rows.yaml").write_text(yaml.safe_dump(ROWS, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    return ["--data", str(corpus), "--rows", "rows.yaml", "--budget", "2", "--output_dir", "results"]
+
+
+def test_table3_trains_each_row_once_and_continues(words, monkeypatch, capsys):
+    trained, train = [], table3.train
+
+    def train_two(recipe, evaluate):
+        if len(trained) == 2:
+            raise TrainingInterrupted("Interrupted after step 1.")
+        trained.append((recipe.model.encoder_attention_heads, recipe.optimization.seed))
+        return train(recipe, evaluate)
+
+    monkeypatch.setattr(table3, "train", train_two)
+    assert main(["reproduce", "table3", *words]) == 75
+    monkeypatch.setattr(table3, "train", lambda recipe, evaluate: trained.append(recipe) or train(recipe, evaluate))
+    assert main(["reproduce", "table3", *words]) == 0 and len(trained) == 3
+    assert main(["reproduce", "table3", *words, "--seeds", "2"]) == 0 and len(trained) == 6
+    assert trained[:2] == [(2, 0), (1, 0)] and [recipe.optimization.seed for recipe in trained[2:]] == [0, 1, 1, 1]
+    found = json.loads(Path("results/table3/results.json").read_text())
+    assert [row["row"] for row in found["rows"]] == [*ROWS["rows"]] and len(found["runs"]) == 6
+    base, one = found["rows"][0], found["runs"]["base-seed-0"]
+    losses = [found["runs"][f"base-seed-{seed}"]["validation_loss"] for seed in (0, 1)]
+    assert base["perplexity"] == pytest.approx(sum(map(math.exp, losses)) / 2) and base["seeds"] == 2
+    assert base["±"] == pytest.approx(abs(math.exp(losses[0]) - math.exp(losses[1])) / 2) and one["step"] == 2
+    assert (base["paper: perplexity"], base["paper: BLEU"]) == (4.92, 25.8)
+    assert found["rows"][1]["paper: BLEU"] is None
+    assert Path("results/table3/figure.png").read_bytes().startswith(b"\x89PNG")
+    assert Path("results/table3/table.md").read_text().splitlines()[-1].startswith("| narrow keys | 7,808 | ")
+    assert "Results, table and picture are in results/table3." in capsys.readouterr().out
+
+
+def test_dry_run_writes_nothing(words, capsys):
+    assert main(["reproduce", "table3", *words, "--dry_run"]) == 0
+    shown = capsys.readouterr().out
+    assert "3 runs, 0 of them finished" in shown and "6 steps, about 0.0 hours here" in shown
+    assert not Path("results").exists()
+
+
+def test_list_names_all_experiments(capsys):
+    assert main(["reproduce", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*EXPERIMENTS]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (["table9"], "The experiment must be one of scaling-by-sqrt-dk, .*, got 'table9'"),
+        ([], "Name one experiment, got 0"),
+        (["table3", "--budget", "0"], "`budget` must be 1 or more, got 0"),
+        (["table3", "--seeds", "0"], "`seeds` must be 1 or more, got 0"),
+        (["table3", "--budget", "3"], "results/table3 has results of another budget, 2 and not 3"),
+        (["table3", "--rows", "other.yaml"], "results/table3 has results of another rows"),
+        (["table3", "--rows", "wrong.yaml"], "wrong.yaml must have the mappings base, recipe, rows"),
+        (["table3", "--rows", "list.yaml"], "`rows` in list.yaml must be mappings of settings, got"),
+        (["table3", "--rows", "none.yaml"], "none.yaml"),
+        (["table3", "--data", "nowhere"], "There is no file nowhere/train.en. Get the text by"),
+    ],
+)
+def test_mistakes_take_one_line(words, capsys, changed, message):
+    Path("results/table3").mkdir(parents=True)
+    options = ReproductionOptions("results", 2, 1, words[1], "rows.yaml")
+    identity = {"experiment": "table3", "budget": 2, **table3.identity(options)}
+    Path("results/table3/experiment.json").write_text(json.dumps(identity))
+    for name, content in (
+        ("other.yaml", ROWS | {"base": ROWS["base"] | {"dropout": 0.2}}),
+        ("wrong.yaml", {"rows": {}}),
+        ("list.yaml", ROWS | {"rows": {"a": [1]}}),
+    ):
+        Path(name).write_text(yaml.safe_dump(content))
+    assert main(["reproduce", *changed[:1], *words, *changed[1:]]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert message.split(", .*, ")[0] in error and message.split(", .*, ")[-1] in error
+
+
+def test_rows_of_the_package_are_recipes(words):
+    rows = read_rows(None)
+    assert len(rows) == 20 and all(len(row["paper"]) == 2 for row in rows.values())
+    recipes = {name: recipe_of(row, 1, 100, words[1], Path("run")) for name, row in rows.items()}
+    widths = {name: each.model.d_model // each.model.encoder_attention_heads for name, each in recipes.items()}
+    assert {name: width for name, width in widths.items() if name.startswith("A")} == {
+        "A, 1 head": 128,
+        "A, 4 heads": 32,
+        "A, 16 heads": 8,
+        "A, 32 heads": 4,
+    }
+    assert recipes["E, learned positions"].model.position_embedding_type == "learned"
+
+
+@pytest.mark.parametrize("changes", [{}, {"attention_key_dim": 4, "attention_value_dim": 3}], ids=str)
+def test_parameters_are_counted_as_the_model_has_them(changes):
+    model = tiny_model(**changes)
+    fields = {name: getattr(model.config, name) for name in ("d_model", "attention_key_dim", "attention_value_dim")}
+    for side in ("encoder", "decoder"):
+        names = (f"{side}_{name}" for name in ("layers", "attention_heads", "ffn_dim"))
+        fields |= {name: getattr(model.config, name) for name in names}
+    flags = [f"--{name}={value}" for name, value in fields.items() if value is not None]
+    recipe = parse_recipe(["--train_source", "a", "--train_target", "b", "--output_dir", "c", *flags])
+    matrices = {id(weight): weight.numel() for weight in model.parameters() if weight.dim() == 2}
+    assert count_parameters(recipe.model, model.config.vocab_size) == sum(matrices.values())
+
+
+def test_reproduce_returns_its_folder(tmp_path):
+    reported = []
+    folder = reproduce("positions", ReproductionOptions(str(tmp_path), budget=4), report=reported.append)
+    assert folder == tmp_path / "positions" and len(reported) == 4
+    assert reproduce("positions", ReproductionOptions(str(tmp_path), budget=4), report=reported.append) == folder
+    assert len(reported) == 5, "the runs are not repeated"

@@ -1,0 +1,201 @@
+"""Run an experiment: each of its runs once, then a JSON with all runs, a table in Markdown and a picture."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from vanilla_transformer.evaluation.plots import save_figure
+from vanilla_transformer.file_utils import write_text_atomically
+
+from . import layer_costs, positions, softmax_scaling, table3
+from .markdown import markdown_table
+
+_IDENTITY, _RESULTS, _TABLE, _PICTURE = "experiment.json", "results.json", "table.md", "figure.png"
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ReproductionOptions:
+    """
+    Choices of a user.
+
+    Attributes:
+        budget: The size of the experiment, in its own unit; None for its default.
+        seeds: Number of runs of each row that depends on chance.
+        data: Folder of the text, for experiments that train.
+        rows: File of the rows of table 3; None for the package's.
+    """
+
+    output_dir: str = "runs/reproduce"
+    budget: int | None = None
+    seeds: int = 1
+    data: str = "data/multi30k"
+    rows: str | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """
+    An experiment of the paper.
+
+    Attributes:
+        title: With the section of the paper.
+        budget: The default budget, in `unit`.
+        runs: Returns a function for each run, by a name that is a file name; it gets a folder for its files.
+        rows: Returns the rows of the table, given the values of all runs by name.
+        draw: Returns a figure of the rows.
+        identity: Returns values that all runs in a folder must share.
+        plan: Returns lines about steps, hours and memory; None if the runs take seconds.
+    """
+
+    title: str
+    budget: int
+    unit: str
+    runs: Callable[[ReproductionOptions, int], Mapping[str, Callable[[Path], Values]]]
+    rows: Callable[[Mapping[str, Values]], list[Values]]
+    draw: Callable[[Sequence[Values]], Any]
+    identity: Callable[[ReproductionOptions], Values] = lambda options: {}
+    plan: Callable[[ReproductionOptions, int], list[str]] | None = None
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "scaling-by-sqrt-dk": Experiment(
+        "The softmax without and with division by √d_k (section 3.2.1)",
+        64,
+        "random queries and keys of each width",
+        softmax_scaling.runs,
+        softmax_scaling.rows,
+        softmax_scaling.draw,
+    ),
+    "positions": Experiment(
+        "Attention alone does not know the order of its input (section 3.5)",
+        16,
+        "tokens of the longest source",
+        positions.runs,
+        positions.rows,
+        positions.draw,
+    ),
+    "table1": Experiment(
+        "The cost of a layer (table 1): operations, sequential steps and path length",
+        512,
+        "positions of the longest sequence",
+        layer_costs.runs,
+        layer_costs.rows,
+        layer_costs.draw,
+    ),
+    "table3": Experiment(
+        "Variations of the model (table 3, rows A to E), with sizes scaled down, on Multi30k",
+        3000,
+        "training steps of each run",
+        table3.runs,
+        table3.rows,
+        table3.draw,
+        table3.identity,
+        table3.plan,
+    ),
+}
+
+
+def describe_experiments() -> dict[str, str]:
+    """Return a line about each experiment, by name."""
+    return {name: f"{each.title}. Budget: {each.unit}, {each.budget:,}." for name, each in EXPERIMENTS.items()}
+
+
+def find_experiment(name: str) -> Experiment:
+    """Return the experiment with this name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name not in EXPERIMENTS:
+        raise ValueError(f"The experiment must be one of {', '.join(EXPERIMENTS)}, got {name!r}.")
+    return EXPERIMENTS[name]
+
+
+def plan_experiment(name: str, options: ReproductionOptions) -> list[str]:
+    """Return lines about the runs, and their steps, hours and memory on this machine. Nothing is written."""
+    experiment, budget = find_experiment(name), check_options(name, options)
+    runs = experiment.runs(options, budget)
+    lines = [f"{experiment.title}: {len(runs)} runs, {_finished(name, options, runs)} of them finished."]
+    return lines + ([] if experiment.plan is None else experiment.plan(options, budget))
+
+
+def check_options(name: str, options: ReproductionOptions) -> int:
+    """Check the options and the folder, and return the budget.
+
+    Raises:
+        ValueError: a number is too small, or the folder holds results of another experiment.
+    """
+    experiment = find_experiment(name)
+    budget = experiment.budget if options.budget is None else options.budget
+    for key, value in (("budget", budget), ("seeds", options.seeds)):
+        if value < 1:
+            raise ValueError(f"`{key}` must be 1 or more, got {value}.")
+    wanted, path = _identity(name, options, budget), _folder(name, options) / _IDENTITY
+    if path.exists():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        differing = [key for key in wanted if found.get(key) != wanted[key]]
+        if differing:
+            key = differing[0]
+            raise ValueError(
+                f"{path.parent} has results of another {key}, {_short(found.get(key))} and not {_short(wanted[key])}. "
+                "Give another --output_dir, or delete the folder."
+            )
+    return budget
+
+
+def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], Any] = print) -> Path:
+    """
+    Finish an experiment, and return its folder with `results.json`, `table.md` and `figure.png`.
+
+    An interrupted experiment continues. A finished run is not repeated.
+
+    Args:
+        report: Gets a line for each finished run, and the table.
+
+    Raises:
+        ValueError: there is no such experiment, an option is wrong, or the folder holds results of another one.
+        OSError: the text or matplotlib is missing.
+    """
+    experiment, budget = find_experiment(name), check_options(name, options)
+    folder, runs = _folder(name, options), experiment.runs(options, budget)
+    write_json = partial(_write_json, folder)
+    write_json(_IDENTITY, _identity(name, options, budget))
+    values: dict[str, Values] = {}
+    for number, (key, run) in enumerate(runs.items(), start=1):
+        path = folder / "runs" / f"{key}.json"
+        if not path.exists():
+            _write_json(path.parent, path.name, run(path.parent / key))
+            report(f"{number} of {len(runs)}: {key}")
+        values[key] = json.loads(path.read_text(encoding="utf-8"))
+    rows = experiment.rows(values)
+    write_json(_RESULTS, {"title": experiment.title, "budget": budget, "runs": values, "rows": rows})
+    table = markdown_table(rows)
+    write_text_atomically(folder / _TABLE, f"{experiment.title}\n\n{table}")
+    save_figure(experiment.draw(rows), folder / _PICTURE)
+    report(f"\n{experiment.title}\n\n{table}")
+    return folder
+
+
+def _finished(name: str, options: ReproductionOptions, runs: Mapping[str, Any]) -> int:
+    return sum((_folder(name, options) / "runs" / f"{key}.json").exists() for key in runs)
+
+
+def _folder(name: str, options: ReproductionOptions) -> Path:
+    return Path(options.output_dir) / name
+
+
+def _identity(name: str, options: ReproductionOptions, budget: int) -> Values:
+    return {"experiment": name, "budget": budget, **find_experiment(name).identity(options)}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) < 40 else f"{text[:36]} …"
+
+
+def _write_json(folder: Path, name: str, value: Any) -> None:
+    write_text_atomically(folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

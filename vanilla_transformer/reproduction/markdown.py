@@ -1,0 +1,19 @@
+"""Tables in Markdown."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def markdown_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return rows with the same keys as a table; None is an empty cell, and a list has no column."""
+    heads = [head for head, value in rows[0].items() if not isinstance(value, list)]
+    lines = [heads, ["---"] * len(heads), *([_cell(row[head]) for head in heads] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

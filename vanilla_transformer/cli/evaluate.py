@@ -4,7 +4,7 @@ import json
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -552,6 +552,12 @@ class ReproduceArguments:
     rows: str | None = field(
         default=None, metadata={"help": "YAML file of the rows of table3; by default the package's own."}
     )
+    model: str | None = field(
+        default=None, metadata={"help": "Folder or Hub name of a model, for table2 and figures."}
+    )
+    sentence: str = field(
+        default="Tom gave me a red apple.", metadata={"help": "Sentence whose attention figures draws."}
+    )
     dry_run: bool = field(
         default=False, metadata={"help": "Print the runs, and their steps, hours and memory here, and write nothing."}
     )
@@ -576,7 +582,8 @@ def reproduce_command(arguments: Sequence[str]) -> None:
         return
     if len(names) != 1:
         raise ValueError(f"Name one experiment, got {len(names)}. `reproduce --list` shows them.")
-    wanted = ReproductionOptions(options.output_dir, options.budget, options.seeds, options.data, options.rows)
+    chosen = {item.name: getattr(options, item.name) for item in fields(ReproductionOptions)}
+    wanted = ReproductionOptions(**chosen)
     if options.dry_run:
         print("\n".join([*plan_experiment(names[0], wanted), "Nothing has been written."]))
         return

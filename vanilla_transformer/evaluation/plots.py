@@ -92,11 +92,11 @@ def cross_attention(
         outputs = model.eval()(input_ids=source, decoder_input_ids=target[:, :-1], output_attentions=True)
     finally:
         model.set_attn_implementation(implementation)
-    source_tokens, target_tokens = (_labels(tokenizer, ids.tolist()) for ids in (source[0], target[0, 1:]))
+    source_tokens, target_tokens = (token_labels(tokenizer, ids.tolist()) for ids in (source[0], target[0, 1:]))
     return source_tokens, target_tokens, outputs.cross_attentions[-1][0].cpu()
 
 
-def _labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
+def token_labels(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> list[str]:
     """Return the text of each token, after a dot if it continues a word, or dots for a part of a character."""
     labels, before = [], " "
     for text in token_texts(tokenizer, ids):
@@ -123,13 +123,22 @@ def plot_attention(
     return save_figure(draw_attention(*cross_attention(model, tokenizer, sentence, **languages)), image_file)
 
 
-def draw_attention(source: Sequence[str], target: Sequence[str], heads: torch.Tensor) -> Any:
+def draw_attention(
+    source: Sequence[str],
+    target: Sequence[str],
+    heads: torch.Tensor,
+    titles: Sequence[str] | None = None,
+    title: str = "Encoder-decoder attention of the last layer",
+    sides: tuple[str, str] = ("source", "translation"),
+) -> Any:
     """Return a figure of attention weights.
 
     Args:
         source: S labels of columns.
         target: T labels of rows.
         heads: Weights `(num_heads, T, S)`.
+        titles: Of the panels; by default the numbers of heads.
+        sides: Labels of the columns and the rows.
     """
     columns = min(len(heads), _PANELS_IN_A_ROW)
     rows = -(-len(heads) // columns)
@@ -143,11 +152,11 @@ def draw_attention(source: Sequence[str], target: Sequence[str], heads: torch.Te
         panel.set_xticks(range(len(source)), source, rotation=90)
         panel.set_yticks(range(len(target)), target)
         panel.tick_params(labelbottom=number + columns >= len(heads))  # a panel with none below it
-        panel.set_title(f"head {number + 1}")
+        panel.set_title(f"head {number + 1}" if titles is None else titles[number])
     figure.colorbar(image, ax=panels, label="attention weight", pad=0.01)
-    figure.suptitle("Encoder-decoder attention of the last layer")
-    figure.supxlabel("source")
-    figure.supylabel("translation")
+    figure.suptitle(title)
+    figure.supxlabel(sides[0])
+    figure.supylabel(sides[1])
     return figure
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from vanilla_transformer.evaluation.plots import save_figure
 from vanilla_transformer.file_utils import write_text_atomically
 
-from . import layer_costs, positions, softmax_scaling, table3
+from . import attention_figures, layer_costs, positions, softmax_scaling, table2, table3
 from .markdown import markdown_table
 
 _IDENTITY, _RESULTS, _TABLE, _PICTURE = "experiment.json", "results.json", "table.md", "figure.png"
@@ -27,6 +27,8 @@ class ReproductionOptions:
         seeds: Number of runs of each row that depends on chance.
         data: Folder of the text, for experiments that train.
         rows: File of the rows of table 3; None for the package's.
+        model: Folder or Hub name of a model, for experiments on a trained one.
+        sentence: Whose attention is drawn.
     """
 
     output_dir: str = "runs/reproduce"
@@ -34,6 +36,8 @@ class ReproductionOptions:
     seeds: int = 1
     data: str = "data/multi30k"
     rows: str | None = None
+    model: str | None = None
+    sentence: str = "Tom gave me a red apple."
 
 
 @dataclass(frozen=True)
@@ -64,8 +68,8 @@ class Experiment:
 EXPERIMENTS: dict[str, Experiment] = {
     "scaling-by-sqrt-dk": Experiment(
         "The softmax without and with division by √d_k (section 3.2.1)",
-        64,
-        "random queries and keys of each width",
+        512,
+        "random queries of each width",
         softmax_scaling.runs,
         softmax_scaling.rows,
         softmax_scaling.draw,
@@ -85,6 +89,24 @@ EXPERIMENTS: dict[str, Experiment] = {
         layer_costs.runs,
         layer_costs.rows,
         layer_costs.draw,
+    ),
+    "table2": Experiment(
+        "BLEU and the floating-point operations of training (table 2), of a run beside the paper's rows",
+        5,
+        "measurements of this machine's speed",
+        table2.runs,
+        table2.rows,
+        table2.draw,
+        table2.identity,
+    ),
+    "figures": Experiment(
+        "Self-attention of the encoder for a sentence (figures 3 to 5)",
+        2,
+        "layers, the last ones",
+        attention_figures.runs,
+        attention_figures.rows,
+        attention_figures.draw,
+        attention_figures.identity,
     ),
     "table3": Experiment(
         "Variations of the model (table 3, rows A to E), with sizes scaled down, on Multi30k",

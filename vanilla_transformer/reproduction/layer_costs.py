@@ -152,7 +152,8 @@ def draw(table: Sequence[Mapping[str, Any]]) -> Any:
         for row in table:
             points = [each for each in row["points"] if each[name] is not None]
             axes.plot([each["n"] for each in points], [each[name] for each in points], marker="o", label=row["layer"])
-        axes.set(xlabel="n", ylabel=label, xscale="log", yscale="log")
+        axes.set_xscale("log", base=2)
+        axes.set(xlabel="n", ylabel=label, yscale="log")
         axes.grid(alpha=0.3)
     axes.legend()
     return figure

@@ -15,5 +15,5 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+        return f"{value:,.0f}" if 100 <= abs(value) < 1e7 else f"{value:.3g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

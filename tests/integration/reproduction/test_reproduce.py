@@ -9,6 +9,7 @@ import yaml
 
 from tests.tiny import tiny_model
 from vanilla_transformer.cli import main
+from vanilla_transformer.file_utils import save_model_folder
 from vanilla_transformer.reproduction import EXPERIMENTS, ReproductionOptions, reproduce, table3
 from vanilla_transformer.reproduction.table3 import count_parameters, read_rows, recipe_of
 from vanilla_transformer.training.recipe import parse_recipe
@@ -140,3 +141,37 @@ def test_reproduce_returns_its_folder(tmp_path):
     assert folder == tmp_path / "positions" and len(reported) == 4
     assert reproduce("positions", ReproductionOptions(str(tmp_path), budget=4), report=reported.append) == folder
     assert len(reported) == 5, "the runs are not repeated"
+
+
+def test_figures_show_the_heads_of_the_last_layers(tmp_path, tiny_tokenizer, capsys):
+    folder = save_model_folder(tiny_model(encoder_layers=3), tiny_tokenizer, tmp_path / "model")
+    words = ["--model", str(folder), "--sentence", "Two dogs run.", "--output_dir", str(tmp_path)]
+    assert main(["reproduce", "figures", *words]) == 0
+    found = json.loads((tmp_path / "figures" / "results.json").read_text())
+    heads = tiny_model().config.encoder_attention_heads
+    assert [(row["layer"], row["head"]) for row in found["rows"]] == [
+        (layer, head) for layer in (2, 3) for head in range(1, heads + 1)
+    ]
+    weights = found["runs"]["attention"]["weights"]
+    size = len(found["runs"]["attention"]["tokens"])
+    assert all(len(row) == size and sum(row) == pytest.approx(1.0, rel=1e-4) for row in weights[0][0])
+    assert all(0 <= row["mean distance in tokens"] < size for row in found["rows"])
+    assert main(["reproduce", "figures", "--output_dir", str(tmp_path / "other")]) == 2
+    assert "Name a trained model by --model" in capsys.readouterr().err
+
+
+def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
+    run = tmp_path / "mine"
+    run.mkdir()
+    words = ["reproduce", "table2", "--model", str(run), "--output_dir", str(tmp_path), "--budget", "1"]
+    assert main(words) == 2 and "Name the folder of a run of `train`" in capsys.readouterr().err
+    (run / "metrics.jsonl").write_text('{"step": 1, "minutes": 3.0, "loss": 2.0}\n')
+    assert main(words) == 2 and "must have validated BLEU" in capsys.readouterr().err
+    (run / "metrics.jsonl").write_text('{"step": 1, "minutes": 3.0, "bleu": 30.0}\n')
+    (run / "machine.json").write_text('{"processes": 2}')
+    assert main(words) == 0
+    found = json.loads((tmp_path / "table2" / "results.json").read_text())
+    own = found["runs"]["run"]
+    assert own["operations"] == pytest.approx(180 * 2 * own["operations_per_second"]) and own["hours"] == 0.05
+    assert [row["model"] for row in found["rows"]][-2:] == ["Transformer (big)", "mine, 0.05 hours"]
+    assert found["rows"][-1]["BLEU here"] == 30.0 and found["rows"][-2]["FLOPs EN-DE"] == 2.3e19

@@ -1,0 +1,64 @@
+"""The self-attention of a trained encoder for a sentence: all heads of some layers, as in figures 3 to 5."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vanilla_transformer.decoding.pretrained import load_seq2seq, load_tokenizer
+from vanilla_transformer.evaluation.plots import draw_attention, token_labels
+from vanilla_transformer.pipeline_vanilla_transformer import encode_sentences
+
+
+def runs(options: Any, budget: int) -> dict[str, Callable[[Path], dict[str, Any]]]:
+    """Return the one run."""
+    if options.model is None:
+        raise ValueError("Name a trained model by --model, such as runs/demo of `vanilla-transformer demo`.")
+    return {"attention": partial(measure, options.model, options.sentence, budget)}
+
+
+def identity(options: Any) -> dict[str, Any]:
+    """Return the model and the sentence."""
+    return {"model": options.model, "sentence": options.sentence}
+
+
+@torch.no_grad()
+def measure(name: str, sentence: str, most_layers: int, folder: Path | None = None) -> dict[str, Any]:
+    """Return the tokens, and the weights of each head of the last layers, `(layers, heads, length, length)`."""
+    model, tokenizer = load_seq2seq(name, "can be looked into"), load_tokenizer(name)
+    model.set_attn_implementation("eager")  # the only implementation that returns the weights
+    ids = torch.tensor(encode_sentences(tokenizer, [sentence]))
+    attentions = model.get_encoder()(input_ids=ids, output_attentions=True).attentions
+    first = max(0, len(attentions) - most_layers)
+    weights = [attention[0].tolist() for attention in attentions[first:]]
+    return {"tokens": token_labels(tokenizer, ids[0].tolist()), "first_layer": first + 1, "weights": weights}
+
+
+def rows(values: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each head: how far it looks on average, and how much weight its largest one has."""
+    found = values["attention"]
+    weights = torch.tensor(found["weights"])
+    places = torch.arange(weights.shape[-1])
+    distances = (weights * (places[:, None] - places).abs()).sum(dim=-1).mean(dim=-1)
+    largest = weights.amax(dim=-1).mean(dim=-1)
+    return [
+        {
+            "layer": found["first_layer"] + layer,
+            "head": head + 1,
+            "mean distance in tokens": float(distances[layer, head]),
+            "mean largest weight": float(largest[layer, head]),
+            "tokens": found["tokens"],
+            "weights": found["weights"][layer][head],
+        }
+        for layer in range(weights.shape[0])
+        for head in range(weights.shape[1])
+    ]
+
+
+def draw(table: Sequence[Mapping[str, Any]]) -> Any:
+    """Return a figure with a panel for each head."""
+    tokens, titles = table[0]["tokens"], [f"layer {row['layer']}, head {row['head']}" for row in table]
+    weights = torch.tensor([row["weights"] for row in table])
+    return draw_attention(tokens, tokens, weights, titles, "Self-attention of the encoder", ("attends to", "token"))

@@ -4,10 +4,13 @@ import re
 from dataclasses import fields
 
 import pytest
+import torch
 
+from vanilla_transformer import device_utils
 from vanilla_transformer.cli import main
 from vanilla_transformer.cli.evaluate import EvaluateArguments
 from vanilla_transformer.cli.flags import SearchArguments, TermArguments, request_settings, without_terms
+from vanilla_transformer.cli.train import use_all_cores
 from vanilla_transformer.cli.translate import TranslateArguments
 from vanilla_transformer.decoding.options import declared_options
 
@@ -66,3 +69,32 @@ def test_translate_has_the_flag_of_every_option_and_evaluate_of_searches_and_ter
 def test_values_of_another_type_get_the_message_of_the_declaration(flag, value, message, capsys):
     assert main(["translate", "folder", "A man.", f"{flag}={value}"]) == 2
     assert capsys.readouterr().err == f"error: {message}\n"
+
+
+@pytest.mark.parametrize("words", [["A man."], ["--input", "a"], ["--input", "a", "--output", "b", "--do_sample"]])
+def test_translate_on_several_processes_needs_a_file_to_divide(words, monkeypatch, capsys):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert main(["translate", "nowhere", *words]) == 2
+    assert "Several processes divide the lines of an --input with an --output" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("environment", "threads"),
+    [
+        ({"ACCELERATE_MIXED_PRECISION": "no"}, [3]),
+        ({"ACCELERATE_MIXED_PRECISION": "no", "WORLD_SIZE": "2"}, []),
+        ({}, []),
+    ],
+    ids=str,
+)
+def test_train_uses_all_cores_in_the_only_process_of_accelerate(environment, threads, monkeypatch):
+    for name in ("ACCELERATE_MIXED_PRECISION", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    monkeypatch.setattr(device_utils, "usable_cores", lambda: 3)
+    use_all_cores()
+    assert used == threads

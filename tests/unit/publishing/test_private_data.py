@@ -81,6 +81,13 @@ def test_check_folder_names_the_home_folder(folder, without_new_process, monkeyp
     assert "names the folder /srv/people/alice of your machine" in found["private data"]
 
 
+def test_check_folder_takes_a_home_folder_of_one_name_for_a_word(folder, without_new_process, monkeypatch):
+    """Users of containers may live in /data, which is also the beginning of many other paths."""
+    monkeypatch.setenv("HOME", "/data")
+    append(folder / "README.md", "\n`/data/corpus`\n")
+    assert {result.name: result.passed for result in checks.check_folder(folder)}["private data"]
+
+
 def test_push_folder_refuses_an_auto_map_to_another_repository(folder, without_new_process):
     change_json(folder / "config.json", auto_map={"AutoConfig": "somebody/model--configuration.Config"})
     with pytest.raises(ValueError, match="from elsewhere: config.json .*somebody/model"):

@@ -19,3 +19,7 @@ from vanilla_transformer.text.protection import locate
 )
 def test_locate_finds_text_that_is_no_part_of_a_longer_word(texts, translation, expected):
     assert locate(texts, translation) == expected
+
+
+def test_locate_finds_texts_side_by_side():
+    assert locate(["%s", "{name}"], "x {name}%s") == [(8, 10), (2, 8)]

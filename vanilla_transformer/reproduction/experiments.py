@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from vanilla_transformer.evaluation.plots import save_figure
+from vanilla_transformer.evaluation.plots import new_figure, save_figure
 from vanilla_transformer.file_utils import write_text_atomically
 
 from . import attention_figures, layer_costs, positions, softmax_scaling, table2, table3
@@ -184,6 +184,7 @@ def reproduce(name: str, options: ReproductionOptions, report: Callable[[str], A
     """
     experiment, budget = find_experiment(name), check_options(name, options)
     folder, runs = _folder(name, options), experiment.runs(options, budget)
+    new_figure(1, 1)  # which needs matplotlib: better now than after hours
     write_json = partial(_write_json, folder)
     write_json(_IDENTITY, _identity(name, options, budget))
     values: dict[str, Values] = {}

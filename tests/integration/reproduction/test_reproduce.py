@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,9 @@ def test_table2_has_the_run_beside_the_rows_of_the_paper(tmp_path, capsys):
     assert own["operations"] == pytest.approx(180 * 2 * own["operations_per_second"]) and own["hours"] == 0.05
     assert [row["model"] for row in found["rows"]][-2:] == ["Transformer (big)", "mine, 0.05 hours"]
     assert found["rows"][-1]["BLEU here"] == 30.0 and found["rows"][-2]["FLOPs EN-DE"] == 2.3e19
+
+
+def test_reproduce_needs_matplotlib_before_it_starts(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert main(["reproduce", "positions", "--output_dir", str(tmp_path / "results")]) == 2
+    assert "vanilla-transformer[plots]" in capsys.readouterr().err and not (tmp_path / "results").exists()

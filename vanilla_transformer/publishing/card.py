@@ -302,7 +302,7 @@ def _warning(results: Sequence[Mapping[str, Any]]) -> str | None:
     """Return a warning about poor or missing scores on text that the model was not trained on."""
     scores = [(row["score"], row["text"]) for row in results if row["metric"] == "bleu"]
     if not scores:
-        return "No BLEU on held-out text was recorded, so nobody knows how good its translations are."
+        return "No BLEU on held-out text was recorded: the quality of its translations is unknown."
     score, text = min(scores)
     if score >= _LEAST_BLEU:
         return None

@@ -54,6 +54,7 @@ logger = logging.getLogger(__name__)
 _LOCK = ".lock"
 _BEST = "best-"
 _RECIPE = "recipe"
+_RANKING = ("best_metric", "greater_is_better")
 _LOWER_IS_BETTER = ("loss", "ter", "wer", "cer", "perplexity")  # metrics
 _LIBRARIES = ("torch", "transformers", "accelerate", "tokenizers")
 
@@ -218,6 +219,9 @@ class RunFolder:
         self._check_same_data(progress["data"], state.progress.data)
         state.load_resume_state(saved, full=saved.optimizer is not like.optimizer)
         batches.load_state_dict(progress["batch_sampler"])
+        if any(progress["recipe"].get(name) != getattr(self.options, name) for name in _RANKING):
+            # Scores by another metric, or in another order, cannot be compared.
+            state.progress.best, state.progress.validations_without_improvement = [], 0
         self._temporary_step = progress["step"] if progress["temporary"] else None
         self._saved_step = progress["step"]
         self._log(

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.tiny_runs import entries, flags, no_scores, start, wait_for_metrics
+from tests.tiny_runs import entries, flags, kill_at_step, no_scores, start, wait_for_metrics
 from vanilla_transformer import VanillaTransformerForConditionalGeneration
 from vanilla_transformer.training.averaging import ExponentialMovingAverage
 from vanilla_transformer.training.checkpoint import list_checkpoints
@@ -116,6 +116,15 @@ def test_train_keeps_best_models(corpus, tmp_path):
 def test_train_keeps_model_with_smallest_loss(corpus, tmp_path):
     folder = run(corpus, tmp_path / "out", eval_steps=2, best_metric="loss", learning_rate_scale=0.1)
     greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry]
+    losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
+    assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
+
+
+def test_train_forgets_scores_of_another_metric(corpus, tmp_path, monkeypatch):
+    options = {"max_steps": 8, "save_steps": 1, "eval_steps": 2, "learning_rate_scale": 0.1}
+    kill_at_step(parse_recipe(flags(corpus, tmp_path / "out", **options)), monkeypatch, 5)
+    folder = run(corpus, tmp_path / "out", best_metric="loss", **options)
+    greedy = [entry for entry in entries(folder) if "bleu" in entry and "model" not in entry and entry["step"] > 5]
     losses = {entry["step"]: entry["validation_loss"] for entry in greedy}
     assert {path.name for path in folder.glob("best-*")} == {f"best-{min(losses, key=losses.get)}"}
 
